@@ -1,5 +1,6 @@
-// What each multiprocessor's counter of clocks shows, and when: marks[0][i] and marks[1][i] of multiprocessor i.
-// Launch: warps of one thread's work, several for each of `count` multiprocessors.
+// The clock rate of each multiprocessor, from two launches: its counter of clocks, marks[0][i] of multiprocessor i, and
+// the time in nanoseconds at which that was read, marks[1][i]. marks is uint64 [2][count].
+// Launch: several blocks for each of `count` multiprocessors, so that each gets one; thread 0 of a block writes.
 extern "C" __global__ void mark(unsigned long long* marks, int count) {
   unsigned long long now;
   unsigned i;

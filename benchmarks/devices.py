@@ -187,7 +187,7 @@ def device_of(name: str) -> Device:
     return Gpu()
 
 
-def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least: float = 0.5) -> float:
+def median_seconds(device: Device, calls: Sequence[Callable[[], object]], min_seconds: float = 0.5) -> float:
     """Median seconds of the calls, taken in turn, after a warm-up.
 
     Parameters
@@ -195,16 +195,16 @@ def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least:
     device : Device
     calls : sequence of functions
         The same work on different memory.
-    least : float
+    min_seconds : float
         Seconds to measure for; at least `FEWEST` calls and at most `MOST`.
     """
     for i in range(max(WARM_UPS, len(calls))):
         device.elapsed(calls[i % len(calls)])
-    return statistics.median(_times(device, cycle(calls), least, FEWEST))
+    return statistics.median(_times(device, cycle(calls), min_seconds, FEWEST))
 
 
 def medians_side_by_side(
-    device: Device, routines: Sequence[Sequence[Callable[[], object]]], least: float
+    device: Device, routines: Sequence[Sequence[Callable[[], object]]], min_seconds: float
 ) -> list[tuple[float, Pace]]:
     """Median seconds of each routine, and the device's pace, all routines taken in turn several times over.
 
@@ -216,7 +216,7 @@ def medians_side_by_side(
     device : Device
     routines : sequence of sequences of functions
         For each routine, the same work on different memory.
-    least : float
+    min_seconds : float
         Seconds to measure each routine for, in all turns together.
     """
     times: list[list[float]] = [[] for _ in routines]
@@ -225,18 +225,18 @@ def medians_side_by_side(
     shuffled = Random(0)
     for _ in range(TURNS):
         for i in shuffled.sample(range(len(cycles)), len(cycles)):
-            _times(device, cycles[i], least / TURNS / 2, 1)
+            _times(device, cycles[i], min_seconds / TURNS / 2, 1)
             pace = device.watch()
-            times[i] += _times(device, cycles[i], least / TURNS, 2)
+            times[i] += _times(device, cycles[i], min_seconds / TURNS, 2)
             paces[i].append(pace())
             device.release()
     return [(statistics.median(t), Pace.mean(p)) for t, p in zip(times, paces, strict=True)]
 
 
-def _times(device: Device, calls: Iterator[Callable[[], object]], least: float, fewest: int) -> list[float]:
-    """Seconds of each call, until there are `fewest` calls and their sum is `least`, or there are `MOST` calls."""
+def _times(device: Device, calls: Iterator[Callable[[], object]], min_seconds: float, fewest: int) -> list[float]:
+    """Seconds of each call, until `fewest` calls have taken `min_seconds` or more in all, or there are `MOST` calls."""
     times: list[float] = []
-    while len(times) < fewest or (sum(times) < least and len(times) < MOST):
+    while len(times) < fewest or (sum(times) < min_seconds and len(times) < MOST):
         times.append(device.elapsed(next(calls)))
     return times
 

@@ -111,14 +111,14 @@ class Kernel:
     launch: Callable[[], object]
 
 
-def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> Iterator[Row]:
-    """Measure the copy of an n x n matrix, then the kernels for n x n operands, for `least` seconds each."""
+def kernel_rows(device: Device, n: int, dtype: str, seed: int, min_seconds: float) -> Iterator[Row]:
+    """Measure the copy of an n x n matrix, then the kernels for n x n operands, for `min_seconds` each."""
     a, b = drawn(device, Shape.square(n), dtype, seed)
     bandwidth = None
     if n not in PRODUCTS_ALONE:
         target = device.xp.empty_like(a)
         copy = Kernel("copy", 0, a.nbytes + target.nbytes, lambda: device.xp.copyto(target, a))
-        copied = _row(device, copy, n, dtype, least, None)
+        copied = _row(device, copy, n, dtype, min_seconds, None)
         bandwidth = (a.nbytes + target.nbytes) / copied.seconds
         yield copied
     measured = set()
@@ -127,7 +127,7 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
             continue
         for kernel in (*kernels_of(a, b, scheme, slices, engine), *whole_products(a, b, scheme, slices, engine)):
             if kernel.name not in measured and (kernel.bytes is None or bandwidth is not None):
-                yield _row(device, kernel, n, dtype, least, bandwidth)
+                yield _row(device, kernel, n, dtype, min_seconds, bandwidth)
                 measured.add(kernel.name)
         device.release()
 
@@ -181,13 +181,13 @@ def whole_products(a: Any, b: Any, scheme: str, given: int | None, engine: str) 
         return [kernel for kernel in kernels_of(a, b, scheme, given, engine) if kernel.bytes is None]
 
 
-def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandwidth: float | None) -> Row:
+def _row(device: Device, kernel: Kernel, n: int, dtype: str, min_seconds: float, bandwidth: float | None) -> Row:
     def repeated() -> None:
         for _ in range(REPEATS):
             kernel.launch()
 
     watched = device.watch()
-    seconds = median_seconds(device, [repeated], least) / REPEATS
+    seconds = median_seconds(device, [repeated], min_seconds) / REPEATS
     pace = watched()
     return Row(
         task="kernels",

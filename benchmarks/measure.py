@@ -91,9 +91,9 @@ def copies(operand_bytes: int, cache_bytes: int) -> int:
 
 
 def rows_of(
-    task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, least: float
+    task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, min_seconds: float
 ) -> Iterator[Row]:
-    """Measure routines in turn on the same operands, each for `least` seconds, but at least a few calls.
+    """Measure routines in turn on the same operands, each for `min_seconds`, but at least a few calls.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def rows_of(
         if not (isfinite(error) and error <= (inf if account.bound is None else account.bound)):
             raise WrongAnswerError(f"{routine.name}, {task}, n = {shape}: error {error:.3g}, bound {account.bound}")
     calls = [[partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)] for routine in routines]
-    measured = medians_side_by_side(device, calls, least)
+    measured = medians_side_by_side(device, calls, min_seconds)
     for routine, account, (error, rms), (seconds, pace) in zip(routines, accounts, errors, measured, strict=True):
         yield Row(
             task=task,

@@ -13,7 +13,7 @@ from typing import Protocol
 INTERVAL = 0.02
 """Seconds between samples, as in Ootomo and Yokota, section 4.3."""
 
-LEAST = 2.0
+MIN_SECONDS = 2.0
 """Least seconds of repeated work that is sampled, as in the same section."""
 
 WARM_UP = 1.0
@@ -53,14 +53,16 @@ class Spent:
         return self.watts * self.seconds / self.calls
 
 
-def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_up: float = WARM_UP) -> Spent:
+def spent(
+    meter: Meter, work: Callable[[], object], min_seconds: float = MIN_SECONDS, warm_up: float = WARM_UP
+) -> Spent:
     """Sample the power while `work`, which waits for the device, is repeated.
 
     Parameters
     ----------
     meter : Meter
     work : function
-    least : float
+    min_seconds : float
         Seconds to sample for.
     warm_up : float
         Seconds of the same work before sampling.
@@ -71,16 +73,16 @@ def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_u
         before, start = meter.joules(), time.perf_counter()
         samples = pool.submit(_sampled, meter, stop)
         try:
-            calls = _repeat(work, least)
+            calls = _repeat(work, min_seconds)
         finally:
             stop.set()
         seconds, counted = time.perf_counter() - start, meter.joules() - before
         return Spent(calls, seconds, statistics.mean(samples.result()), counted)
 
 
-def _repeat(work: Callable[[], object], least: float) -> int:
-    """Call `work` for `least` seconds, at least once; return the number of calls."""
-    calls, end = 0, time.perf_counter() + least
+def _repeat(work: Callable[[], object], min_seconds: float) -> int:
+    """Call `work` for `min_seconds`, at least once; return the number of calls."""
+    calls, end = 0, time.perf_counter() + min_seconds
     while calls == 0 or time.perf_counter() < end:
         work()
         calls += 1

@@ -24,12 +24,12 @@ MOST_OF_PEERS = 2**17
 """The most inner indices that GEMMul8 takes."""
 
 
-def shape_rows(device: Device, peers: Peers, seed: int, least: float) -> Iterator[Row]:
+def shape_rows(device: Device, peers: Peers, seed: int, min_seconds: float) -> Iterator[Row]:
     """Measure each shape; GEMMul8 is measured only for shapes that it takes."""
     for shape in SHAPES:
         takes = shape.k <= MOST_OF_PEERS and shape.batch == 1 and not shape.turned
         compared = routines("shapes", device.xp, device.blas, peers.routines("shapes") if takes else ())
-        yield from rows_of("shapes", "float64", device, shape, compared, seed, least)
+        yield from rows_of("shapes", "float64", device, shape, compared, seed, min_seconds)
         device.release()
 
 
@@ -53,10 +53,10 @@ CHOICES = (
 """Shapes that differ in what is fastest: narrow, wide, of long and short k, batches, columns of different scales."""
 
 
-def choice_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
+def choice_rows(device: Device, seed: int, min_seconds: float) -> Iterator[Row]:
     """Measure what runs where no accuracy is named, next to all that might run, in both formats."""
     for dtype in ("float64", "float32"):
         for shape in CHOICES:
             compared = routines(f"choices {dtype}", device.xp, device.blas)
-            yield from rows_of("choices", dtype, device, shape, compared, seed, least)
+            yield from rows_of("choices", dtype, device, shape, compared, seed, min_seconds)
             device.release()

@@ -60,8 +60,8 @@ FORMATS = {
 """The formats of residues, digits, halfhalf and tf32tf32, in this order."""
 
 
-def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
-    """Measure each format for `least` seconds; nothing on other devices than Hopper."""
+def tensor_core_rows(device: Device, seed: int, min_seconds: float) -> Iterator[Row]:
+    """Measure each format for `min_seconds`; nothing on other devices than Hopper."""
     if device.xp.cuda.Device().compute_capability != "90":
         return
     from ozaki.backends.cupy.program.kernels import Kernel
@@ -80,7 +80,7 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
         for i, array in zip(kernel.addresses, (data, sums), strict=True):
             block.pieces[i] = array.data.ptr
         watched = device.watch()
-        seconds = median_seconds(device, [partial(block.start, stream)], least)
+        seconds = median_seconds(device, [partial(block.start, stream)], min_seconds)
         pace = watched()
         m, k = blocks * form.rows, ROUNDS * form.stages * DEPTH // data.itemsize
         yield Row(

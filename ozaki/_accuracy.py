@@ -16,7 +16,7 @@ _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
 
 PLAIN_BITS = 1000
-"""Most bits whose tolerance is a float as it stands; that of more bits has an exponent beside it."""
+"""Most bits whose tolerance `Accuracy.tolerance` holds alone; that of more bits has a negative `Accuracy.exponent`."""
 
 _TOLERANCE = "expected a number above 0 and below 1, as 5e-16"
 

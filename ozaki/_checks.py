@@ -38,24 +38,27 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
 _FLAG = bool, np.bool_
 
 
+def _given(x: Any) -> str:
+    """What a caller gave in place of a flag: a text or an integer itself, of all else the type."""
+    return repr(x) if isinstance(x, str | int) else type(x).__name__
+
+
 def check_flag(name: str, x: Any) -> None:
     """Refuse a flag that is neither True nor False."""
     if not isinstance(x, _FLAG):
-        raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
+        raise TypeError(f"{name}: {_given(x)}; expected True or False")
 
 
 def check_transposition(name: str, x: Any) -> None:
     """Refuse a transposition that is neither a flag nor one of BLAS's letters."""
     if not isinstance(x, _FLAG) and not (isinstance(x, str) and x in ("N", "T", "C")):
-        given = repr(x) if isinstance(x, str | int) else type(x).__name__
-        raise TypeError(f"{name}: {given}; expected True or False, or 'N', 'T' or 'C'")
+        raise TypeError(f"{name}: {_given(x)}; expected True or False, or 'N', 'T' or 'C'")
 
 
 def check_report(x: Any) -> None:
     """Refuse a `return_report` that names no report."""
     if not isinstance(x, _FLAG) and not (isinstance(x, str) and x == "relative"):
-        given = repr(x) if isinstance(x, str | int) else type(x).__name__
-        raise TypeError(f"return_report: {given}; expected True or False, or 'relative'")
+        raise TypeError(f"return_report: {_given(x)}; expected True or False, or 'relative'")
 
 
 def check_is_plan(plan: Any) -> None:

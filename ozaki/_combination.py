@@ -116,7 +116,7 @@ class Combination:
 
 
 def combination_of(
-    alpha: Any, beta: Any, c: Any, sizes: Shapes, dtype: str, wide: bool, may_be_longer: bool
+    alpha: Any, beta: Any, c: Any, sizes: Shapes, dtype: str, multiprecision: bool, may_be_longer: bool
 ) -> Combination | None:
     """The expression alpha A B + beta C; None if it is the product itself.
 
@@ -125,7 +125,7 @@ def combination_of(
     alpha, beta : as the caller gave them
     c : the addend as an array or Numbers, or None
     sizes, dtype : shapes of the product, and the format of the result
-    wide : whether an operand, the addend or the result is multiprecision
+    multiprecision : whether an operand, the addend or the result is multiprecision
     may_be_longer : whether the addend may have more bits than the result
 
     Raises
@@ -133,7 +133,7 @@ def combination_of(
     ValueError, TypeError
         If a factor or the addend cannot be used.
     """
-    scale = None if wide else part_of(dtype)
+    scale = None if multiprecision else part_of(dtype)
     first, second = (factor_of(name, x, scale, sizes.is_complex) for name, x in (("alpha", alpha), ("beta", beta)))
     expected = f"expected an array of shape {sizes.result} and dtype {dtype}"
     if c is None and not second.is_zero:

@@ -1,7 +1,7 @@
 """Complex products as real ones: rows of real parts, and the real product whose entries are all parts of C.
 
-So are computed products by digits, by words, by the slices of int8 engines on NumPy, those of a real and a complex
-operand, and those of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows
+In this way complex products are computed by digits, by words, by the int8 engine of NumPy, with one real operand, and
+of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows instead
 (`schemes.ComplexSlices`).
 
 `parts` has the number of real parts of an element of A and of B: (2, 2) of complex operands, (1, 2) or (2, 1) of a real

@@ -31,7 +31,7 @@ class Destination:
     ----------
     out : as given
     in_place : whether the product is computed in `out`
-    beside_out : bytes of a result that is computed apart from `out`, and copied there
+    bytes_apart : bytes of a result that is computed apart from `out`, and copied there; else 0
     copied : these, and the bytes of entries apart from the result
     """
 
@@ -41,8 +41,8 @@ class Destination:
         if out is not None:
             check_out(out, sizes.result, dtype, backend)
         self.in_place = out is not None and self._can_hold_the_result(read)
-        self.beside_out = 0 if out is None or self.in_place else int(out.nbytes)
-        self.copied = self.beside_out + (prod(sizes.real_stack) * part_bytes(dtype) if self._joins else 0)
+        self.bytes_apart = 0 if out is None or self.in_place else int(out.nbytes)
+        self.copied = self.bytes_apart + (prod(sizes.real_stack) * part_bytes(dtype) if self._joins else 0)
 
     def _can_hold_the_result(self, read: Iterable[Any]) -> bool:
         in_order = self._sizes.in_order and self._backend.contiguous(self.out)

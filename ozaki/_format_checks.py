@@ -49,14 +49,14 @@ def check_complex(asked: str | None, of_operands: bool, of_addend: bool) -> None
         raise TypeError("c: complex, but a and b are real; make one of them complex, as a + 0j")
 
 
-def check_target(target: Accuracy | None, wide: bool) -> None:
-    """Refuse an accuracy that no result of the hardware's formats can have; `wide`: as of `Pair`.
+def check_target(target: Accuracy | None, multiprecision: bool) -> None:
+    """Refuse an accuracy that no result of the hardware's formats can have; `multiprecision`: as of `Pair`.
 
     Raises
     ------
     ValueError
     """
-    if not wide and target is not None and target.exponent:
+    if not multiprecision and target is not None and target.exponent:
         raise ValueError(
             f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
             "dtype='mp'"

@@ -52,7 +52,7 @@ class Pair:
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
-    wide : whether an operand or the result is multiprecision
+    multiprecision : whether an operand, the addend or the result is multiprecision
     formats : those of the operands, the addend included
     combination : Combination or None: the expression that is computed in place of the product
     sizes : Shapes
@@ -79,8 +79,8 @@ class Pair:
         choices = choices or Choices()
         self.asked = format_named(choices.dtype)
         if plan is not None:
-            wide = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
-            choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if wide else choices.dtype)
+            multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
+            choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
         self.choices = choices
         takes_integers = choices.dtype is not None or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
         if takes_integers and (_is_integer(self.a) or _is_integer(self.b)):
@@ -105,8 +105,8 @@ class Pair:
         # An addend of floats leaves the result the format of the product.
         deciding = self.formats if isinstance(c, Numbers) else of_operands
         self.dtype = result_format(format_named(choices.dtype), deciding, target)
-        self.wide = any(map(is_multiprecision, (self.dtype, *self.formats)))
-        check_target(target, self.wide)
+        self.multiprecision = any(map(is_multiprecision, (self.dtype, *self.formats)))
+        check_target(target, self.multiprecision)
         scheme = self.choices.scheme
         if self.rounds_operands and (isinstance(scheme, Words) or scheme in PRESETS):
             refuse_words(scheme if isinstance(scheme, str) else scheme.name)
@@ -114,8 +114,8 @@ class Pair:
             raise ValueError("out: a multiprecision result is a new array; omit `out`")
         self.combination: Combination | None = None
         if terms is not None:
-            may_be_longer = self.wide or self.asked is not None
-            self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.wide, may_be_longer)
+            may_be_longer = self.multiprecision or self.asked is not None
+            self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.multiprecision, may_be_longer)
         if is_multiprecision(self.dtype):
             check_all_finite((("a", self.a), ("b", self.b), ("c", self._added)))
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
@@ -123,6 +123,7 @@ class Pair:
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[tuple[Side, bool], Any] = {}
         self._addend: Any = None
+        self._addends: dict[bool, Any] = {}  # as `computed_addend` returns them
         read = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
@@ -141,7 +142,7 @@ class Pair:
     @property
     def native_obstacle(self) -> str | None:
         """Why the native product may not run; None if it may."""
-        if self.wide:
+        if self.multiprecision:
             return NO_MULTIPRECISION
         if self.rounds_operands:
             return f"native product ruled out: it would round operands to {self.dtype} first"
@@ -150,11 +151,11 @@ class Pair:
     @property
     def rounds_operands(self) -> bool:
         """Whether an operand of floats has more bits than the result: all but slices would round it first."""
-        return not self.wide and max(map(precision_of, self.formats)) > precision_of(self.dtype)
+        return not self.multiprecision and max(map(precision_of, self.formats)) > precision_of(self.dtype)
 
     @property
     def sums_exactly(self) -> bool:
-        """Whether a multiprecision result has every bit; then an addend is added to the product that does."""
+        """Whether a multiprecision result has every bit; `returned` then adds the addend to the exact product."""
         return is_multiprecision(self.dtype) and self._target is not None and self._target.exact
 
     @property
@@ -163,18 +164,20 @@ class Pair:
         return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
 
     def computed_addend(self, of_parts: bool) -> Any:
-        """The addend as the entries that are computed, in its own precision; copies are counted as those of `addend`.
+        """The addend as the entries that are computed, in its own precision; a copy, counted in `copied`, where needed.
 
         With `of_parts` real entries, of a complex product those of the real one of parts.
         """
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
-        entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
-        if entries.size and not self.backend.overlap(entries, c):
-            self.copied += int(entries.nbytes)
-        return entries
+        if of_parts not in self._addends:
+            own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
+            entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
+            if entries.size and not self.backend.overlap(entries, c):
+                self.copied += int(entries.nbytes)
+            self._addends[of_parts] = entries
+        return self._addends[of_parts]
 
     @property
     def addend(self) -> Any:
@@ -188,21 +191,24 @@ class Pair:
 
     @property
     def given(self) -> tuple[Any, Any, Any, Any]:
-        """The arrays that a program reads and writes: the operands, the addend, and `out` if that is computed in."""
+        """The arrays that a program reads, and `out`, or None if the result is not computed in it.
+
+        Those are the operands and the addend; None if nothing is added.
+        """
         return self.a, self.b, self.addend, self.destination.out if self.destination.in_place else None
 
     @property
     def repeatable(self) -> bool:
         """Whether a repeated call can run the program of this one: it reads no copies, and need not check elements.
 
-        An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call. A
+        An expression may be computed apart from `out`, which often is the addend; `gemm` copies it there each time. A
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
         if is_multiprecision(self.dtype):
             floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]
             if floats or self.sums_exactly:
                 return False
-        return self.copied == (self.destination.beside_out if self.combination else 0)
+        return self.copied == (self.destination.bytes_apart if self.combination else 0)
 
     def _forbids_stacking(self) -> bool:
         """Whether a prepared operand forbids stacking: its matrices are split already, each by itself."""
@@ -222,7 +228,7 @@ class Pair:
     @property
     def of_complex_rows(self) -> bool:
         """Whether the rows that are described are complex: those of two complex operands of floats."""
-        return self.sizes.parts == COMPLEX and not self.wide
+        return self.sizes.parts == COMPLEX and not self.multiprecision
 
     def matrices(self, of_parts: bool) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices.

@@ -32,7 +32,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
     if plan.parts != sizes.parts:
         made, given = (" and ".join(_KINDS[n] for n in parts) for parts in (plan.parts, sizes.parts))
         raise ValueError(f"plan: made for a and b that are {made}, but they are {given}")
-    if pair.wide:
+    if pair.multiprecision:
         check_holds_multiprecision(plan)
     if pair.rounds_operands and isinstance(plan.scheme, Words):
         refuse_words(plan.scheme.name)

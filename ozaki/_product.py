@@ -65,10 +65,17 @@ class Product:
 
     Notes
     -----
-    A product has one backend's object (`Work`), of real rows, or, if both operands are complex, up to three: `work` of
-    complex rows finds facts, and multiplies by complex slices and natively; `_work_of_parts`, of the real rows of their
-    parts, by all other slices and words; and `_native_work` is of operands that were converted to the result's format.
-    Where an operand was prepared as rows of parts, `work` is `_work_of_parts`.
+    A product has one or more of the backend's objects (`Work`):
+
+    | object | rows | used for |
+    |---|---|---|
+    | `work` | complex if both operands are, else real | facts; complex slices; the native product |
+    | `_work_of_parts` | real; of a complex operand its parts | all other slices, words, the addend alone |
+    | `_native_work()` | `work`'s, one or both converted | the native product if the formats are not the result's |
+
+    The first two are one object unless both operands are complex numbers of the hardware; also of these, where one was
+    prepared as rows of parts. The third is `work` unless the product is complex and an operand has another format than
+    the result.
     """
 
     def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
@@ -160,7 +167,7 @@ class Product:
         obstacle = pair.native_obstacle
         fits = native_fits(pair, choices.workspace_limit)
         return Question(
-            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.wide
+            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.multiprecision
         )
 
     def plan(self, question: Question) -> Plan:
@@ -243,7 +250,7 @@ class Product:
             return c
         if plan.scheme is None:
             check_native_limit(pair, plan.workspace_limit)
-            self._native_work.native(pair.sizes.own_shape(c))
+            self._native_work().native(pair.sizes.own_shape(c))
         else:
             computed = as_computed(plan, pair.backend)
             check_limit(pair, plan.workspace_limit, of_parts=computed.parts == REAL)
@@ -273,16 +280,17 @@ class Product:
             pair.destination.join(entries, c)
 
     @property
-    def _native_work(self) -> Work:
-        """The backend's object that multiplies natively: of complex operands themselves, not of their real parts.
-
-        It is `work`, unless an operand has to be converted to the complex format of the result first.
-        """
+    def _converts(self) -> bool:
+        """Whether a native product takes an operand that is converted to the complex format of the result first."""
         pair = self._pair
-        a, b = pair.matrices(of_parts=False)
-        if not pair.sizes.is_complex or (str(a.dtype) == pair.dtype == str(b.dtype)):
+        return pair.sizes.is_complex and any(str(x.dtype) != pair.dtype for x in pair.matrices(of_parts=False))
+
+    def _native_work(self) -> Work:
+        """The backend's object that multiplies natively: `work`, or a new one of converted operands."""
+        if not self._converts:
             return self.work
-        a, b = self._converted(a), self._converted(b)
+        pair = self._pair
+        a, b = map(self._converted, pair.matrices(of_parts=False))
         return pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, None)
 
     def _converted(self, x: Any) -> Any:
@@ -322,7 +330,8 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if pair.sizes.is_complex and (pair.wide or self._made != [self.work] or not self._is_one_program(plan)):
+        of_one_work = not pair.multiprecision and self._made == [self.work]
+        if pair.sizes.is_complex and not (of_one_work and self._is_one_program(plan)):
             return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
             made = self.work, self.facts, self._stands(plan)
@@ -332,7 +341,7 @@ class Product:
         """Whether the program of `work` computes all of a complex product, or of an expression with it."""
         pair = self._pair
         if plan.native:
-            return pair.combination is None and self._native_work is self.work
+            return pair.combination is None and not self._converts
         if pair.of_complex_rows and as_computed(plan, pair.backend).parts == REAL:
             return False
         return pair.combination is None or plan.rounds_once(pair.combination)
@@ -347,7 +356,7 @@ class Product:
         else:  # the choice asked for no fact, so it is the same for all operands
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
-        if not native_matters or pair.wide:  # of multiprecision numbers there is no native product
+        if not native_matters or pair.multiprecision:  # of multiprecision numbers there is no native product
             return chosen
         before = pair.native_obstacle if question is None else question.native_obstacle
         return partial(_with_same_obstacle, pair.backend, part_of(pair.dtype), before, chosen)
@@ -405,7 +414,7 @@ class Product:
         pair = self._pair
         if is_multiprecision(plan.dtype):
             return 0
-        if not pair.wide and pair.combination is None and self._measure(NativeInRange()):
+        if not pair.multiprecision and pair.combination is None and self._measure(NativeInRange()):
             return 0
         if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
             return out_of_range(c, None)

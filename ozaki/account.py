@@ -1,4 +1,4 @@
-"""What a program's products did under emulation: how many ran how, with which bounds, and which were left alone."""
+"""The account of an emulation: the products that ozaki computed, with which bounds, and what ran natively instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ozaki._operands import broadcast
-from ozaki._report import Report, rounded_up
+from ozaki._report import Report, rounded_up, several
 
 __all__ = ["Account", "Entry"]
 
@@ -63,7 +63,7 @@ class Account:
     entries : list of Entry
         In the order of the first product of each.
     left : dict of (operator, reason) to a count
-        Operators that were left to the library.
+        Calls that were left to the array library, which computed them natively: of which operator, and why.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Account:
                 self._bounds[key] = max(self._bounds.get(key, 0.0), report.bound)
 
     def leave(self, operator: str, reason: str) -> None:
-        """Count an operator that was left to the library."""
+        """Count a call of an operator that is left to the array library, which computes it natively."""
         with self._lock:
             self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
 
@@ -119,13 +119,9 @@ class Account:
         return Entry(operator, batch, (m, k, n), name, self._counts[key], how, self._bounds.get(key), measure)
 
     def __str__(self) -> str:
-        lines = [f"{_counted(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
+        lines = [f"{several(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
         if self.left:
             left = sum(self.left.values())
-            lines.append(f"{_counted(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
+            lines.append(f"{several(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
             lines += [f"{count:>7}  {operator}: {reason}" for (operator, reason), count in self.left.items()]
         return "\n".join(lines)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

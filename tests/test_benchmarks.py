@@ -172,7 +172,7 @@ def test_median_of_calls_in_turn():
 
     called = []
     calls = [partial(lambda i: (called.append(i), float(i))[1], i) for i in range(4)]
-    assert median_seconds(Clock(), calls, least=0) == 1.0  # of 0, 1, 2, 3, 0
+    assert median_seconds(Clock(), calls, min_seconds=0) == 1.0  # of 0, 1, 2, 3, 0
     assert called == [0, 1, 2, 3, 0, 1, 2, 3, 0]
 
 
@@ -191,7 +191,7 @@ def test_routines_are_timed_in_turn():
     first, second = (
         [partial(lambda i: (called.append(i), i)[1], i) for i in values] for values in ((1.0, 2.0, 4.0), (7.0,))
     )
-    medians = medians_side_by_side(Clock(), [first, second], least=0)
+    medians = medians_side_by_side(Clock(), [first, second], min_seconds=0)
     assert [seconds for seconds, _ in medians] == [3.0, 7.0]  # the first of three calls is not counted
     blocks = [called[i : i + 3] for i in range(0, 18, 3)]
     at = [[i for i, block in enumerate(blocks) if block == of] for of in ([1.0, 2.0, 4.0], [7.0, 7.0, 7.0])]
@@ -231,7 +231,7 @@ def test_errors_of_a_sample():
 def test_a_wrong_answer_is_not_timed(value):
     routine = Routine("wrong", False, lambda a, b, out: out.fill(value), lambda a, b: Account(1e-3, 1))
     with pytest.raises(WrongAnswerError, match="wrong, float64, n = 5"):
-        list(rows_of("float64", "float64", Cpu(), Shape.square(5), [routine], seed=0, least=0))
+        list(rows_of("float64", "float64", Cpu(), Shape.square(5), [routine], seed=0, min_seconds=0))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_wrong_answer_is_not_timed(value):
 )
 def test_shapes(shape):
     compared = routines("shapes", np, "blas")[:2]
-    native, ours = rows_of("shapes", "float64", Cpu(), shape, compared, seed=0, least=0)
+    native, ours = rows_of("shapes", "float64", Cpu(), shape, compared, seed=0, min_seconds=0)
     assert (ours.m, ours.k, ours.n, ours.batch) == (shape.m, shape.k, shape.n, shape.batch if shape.batch > 1 else None)
     assert ours.error <= 2**-50 and native.bound is None
     assert size(ours) == str(shape) and ours.data == shape.data
@@ -248,7 +248,7 @@ def test_shapes(shape):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_choices(dtype, tmp_path):
     compared = routines(f"choices {dtype}", np, "blas")
-    native, default, *others = rows_of("choices", dtype, Cpu(), Shape(6, 40, 5), compared, seed=0, least=0)
+    native, default, *others = rows_of("choices", dtype, Cpu(), Shape(6, 40, 5), compared, seed=0, min_seconds=0)
     assert native.dtype == dtype and default.bound is not None
     assert all(row.bound is None and row.products > 2 for row in others)
     plot_run(replace(RUN, rows=(native, default, *others)), tmp_path / "choices.png")
@@ -272,7 +272,7 @@ def gemmul8(tmp_path, monkeypatch):
 def test_gemmul8_is_looked_for_in_its_folder(gemmul8):
     peers = Peers(load_gemmul8(gemmul8('    version = "3.0.5"\n')))
     *_, peer = routines("float64", np, "cublas", peers.routines("float64"))
-    (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, least=0)
+    (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, min_seconds=0)
     assert (row.routine, row.ours, row.bound, row.products) == ("GEMMul8 15", False, None, 15)
     assert peers.versions("float64") == {"gemmul8": "3.0.5"}
     assert peers.routines("choices") == [] and peers.versions("choices") == {}
@@ -442,7 +442,7 @@ def test_sampled_entries_of_multiprecision_products_are_compared_with_their_boun
 @pytest.mark.parametrize("task", COMPLEX)
 def test_complex_products_are_four_real_ones(task):
     compared = routines(task, np, "openblas")
-    rows = list(rows_of(task, task, Cpu(), Shape.square(24), compared, seed=0, least=0))
+    rows = list(rows_of(task, task, Cpu(), Shape.square(24), compared, seed=0, min_seconds=0))
     assert [row.routine for row in rows] == [routine.name for routine in compared]
     assert "gemm" in rows[0].routine and [row.ours for row in rows] == [False, True, True]
     assert rows[-1].tflops == pytest.approx(8e-12 * 24**3 / rows[-1].seconds)

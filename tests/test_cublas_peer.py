@@ -160,7 +160,7 @@ def test_what_cublas_refuses_is_an_error(library):
 def test_emulation_is_timed_in_float64():
     peers = Peers(cublas=SimpleNamespace(multiply=lambda a, b, out: np.matmul(a, b, out=out)))
     *_, peer = routines("float64", np, "cublas", peers.routines("float64"))
-    (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, least=0)
+    (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, min_seconds=0)
     assert (row.routine, row.ours, row.bound, row.products) == (ROUTINE, False, None, 1)
     assert peers.routines("float32") == peers.routines("shapes") == []
 

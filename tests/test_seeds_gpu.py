@@ -77,7 +77,7 @@ def device(monkeypatch):
 
 @pytest.fixture
 def rows(device):
-    return throughput.measured(device, (8, 16), least=0)
+    return throughput.measured(device, (8, 16), min_seconds=0)
 
 
 # Power ------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def rows(device):
 
 def test_power_is_sampled_while_the_work_is_done():
     calls = []
-    took = spent(Meter(), lambda: (calls.append(1), time.sleep(0.01)), least=0.1, warm_up=0.05)
+    took = spent(Meter(), lambda: (calls.append(1), time.sleep(0.01)), min_seconds=0.1, warm_up=0.05)
     assert 1 <= took.calls < len(calls)
     assert (took.watts, took.seconds >= 0.1) == (300, True)
     assert took.counted == pytest.approx(300 * took.seconds, rel=0.1)
@@ -98,7 +98,7 @@ def test_a_meter_that_fails_is_heard():
             raise OSError("no power")
 
     with pytest.raises(OSError, match="no power"):
-        spent(Broken(), lambda: None, least=0.01, warm_up=0)
+        spent(Broken(), lambda: None, min_seconds=0.01, warm_up=0)
 
 
 def test_nvml_counts_in_thousandths(monkeypatch):
@@ -151,7 +151,7 @@ def test_claims_of_throughput_can_hold(rows):
 
 def test_energy(device, rows, monkeypatch):
     monkeypatch.setattr(energy, "BURST", 0.005)
-    joules, summary = energy.figures(device, rows, Meter(), least=0.05, warm_up=0)
+    joules, summary = energy.figures(device, rows, Meter(), min_seconds=0.05, warm_up=0)
     assert (joules.name, summary.name) == ("Figure 16", "Table 6")
     assert "300 W" in joules.differs
     assert joules.claims[-1].holds
@@ -250,7 +250,7 @@ def test_algorithm_4_1(rng):
 
 
 def test_throughput_of_words(device):
-    plain, blocks, single = words_speed.figures(device, (16, 32), Peaks(900, 450, 60, 4), least=0)
+    plain, blocks, single = words_speed.figures(device, (16, 32), Peaks(900, 450, 60, 4), min_seconds=0)
     assert [figure.name for figure in (plain, blocks, single)] == ["Figure 4.1", "Figure 4.4, left", "Figure 4.5, left"]
     assert {len(points) for points in plain.series.values()} == {2}
     assert len(blocks.series) == 12 and len(blocks.series["v2, b = 1024"]) == 1
@@ -307,7 +307,7 @@ def test_a_wrong_product_is_not_timed(device):
 
 
 def test_throughput_of_digits(device):
-    over_n, over_phi = digits_speed.figures(device, (8, 16), 16, (0.1, 4.0), least=0)
+    over_n, over_phi = digits_speed.figures(device, (8, 16), 16, (0.1, 4.0), min_seconds=0)
     for figure, xs in ((over_n, [8, 16]), (over_phi, [0.1, 4.0])):
         assert list(figure.series) == ["cuBLAS DGEMM", "int8 digits", "FP16 digits", "residues"]
         assert all([x for x, _ in points] == xs for points in figure.series.values())
@@ -329,7 +329,7 @@ def test_claims_of_digits_can_hold_and_fail():
 
 
 def test_circuit(device, rng):
-    amplitudes, seconds = circuit.timed(device, 8, (2, 4), 5, rng, least=0)
+    amplitudes, seconds = circuit.timed(device, 8, (2, 4), 5, rng, min_seconds=0)
     assert all(claim.holds for claim in amplitudes.claims)
     emulated = circuit.COMPLEX, circuit.OF_PARTS
     assert {name: [x for x, _ in points] for name, points in amplitudes.series.items()} == {

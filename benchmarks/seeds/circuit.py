@@ -100,7 +100,12 @@ def apply_to_neighbours(multiply: Multiply, gate: Any, state: Any, first: int) -
 
 
 def timed(
-    device: Device, qubits: int, widths: tuple[int, ...], gates: int, rng: np.random.Generator, least: float = 0.05
+    device: Device,
+    qubits: int,
+    widths: tuple[int, ...],
+    gates: int,
+    rng: np.random.Generator,
+    min_seconds: float = 0.05,
 ) -> Iterator[Figure]:
     """Seconds of a gate over the number of its qubits, and amplitudes after such gates, emulated against native."""
     xp = device.xp
@@ -122,7 +127,7 @@ def timed(
         for name, multiply in ways.items():
             off[name] = max(off[name], abs(float(xp.linalg.norm(states[name])) - 1))
             step = partial(apply_to_neighbours, multiply, gate, states[name], (qubits - width) // 2)
-            seconds[name].append((width, median_seconds(device, [step], least)))
+            seconds[name].append((width, median_seconds(device, [step], min_seconds)))
         device.release()
     yield accuracy(differences, off, qubits, gates)
     yield times(seconds, qubits)

@@ -52,10 +52,10 @@ class Planned:
 
 
 def figures(
-    device: Device, sizes: Sequence[int], n: int, phis: Sequence[float], least: float = 0.1
+    device: Device, sizes: Sequence[int], n: int, phis: Sequence[float], min_seconds: float = 0.1
 ) -> Iterator[Figure]:
     """Throughput over the sizes; and over phi, at one size."""
-    yield against_n(over((n, of_normal(device, n, least)) for n in sizes))
+    yield against_n(over((n, of_normal(device, n, min_seconds)) for n in sizes))
     slices: dict[float, dict[str, int]] = {}
     rates: list[tuple[float, dict[str, float]]] = []
     for phi in phis:
@@ -63,14 +63,14 @@ def figures(
         a, b = (spread_normal(rng, (n, n), phi) for _ in range(2))
         planned = Planned.of(device, a, b)
         slices[phi] = planned.slices
-        rates.append((phi, speeds(device, a, b, planned.products, least)))
+        rates.append((phi, speeds(device, a, b, planned.products, min_seconds)))
     yield against_phi(over(rates), slices, n)
 
 
-def of_normal(device: Device, n: int, least: float) -> dict[str, float]:
+def of_normal(device: Device, n: int, min_seconds: float) -> dict[str, float]:
     """TFLOP/s of n x n products of N(0, 1)."""
     a, b = drawn(device, Shape.square(n), "float64", 0)
-    return speeds(device, a, b, Planned.of(device, a, b).products, least)
+    return speeds(device, a, b, Planned.of(device, a, b).products, min_seconds)
 
 
 def compared(series: Series, name: str, other: str) -> tuple[str, bool]:

@@ -9,7 +9,7 @@ from math import ceil
 
 from benchmarks.devices import Device
 from benchmarks.measure import drawn
-from benchmarks.power import LEAST, WARM_UP, Meter, Spent, spent
+from benchmarks.power import MIN_SECONDS, WARM_UP, Meter, Spent, spent
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from benchmarks.seeds.figures import Claim, Figure, Series, since
@@ -24,16 +24,16 @@ COUNTER_AGREES = 0.1
 
 
 def figures(
-    device: Device, rows: Sequence[Row], meter: Meter, least: float = LEAST, warm_up: float = WARM_UP
+    device: Device, rows: Sequence[Row], meter: Meter, min_seconds: float = MIN_SECONDS, warm_up: float = WARM_UP
 ) -> Iterator[Figure]:
-    """Both; the rows are those of the same routines at the same sizes, already timed."""
-    idle = spent(meter, partial(time.sleep, BURST), least, warm_up)
+    """Both figures; `rows` are those of the same routines at the same sizes, already timed."""
+    idle = spent(meter, partial(time.sleep, BURST), min_seconds, warm_up)
     spendings: dict[tuple[str, int], Spent] = {}
     products: dict[tuple[str, int], float] = {}
     for row in rows:
         count = ceil(BURST / row.seconds)
         work = burst(device, row, count)
-        spendings[row.routine, row.n] = each = spent(meter, work, least, warm_up)
+        spendings[row.routine, row.n] = each = spent(meter, work, min_seconds, warm_up)
         products[row.routine, row.n] = each.joules / count
         device.release()
     yield joules(products, spendings, idle)
@@ -41,7 +41,7 @@ def figures(
 
 
 def burst(device: Device, row: Row, count: int) -> partial[float]:
-    """Many products of that routine at that size, and the wait for the last."""
+    """A function that computes `count` products by the routine of a row, at its size, and waits for the last."""
     (routine,) = (routine for routine in compared(device) if routine.name == row.routine)
     a, b = drawn(device, Shape.square(row.n), row.dtype, 0)
     out = device.xp.empty_like(a)

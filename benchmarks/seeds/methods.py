@@ -30,7 +30,7 @@ def simt(a: Array, b: Array) -> Array:
 
 
 PARTS = 16
-"""Of the inner dimension, in `in_parts`."""
+"""The number of parts of the inner dimension in `in_parts`."""
 
 
 def in_parts(a: Array, b: Array) -> Array:

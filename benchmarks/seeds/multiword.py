@@ -43,7 +43,7 @@ Points = list[tuple[float, float]]
 POSITIVE, CENTRED = (0.0, 1.0), (-0.5, 0.5)
 
 MODEL = H100
-"""Of a device's tensor cores."""
+"""The tensor cores whose model computes the same products as a device."""
 
 
 def where(here: OnDevice | None, side: int = 16) -> str:

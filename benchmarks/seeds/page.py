@@ -31,7 +31,7 @@ NOT_ON_CPU = {
     "two-stage": "The table of times needs a GPU.",
     "slides": "Throughput needs a GPU.",
 }
-"""Said where there are no results from a GPU."""
+"""What the page says of each seed without results from a GPU."""
 
 INTRODUCTION = """# The papers, reproduced
 

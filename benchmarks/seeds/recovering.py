@@ -30,16 +30,16 @@ SCALES = {"small": 10, "cpu": 16, "full": 20}
 """log2 of the largest k; the papers' is 20."""
 
 SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096, 8192), "full": (512, 1024, 2048, 4096, 8192, 16384)}
-"""Of the products whose throughput and energy a GPU shows."""
+"""n of the products whose throughput and energy a GPU shows, by scale."""
 
 EXPONENT_SIZES = {"small": (32, 64), "cpu": (64, 128, 256), "full": (64, 128, 256, 512)}
-"""Of the products of operands with given exponents, on a model."""
+"""n of the products of operands with given exponents, on a model of tensor cores, by scale."""
 
 ON_DEVICE = {"small": (), "cpu": (1024,), "full": (1024, 2048)}
-"""More of them, on a device."""
+"""Further n of these products, on a device."""
 
 LARGEST_MODEL = 256
-"""Up to which models run beside a device, whose figures are to take minutes."""
+"""Largest n for which models run, too, where there is a device: so that its figures take minutes."""
 
 REPEATS = {"small": 2, "cpu": 2, "full": 8}
 """Pairs of matrices that errors against k are averaged over; 8 in the paper."""
@@ -73,7 +73,7 @@ def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iter
     yield exponent_ranges(sizes, rng, device)
     yield exponent_ranges_of_the_report(sizes, rng, device)
     yield patterns(sizes, rng, device)
-    rows = throughput.measured(device, SIZES[scale], least=0.5)
+    rows = throughput.measured(device, SIZES[scale], min_seconds=0.5)
     yield from throughput.figures(rows, throughput.PEAKS.get(device.name))
     yield from energy.figures(device, rows, Nvml(device.xp.cuda.Device().pci_bus_id))
 

@@ -17,17 +17,17 @@ from ozaki.schemes.image import ceil_log2
 SEED = "slides"
 
 SCALES = {"small": (16, 6), "cpu": (128, 12), "full": (1024, 16)}
-"""Rows and columns, and qubits."""
+"""Rows and columns of the products, and qubits of the circuit, by scale."""
 
 K = 4096
 
 PHIS = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096), "full": (1024, 2048, 4096, 8192, 16384)}
-"""Of the products whose throughput a GPU shows."""
+"""n of the products whose throughput a GPU shows, by scale."""
 
 SPREAD = {"small": 512, "cpu": 4096, "full": 4096}
-"""Of those whose exponents spread."""
+"""n of the products whose exponents spread, by scale."""
 
 GATES = {"small": (12, (2, 4, 6)), "cpu": (20, (4, 6, 8, 10)), "full": (24, (4, 6, 8, 10, 12))}
 """Qubits of a circuit on a GPU, and of its gates."""

@@ -19,10 +19,10 @@ class Product:
 
     Attributes
     ----------
-    name : of its series
-    multiply : takes nothing, as its operands were given before
-    out : what it writes
-    most : componentwise error from which on the answer is wrong
+    name : of the series in a figure
+    multiply : computes the product; its operands are bound already
+    out : the array that `multiply` writes
+    most : largest componentwise error of a right answer
     """
 
     name: str
@@ -31,8 +31,8 @@ class Product:
     most: float
 
 
-def speeds(device: Device, a: Any, b: Any, products: Iterable[Product], least: float) -> dict[str, float]:
-    """TFLOP/s of each, 2 m n k over the time; `least` seconds of calls, or a few.
+def speeds(device: Device, a: Any, b: Any, products: Iterable[Product], min_seconds: float) -> dict[str, float]:
+    """TFLOP/s of each, 2 m n k over the time; each for `min_seconds`, or a few calls.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def speeds(device: Device, a: Any, b: Any, products: Iterable[Product], least: f
         ((error, _),) = sample.errors(sample.entries(product.out))
         if not error <= product.most:
             raise WrongAnswerError(f"{product.name}, n = {b.shape[1]}: error {error:.3g}, at most {product.most:.3g}")
-        found[product.name] = 2e-12 * a.size * b.shape[1] / median_seconds(device, [product.multiply], least)
+        found[product.name] = 2e-12 * a.size * b.shape[1] / median_seconds(device, [product.multiply], min_seconds)
     device.release()
     return found
 

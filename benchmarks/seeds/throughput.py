@@ -50,10 +50,12 @@ def compared(device: Device) -> list[Routine]:
     return [known[name] for name in (SGEMM, HALFHALF, TF32TF32)] + rivals
 
 
-def measured(device: Device, sizes: Sequence[int], least: float) -> list[Row]:
+def measured(device: Device, sizes: Sequence[int], min_seconds: float) -> list[Row]:
     """All of them at all sizes, their answers checked."""
     return [
-        row for n in sizes for row in rows_of("float32", "float32", device, Shape.square(n), compared(device), 0, least)
+        row
+        for n in sizes
+        for row in rows_of("float32", "float32", device, Shape.square(n), compared(device), 0, min_seconds)
     ]
 
 

@@ -50,21 +50,21 @@ _KERNELS = (
 )
 
 
-def figures(device: Device, sizes: Sequence[int], peaks: Peaks | None, least: float = 0.05) -> Iterator[Figure]:
+def figures(device: Device, sizes: Sequence[int], peaks: Peaks | None, min_seconds: float = 0.05) -> Iterator[Figure]:
     """All three; blocks are not timed at the largest size, where they take longest."""
-    plain = over((n, measured(device, n, plain_products, least)) for n in sizes)
+    plain = over((n, measured(device, n, plain_products, min_seconds)) for n in sizes)
     yield without_blocks(plain, peaks)
-    blocked = over((n, measured(device, n, blocked_products, least)) for n in sizes[:-1] or sizes)
+    blocked = over((n, measured(device, n, blocked_products, min_seconds)) for n in sizes[:-1] or sizes)
     double = {name: points for name, points in blocked.items() if name not in SINGLE_WORDS.values()}
     yield with_blocks({name: plain[name] for name in (FP32, ALGORITHM, DOUBLE, HALFHALF)} | double)
     yield of_single_words(blocked)
 
 
-def measured(device: Device, n: int, products: Any, least: float) -> dict[str, float]:
+def measured(device: Device, n: int, products: Any, min_seconds: float) -> dict[str, float]:
     """TFLOP/s of n x n products."""
     rng = device.xp.random.default_rng(0)
     a, b = (1 - rng.random((n, n), dtype=np.float32) for _ in range(2))
-    return speeds(device, a, b, products(device, a, b), least)
+    return speeds(device, a, b, products(device, a, b), min_seconds)
 
 
 def plain_products(device: Device, a: Any, b: Any) -> Iterator[Product]:

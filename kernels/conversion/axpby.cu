@@ -73,6 +73,7 @@ axpby(double alpha_given, const OUTPUT* x, double beta_given, const ADDEND* y, O
     }
   } else {
     const int last = static_cast<int>(smaller<int64_t>(SPAN, cols - first));
-    for (int i = threadIdx.x; i < last; i += 256) out[i] = expression(alpha, x[i], beta, ADD ? y[i * y_col] : ADDEND(0));
+    for (int i = threadIdx.x; i < last; i += 256)
+      out[i] = expression(alpha, x[i], beta, ADD ? y[i * y_col] : ADDEND(0));
   }
 }

@@ -1,14 +1,14 @@
 // The leading bits of multiprecision rows as float64, scaled row by row: all that describing and proving need of them
-// (docs/definitions.md, section 1).
+// (docs/definitions.md, section 8).
 //
 // Macro: ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory).
 //
 // record is int64 [8][batch * rows], of which these kernels know three rows: [4], `bottom` of the description; [6], the
 // row's top, the smallest e with abs(x) < 2^e; and [7]. Before the first kernel rows 6 and 7 are zero.
 // 1. row_tops: [6] becomes FAR + top, and stays 0 for a row of zeros.
-// 2. leading: `out` (strides ob, or, ok) becomes 2^-top x, cut to 53 bits, the last of which is set if bits were cut off
-//    that are not zero; nonzero elements below 2^-1000 get that magnitude. [7] becomes FAR less the largest e for which
-//    all elements of the row are multiples of 2^e.
+// 2. leading: `out` (strides ob, or, ok) becomes 2^-top x, cut to 53 bits, the last of which is set if bits were cut
+//    off that are not zero; nonzero elements below 2^-1000 get that magnitude. [7] becomes FAR less the largest e for
+//    which all elements of the row are multiples of 2^e.
 // 3. row_bottoms, after the description of `out`: [6] becomes top, 0 for a row of zeros, and [4] that largest e - top
 //    where the row is not all zeros.
 //

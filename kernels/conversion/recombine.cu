@@ -1,9 +1,10 @@
 // Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once
 // (docs/definitions.md, sections 3 to 5); or, if ADDEND is defined, RN(alpha Cbar 2^-(mu_i + nu_j) + beta c_ij).
 //
-// Macros: OUTPUT (double or float); ADDEND (double or float), of c, or not defined; SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); LIMBS: 32-bit limbs that hold the
-// integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, Cbar without the factor 2^(r (p - 1))); SUM64: 1
-// if the diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
+// Macros: OUTPUT (double or float); ADDEND (double or float), of c, or not defined; SLICES; DIGIT_BITS (0: residues; 8
+// or 7: digits); LIMBS: 32-bit limbs that hold the integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V,
+// Cbar without the factor 2^(r (p - 1))); SUM64: 1 if the diagonals are int64; TOGETHER: rows of a thread, all loaded
+// before the first is combined.
 //
 // planes holds SLICES planes: of residues bytes y_t in [0, m_t), of digits int32 or int64 diagonals d = 2 .. p + 1. A
 // plane is [rows][ld], planes are plane_stride elements apart, batch entries plane_batch. ld and both strides are

@@ -1,33 +1,33 @@
-// From residues of any number of moduli to results: C = RN(Cbar 2^e), Cbar the exact integer (docs/definitions.md, sections
-// 4 and 8), rounded once, to multiprecision numbers or to floating-point ones.
+// From residues of any number of moduli to results: C = RN(Cbar 2^e), Cbar the exact integer (docs/definitions.md,
+// sections 4 and 8), rounded once, to multiprecision numbers or to floating-point ones.
 //
 // Macros: MULTIPRECISION: 1 for multiprecision results, 0 for floating-point ones, of type OUTPUT (double or float);
 // GROUPS, 16, 8 or 2: a block owns 8 GROUPS neighbouring columns of a row, its entries.
 //
 // y holds planes of bytes, [planes][rows][ld], planes plane_stride apart, matrices of a batch plane_batch; byte b_p of
-// plane p counts V_p: a residue y_t in [0, m_t) has one byte or more, the lowest first, and V_p = 2^(8 j) M / m_t for its
-// byte j. So
+// plane p counts V_p: a residue y_t in [0, m_t) has one byte or more, the lowest first, and V_p = 2^(8 j) M / m_t for
+// its byte j. So
 //
 //   Cbar = sum_p b_p V_p - q M,  q = RN(sum_p b_p V_p / M).
 //
-// `weights` holds, of each p, first RN(2^32 V_p / M), a limb, then the `limbs` limbs of V_p, the lowest first, as bytes:
-// as mma.sync reads them, eight limbs (32 rows of bytes) at a time, [eights][steps][2][lane][4] limbs; the first half has
-// bytes 0 (rows 0 .. 7) and 1 (rows 8 .. 15) of the eight limbs, the second half bytes 2 and 3. A step is 32 planes.
-// minus_modulus: the limbs of 2^(32 limbs) - M. abs(Cbar) < M / 2 <= 2^(32 limbs - 1), so integers modulo 2^(32 limbs) are
-// enough; q is right because abs(Cbar) <= M (1/2 - 2^-10) + 1, and the sum of fractions errs by at most 2^-33 255 planes,
-// less than 2^-10 for up to 2^15 planes. Sums of a limb are below 2^24 255^2 2^15 (1 + 2^-7) < 2^56.
+// `weights` holds, of each p, first RN(2^32 V_p / M), a limb, then the `limbs` limbs of V_p, the lowest first, as
+// bytes: as mma.sync reads them, eight limbs (32 rows of bytes) at a time, [eights][steps][2][lane][4] limbs; the first
+// half has bytes 0 (rows 0 .. 7) and 1 (rows 8 .. 15) of the eight limbs, the second half bytes 2 and 3. A step is 32
+// planes. minus_modulus: the limbs of 2^(32 limbs) - M. abs(Cbar) < M / 2 <= 2^(32 limbs - 1), so integers modulo 2^(32
+// limbs) are enough; q is right because abs(Cbar) <= M (1/2 - 2^-10) + 1, and the sum of fractions errs by at most
+// 2^-33 255 planes, less than 2^-10 for up to 2^15 planes. Sums of a limb are below 2^24 255^2 2^15 (1 + 2^-7) < 2^56.
 //
 // e = tops_i + tops_j - mu_i - nu_j, mu and nu int32, tops int64 or null (all 0), matrices of a batch mu_batch and
 // nu_batch entries apart. Element (b, row, col) of C has index b * sb + row * sr + col * sc.
 //
-// 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 panel * 8 (8 GROUPS + 8) +
-// 8 GROUPS * 4 (pitch + limbs) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2. for one
-// panel after the other of `panel` times eight limbs: sums of limbs by the tensor cores, eight limbs of a part of the
-// entries a warp at a time; then one thread an entry: q, and carries; 3. one thread an entry: round, store.
+// 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 panel * 8 (8 GROUPS +
+// 8) + 8 GROUPS * 4 (pitch + limbs) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2.
+// for one panel after the other of `panel` times eight limbs: sums of limbs by the tensor cores, eight limbs of a part
+// of the entries a warp at a time; then one thread an entry: q, and carries; 3. one thread an entry: round, store.
 //
-// A part of 8 PART entries is PART groups of eight columns: entry PART g + j of a part is column g of group j, and has row
-// 8 j + g of bytes. `pitch`, words from one row to the next, is an odd multiple of 4: eight rows that are read together,
-// as those that are written together, lie in different banks.
+// A part of 8 PART entries is PART groups of eight columns: entry PART g + j of a part is column g of group j, and has
+// row 8 j + g of bytes. `pitch`, words from one row to the next, is an odd multiple of 4: eight rows that are read
+// together, as those that are written together, lie in different banks.
 #include "arithmetic/numbers.cuh"
 #include "arithmetic/rounding.cuh"
 #include "hardware/launch.cuh"
@@ -168,7 +168,8 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
       plane[j] = j < left ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int in_part = (entry + j) % (8 * PART), row_of_entry = entry + j - in_part + 8 * (in_part % PART) + in_part / PART;
+      const int in_part = (entry + j) % (8 * PART);
+      const int row_of_entry = entry + j - in_part + 8 * (in_part % PART) + in_part / PART;
       own[row_of_entry * pitch + word] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
     }
   }

@@ -1,38 +1,39 @@
-// The residues of fixed-point images of any width, and the slices that are made of them (docs/definitions.md, sections 2
-// and 4): of multiprecision numbers, and of floating-point ones whose images are wider than split.cu takes.
+// The residues of fixed-point images of any width, and the slices that are made of them (docs/definitions.md, sections
+// 2 and 4): of multiprecision numbers, and of floating-point ones whose images are wider than split.cu takes.
 //
 // Macros:
-// - MULTIPRECISION: 1 if x holds multiprecision numbers, 0 if it holds floating-point ones, of type INPUT (double, float)
+// - MULTIPRECISION: 1 if x holds multiprecision numbers, 0 if it holds floating-point ones, of type INPUT (double,
+//   float)
 // - GROUPS: 8 or 2: a block owns 8 GROUPS neighbours along k of each of its rows
 // - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows
 // - SHORT: limbs of an image that are computed at a time, if it has no more: 4 or 8; 0 for longer images
 // - UNSIGNED: 1 for residues and digits in [0, m), 0 for symmetric ones
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
 //
-// x is a view (batch, rows, k). Slice s of element (b, row, h) goes to slices + b * batch_stride + s * slice_stride plus
-// row * row_stride + h or, in tiles, the offset of (row, h) that tiles.cuh gives; zeros for rows <= row < rows_padded and
-// k <= h < k_padded. description is int64 [6][batch * rows], of multiprecision numbers that of their leading bits
-// (leading.cu), and `tops` their tops, a row each. statistic, step, base, threshold: as in split.cu. The exponent mu of
-// row (b, row), which scales 2^-top x, goes to mu_out[b * rows + row].
+// x is a view (batch, rows, k). Slice s of element (b, row, h) goes to slices + b * batch_stride + s * slice_stride
+// plus row * row_stride + h or, in tiles, the offset of (row, h) that tiles.cuh gives; zeros for rows <= row <
+// rows_padded and k <= h < k_padded. description is int64 [6][batch * rows], of multiprecision numbers that of their
+// leading bits (leading.cu), and `tops` their tops, a row each. statistic, step, base, threshold: as in split.cu. The
+// exponent mu of row (b, row), which scales 2^-top x, goes to mu_out[b * rows + row].
 //
 // An image is raised by 2^(32 limbs - 1), so that it is nonnegative, and takes `words` words, a multiple of 8: `limbs`
-// limbs, of a negative one those of its complement; a word whose lowest byte says whether the image is one more; and words
-// whose folds are zero, so that they may hold anything. Its residue modulo m is start + sum_p b_p fold_p, b_p its bytes,
-// fold_p = c 2^(8 p) mod m or, of the byte that says whether it is one more, c. With fold_p in digits of eight bits these
-// are sums of products of bytes, products of small matrices by the tensor cores: rows are digits of folds, columns images.
-// `folds` holds 16 rows at a time, a piece, as mma.sync reads them: [piece][words / 8][lane][4] words. First come the
-// pieces of counts.ones moduli up to 2^8, a row each; then those of counts.twos moduli below 2^14, eight in a piece, rows
-// 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those of counts.threes moduli below 2^21, two pieces for
-// eight: the high digits; the low and the middle ones. `moduli` has the constants of all, in this order: of images that
-// are SHORT those up to 2^8 as Quotient (residues.cuh), all others as Modulus.
+// limbs, of a negative one those of its complement; a word whose lowest byte says whether the image is one more; and
+// words whose folds are zero, so that they may hold anything. Its residue modulo m is start + sum_p b_p fold_p, b_p its
+// bytes, fold_p = c 2^(8 p) mod m or, of the byte that says whether it is one more, c. With fold_p in digits of eight
+// bits these are sums of products of bytes, products of small matrices by the tensor cores: rows are digits of folds,
+// columns images. `folds` holds 16 rows at a time, a piece, as mma.sync reads them: [piece][words / 8][lane][4] words.
+// First come the pieces of counts.ones moduli up to 2^8, a row each; then those of counts.twos moduli below 2^14, eight
+// in a piece, rows 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those of counts.threes moduli below 2^21,
+// two pieces for eight: the high digits; the low and the middle ones. `moduli` has the constants of all, in this order:
+// of images that are SHORT those up to 2^8 as Quotient (residues.cuh), all others as Modulus.
 //
-// 128 threads; a block has runs = 2^run_bits rows; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all on x; dynamic shared memory of 8 runs
-// + 4 runs * (8 GROUPS pitch + 4) bytes. Phases: 1. how far the rows are shifted; 2. images, to shared memory; 3. each
-// warp takes pieces with rows of images: residues, slices, stores.
+// 128 threads; a block has runs = 2^run_bits rows; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all
+// on x; dynamic shared memory of 8 runs + 4 runs * (8 GROUPS pitch + 4) bytes. Phases: 1. how far the rows are shifted;
+// 2. images, to shared memory; 3. each warp takes pieces with rows of images: residues, slices, stores.
 //
 // Column 2 c + i of group j of eight columns is element 2 GROUPS c + 2 j + i of a run, so that a lane has 2 GROUPS
-// neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4: eight images that are read together lie
-// in different banks.
+// neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4: eight images that are read together
+// lie in different banks.
 #include "arithmetic/modulus.cuh"
 #include "arithmetic/numbers.cuh"
 #include "hardware/launch.cuh"
@@ -89,7 +90,8 @@ __device__ __forceinline__ void store_low_bytes(const uint32_t (&r)[OWN], int8_t
 
 // Stores the slices of OWN residues modulo m, `at` the address of the first slice.
 template <int DIGITS>
-__device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t modulus, int8_t* at, int64_t slice_stride) {
+__device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t modulus, int8_t* at,
+                                             int64_t slice_stride) {
   uint32_t packed[slices_of_digits(DIGITS)][OWN / 4];
 #pragma unroll
   for (int w = 0; w < OWN / 4; ++w) {
@@ -117,8 +119,8 @@ __device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t 
   for (int s = 0; s < slices_of_digits(DIGITS); ++s, at += slice_stride) store_bytes(at, packed[s]);
 }
 
-// Sums of AT_ONCE pieces: sum[p][j][i] of row g of piece p and column 2 c + i of group j, sum[p][j][2 + i] of row g + 8.
-// They begin with begin[p][0] and begin[p][1]. Pieces are `length` fours of limbs apart.
+// Sums of AT_ONCE pieces: sum[p][j][i] of row g of piece p and column 2 c + i of group j, sum[p][j][2 + i] of row g +
+// 8. They begin with begin[p][0] and begin[p][1]. Pieces are `length` fours of limbs apart.
 constexpr int AT_ONCE = 2;
 typedef uint32_t Sums[AT_ONCE][GROUPS][4];
 
@@ -233,7 +235,8 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
   const int threes = static_cast<int>(counts.threes);
   const int pairs_of_ones = (ones + 31) / 32, pairs_of_twos = (twos + 15) / 16, pairs_of_threes = (threes + 7) / 8;
   const int64_t length = 32 * steps, stride = to.slice_stride;  // `length` of a piece, in fours of limbs
-  for (int item = threadIdx.x / 32; item < runs * (pairs_of_ones + pairs_of_twos + pairs_of_threes); item += THREADS / 32) {
+  const int items = runs * (pairs_of_ones + pairs_of_twos + pairs_of_threes);
+  for (int item = threadIdx.x / 32; item < items; item += THREADS / 32) {
     const int run = item & (runs - 1);
     int pair = item >> run_bits;
     const int64_t row = row0 + run;

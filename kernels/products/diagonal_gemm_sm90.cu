@@ -39,8 +39,6 @@
 
 constexpr int LOWS = low_limbs(SLICES);
 
-// Accumulators of a thread for one half: of rows 16 warp + lane / 4 + {0, 8} and, of every 16 columns, of the 4 from 4
-// (lane % 4) on (indexed by `accumulator` in pieces.cuh). Piece (h, g): row h, groups 4 g .. 4 g + 3.
 // Where block `block` leaves diagonal `diagonal` for an owner.
 __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
   return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256;
@@ -51,7 +49,9 @@ __device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
 }
 
 // Stores byte j (a constant) of each accumulator of one half, 6 pieces of this thread from `to` on. With `digit` it is
-// a digit below the unit of the next diagonal: DIGIT_BITS bits of it.
+// a digit below the unit of the next diagonal: DIGIT_BITS bits of it. A thread has the accumulators of rows 16 warp +
+// lane / 4 + {0, 8} and, of every 16 columns, of the 4 from 4 (lane % 4) on (indexed by `accumulator` in pieces.cuh).
+// Piece (h, g): row h, groups 4 g .. 4 g + 3.
 __device__ __forceinline__ void store_bytes(const uint32_t (&d)[96], uint4* to, int j, bool digit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

@@ -7,8 +7,8 @@
 // is there, modulo m_t (a further part of k). k is limited by the host so that the sum of k products of two bytes stays
 // below 2^32.
 //
-// With the macro PAIRS = 1 the moduli are above 256, slices are digits or sums of two digits, and what is stored or added
-// is c_t (A_t B_t) mod m_t, c_t folded into the constants: low bytes in y as above, high bytes y_high further on.
+// With the macro PAIRS = 1 the moduli are above 256, slices are digits or sums of two digits, and what is stored or
+// added is c_t (A_t B_t) mod m_t, c_t folded into the constants: low bytes in y as above, high bytes y_high further on.
 //
 // With the macro TRIANGLE = 1 both operands have the same rows, and tiles above the diagonal are left out.
 //

@@ -7,7 +7,8 @@
 // About 1 where elements are independent of one another, near 0 where large elements meet small ones. All sums are
 // exact integers and the quotient is rounded once, so that NumPy finds the same number.
 //
-// overlap is memory of the host, a number for each block. Block g samples the matrices of batch entry first[g].
+// overlap is memory of the host, a number for each block. Block g samples batch entry g * entry_step of A and of B; an
+// operand that the batch shares has one entry, which every block samples.
 // Row r of a sample is row r (rows - 1) / (ROWS - 1) of the matrix, rounded down; its index 32 s + l is inner index
 // s step + l.
 //
@@ -20,7 +21,8 @@
 #include "hardware/launch.cuh"
 
 constexpr int ROWS = 32, WARPS = 16;
-constexpr int PITCH = 32 * SEGMENTS + 4;  // bytes of a row in shared memory; by the 4 the lanes of a warp read all banks
+// Bytes of a row in shared memory; by the 4 the lanes of a warp read all banks.
+constexpr int PITCH = 32 * SEGMENTS + 4;
 
 struct Operand {  // a view (batch, rows, k) with strides of any sign, in real numbers
   const void* x;

@@ -4,9 +4,10 @@
 //
 // The image error of entry (b, row, col) is E = sum of three products of terms of its row and column, in units of
 // 2^(units_row + units_col + exponent). *worst becomes the largest quotient of E and the magnitude of the entry, of the
-// entries with an error, as (e + 2^29) 2^34 + g: the quotient, rounded, is in [2^(e-1), 2^e), and g 2^-32 is its mantissa
-// in [1/2, 1), rounded up. e counts as at most 2^29 - 1 in magnitude. An entry of zero with an error counts as the largest
-// of all; those that are NaN or Inf do not count; without any, *worst stays 0, which it is before the kernel.
+// entries with an error, as (e + 2^29) 2^34 + g: the quotient, rounded, is in [2^(e-1), 2^e), and g 2^-32 is its
+// mantissa in [1/2, 1), rounded up. e counts as at most 2^29 - 1 in magnitude. An entry of zero with an error counts as
+// the largest of all; those that are NaN or Inf do not count; without any, *worst stays 0, which it is before the
+// kernel.
 //
 // 256 threads; grid ceil(entries / (256 EACH)), all on x. A thread owns EACH entries, 256 apart.
 #include "arithmetic/fixed_point.cuh"
@@ -45,7 +46,8 @@ __device__ __forceinline__ bool read(const Entries& c, int64_t at, double& fract
 #else
   const Parts p = parts(reinterpret_cast<const BitsOf<OUTPUT>::type*>(c.c)[at]);
   const int length = bit_length(p.mantissa);
-  fraction = length == 0 ? 0.0 : static_cast<double>(p.mantissa) * double_of(static_cast<uint64_t>(1023 - length) << 52);
+  fraction = 0.0;
+  if (length > 0) fraction = static_cast<double>(p.mantissa) * double_of(static_cast<uint64_t>(1023 - length) << 52);
   exponent = p.exponent + length;
   return p.finite;
 #endif
@@ -74,7 +76,8 @@ worst_quotient(const RowTerms left, const RowTerms right, const Entries c, int64
     }
     const Parts quotient = parts(bits_of(__ddiv_rn(error, fraction)));
     const int length = bit_length(quotient.mantissa);
-    const uint64_t mantissa = length > 32 ? ((quotient.mantissa - 1) >> (length - 32)) + 1 : quotient.mantissa << (32 - length);
+    const uint64_t mantissa =
+        length > 32 ? ((quotient.mantissa - 1) >> (length - 32)) + 1 : quotient.mantissa << (32 - length);
     const int64_t above = of_entry - left.units[at_left] - right.units[at_right] - exponent;
     const int64_t e = smaller(larger(quotient.exponent + length - above, -FARTHEST), FARTHEST);
     found = larger(found, static_cast<unsigned long long>(e + FARTHEST + 1) << 34 | mantissa);

@@ -27,7 +27,7 @@
 
 constexpr int WARPS = 8, ROWS = 32;
 constexpr int HELD = MOST / WARPS;  // elements in the registers of a thread, for each group of rows
-constexpr int OF_ROW = MOST / 32;   // of these of one row, where a warp takes four rows, one after the other, along k
+constexpr int OF_ROW = MOST / 32;   // elements of one row among them, along k: a warp then takes four whole rows
 
 struct Operand {  // a view (batch, rows, k) with strides of any sign, in real numbers; sk leads to the next number
   const INPUT* x;

@@ -35,12 +35,14 @@ class Work(Protocol):
         ...
 
     def measure(self, need: Need) -> Any:
-        """Return a fact about the operands (`planning.facts`); waits until it is found.
+        """Find a fact about the operands (`planning.facts`), and wait for it.
 
         Raises
         ------
         ValueError
             If it cannot be found within the limit of workspace.
+        TypeError
+            If there is no such fact.
         """
         ...
 
@@ -58,7 +60,7 @@ class Work(Protocol):
         ...
 
     def release(self) -> None:
-        """Free what facts and early slices hold, but for descriptions: another `Work` will multiply."""
+        """Free the memory of proofs and early slices, because another `Work` multiplies; descriptions stay."""
         ...
 
     def native(self, c: Any) -> None:
@@ -66,9 +68,9 @@ class Work(Protocol):
         ...
 
     def combine(self, c: Any) -> None:
-        """Make the product in c, shape (batch, m, n), which is rounded, the work's expression; each operation rounds.
+        """Replace the rounded product in c, shape (batch, m, n), by the work's expression; each operation rounds.
 
-        The factors are rounded to the dtype of c, too. Called after `multiply` or `native`.
+        The factors are rounded to the dtype of c, too. Called after `multiply` or `native` of the same c.
         """
         ...
 

@@ -20,16 +20,15 @@ NO_SPAN = 2**16
 
 LEAST_LEADING = -1000
 """Least exponent of the leading bits of a multiprecision element, relative to the row's top: smaller ones count as that
-one, so that they stay nonzero float64 numbers (definitions.md, 1)."""
+one, so that they stay nonzero float64 numbers (definitions.md, section 8)."""
 
 Ints = npt.NDArray[np.int64]
-
 
 SAMPLED = 384
 """Most elements of a row that are sampled (B9, E4): its first ones.
 
-Of 16384 rows of normal data each has at least 0.53 times as many elements that count in B9. With 256 sampled ones it is
-0.51 times, and with half B9 proves nothing.
+B9 proves something only if in every row more than half of the sampled elements count (its N). Of 16384 rows of normal
+data the worst one has 0.53 times 384 of them; with 256 sampled elements it would have 0.51 times 256.
 """
 
 
@@ -122,13 +121,15 @@ class Description:
 
 
 class Least(NamedTuple):
-    """The least values of all rows of an operand, by sampled elements; rows whose sample is all zeros do not count.
+    """What a sample of each row says of the worst row of an operand: least values over all rows.
+
+    Rows whose sampled elements are all zeros are left out. With the description of a row's sample:
 
     Attributes
     ----------
-    elements : the least `least_sums`**2 / `squares` of a row, with squares in units of 2**(2 top)
-    sums : the least of `least_sums`, in units of 2**top, top that of the sample
-    steps : the least difference of the sample's top and the row's, 0 or less
+    elements : the least `least_sums`**2 / (sum of squares), without unit: at most the number of sampled elements
+    sums : the least `least_sums`, each in units of 2**(top of the sample)
+    steps : the least (top of the sample) - (top of the whole row), 0 or less
     every_row_seen : whether each row with nonzero elements has some in its sample
     """
 

@@ -52,9 +52,10 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
         np.where(side.rounded(scaling), _powers(bits - exponent, side) / 2, 0.0)
         for side, bits in ((left, of_left), (right, of_right))
     )
-    u_beside = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
+    # The second term has the factor 2**-exponent in u_right already.
+    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_beside, dropped * _powers(of_left - exponent, left)]) * UP,
+        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(of_left - exponent, left)]) * UP,
         np.stack([right.sums, u_right, _powers(of_right, right)]) * UP,
     )
 
@@ -128,5 +129,5 @@ def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
     else:
         image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
     bits = width - scaling.base
-    u, u_beside = scaled(0.5 / image_norm, bits - exponent), ldexp(0.5 / image_norm, max(bits, -1000))
-    return (2 * sqrt(k) * u + k * u * u_beside + k * scheme.drop * 4 * u * u_beside) * UP
+    u, u_unscaled = scaled(0.5 / image_norm, bits - exponent), ldexp(0.5 / image_norm, max(bits, -1000))
+    return (2 * sqrt(k) * u + k * u * u_unscaled + k * scheme.drop * 4 * u * u_unscaled) * UP

@@ -141,7 +141,7 @@ def store(out: Numbers, at: slice, signs: Any, limbs: Any, top: Any) -> None:
 
 @by_parts
 def trimmed(x: Numbers) -> Numbers:
-    """The same elements with the least `bits` that hold them all; x has none of its own elements' bits in excess."""
+    """The same numbers, with `bits` reduced to what the longest element needs, at least 1; a view of those of x."""
     flat = x.limbs.reshape(len(x.limbs), -1)
     bits = 1
     for at in tiles(flat):
@@ -179,9 +179,9 @@ def to_int64(x: Numbers) -> Any:
     Raises
     ------
     OverflowError
-        If an element does not fit; the message names it, as it does with
+        If an element does not fit; the message names it.
     ValueError
-        if one is no whole number.
+        If an element is no whole number; the message names it.
     """
     xp = library(x.limbs)
     size = 32 * len(x.limbs)

@@ -15,7 +15,7 @@ from ozaki.multiprecision.limbs import LIMB_BITS, trailing_zeros
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 
 _SHORT = 64
-"""Bits of a whole number whose trailing zeros are not worth a look at it alone: the arrays of limbs show them."""
+"""Most bits of a whole number whose trailing zeros are left to `trimmed`, which finds those of all numbers at once."""
 
 _TILE_BYTES = 2**22
 """Bytes of limbs that are converted at a time: memory beside the result."""

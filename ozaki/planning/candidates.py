@@ -79,24 +79,31 @@ def native_bound(question: Question) -> float:
     return native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
 
 
-def names_of(scheme: str, wide: bool = False, complex_rows: bool = False) -> tuple[str, ...]:
+def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = False) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
-    `wide` says whether an operand or the result is multiprecision; then there are residues alone. `complex_rows` says
-    whether slices are cut from complex rows; these have residues alone, unless the caller names digits.
+    `multiprecision` says whether an operand, the addend or the result is; then there are residues alone. `complex_rows`
+    says whether slices are cut from complex rows; these have residues alone, unless the caller names digits.
 
-    Raises
-    ------
-    ValueError
-        If the scheme named has no slices of multiprecision numbers.
+    A scheme that has no slices of multiprecision numbers is refused before (`check_multiprecision`).
     """
-    if wide:
-        if scheme not in ("auto", "residues"):
-            raise ValueError(f"scheme: {scheme!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
+    if multiprecision:
         return ("residues",)
     if scheme == "auto" and complex_rows:
         return ("complex-residues",)  # digits take four products for each pair
     return ("digits", "residues") if scheme == "auto" else (scheme,)
+
+
+def check_multiprecision(scheme: str | Words) -> None:
+    """Refuse a scheme that has no slices of multiprecision numbers: any but residues.
+
+    Raises
+    ------
+    ValueError
+    """
+    name = scheme.name if isinstance(scheme, Words) else scheme
+    if name not in ("auto", "residues"):
+        raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
 
 
 def families(question: Question) -> tuple[str, ...]:
@@ -112,7 +119,8 @@ def candidates_of(question: Question) -> Candidates:
     choices, dtype, target = question.choices, question.dtype, question.target
     length, spread = question.length, question.sizes.spread
     words: tuple[Words, ...] = ()
-    # With the rounding to the result, the bound of a native product of one index less is no more than that of all.
+    # Where no accuracy is named, words have to prove as much as the native product: its bound for one index less leaves
+    # room for the rounding to the result.
     least = 0.0 if question.wide else native.bound(max(length - 1, 0), dtype, spread)
     tolerance = least if target is None else target.tolerance
     ruled_out: str | None

@@ -35,9 +35,9 @@ from ozaki.planning.candidates import (
     Candidates,
     Kind,
     candidates_of,
+    check_multiprecision,
     families,
     fastest,
-    names_of,
     native_bound,
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
@@ -70,8 +70,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         If the choices contradict one another, or no scheme proves what is asked.
     """
     if question.wide:
-        scheme = question.choices.scheme
-        names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
+        check_multiprecision(question.choices.scheme)
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
     named = named_scheme(question.choices, question.dtype, question.length, question.machine, question.complex_rows)
@@ -81,7 +80,6 @@ def choose(question: Question, facts: Facts) -> Plan:
         return _native_by_name(question, facts)
     if question.target is not None and question.target.measure == "relative":
         return _relative(question, question.before_rounding(question.target), facts)
-    question.choices.target(question.k)  # refuses 60.0, which the cache of `candidates_of` takes for an earlier 60
     candidates = candidates_of(question)
     if question.empty:
         kind, why = fastest(question, candidates)
@@ -225,7 +223,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     proof = Proof(facts, k, target, digits, question.sizes.parts)
     if proof.bound(digits) > target.tolerance:
         return more
-    choice = search(target, k, names, proof, wide=False)
+    choice = search(target, k, names, proof, must_succeed=False)
     assert choice is not None  # the likely digits have been proven
     return _plan(question, choice.scheme, target, choice.bound, why)
 
@@ -273,7 +271,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
     names = families(question)
     likely = likely_schemes(target, k, names)[0]
     proof = Proof(facts, k, target, likely, question.sizes.parts)
-    choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)
+    choice = search(target, k, names, proof, must_succeed=candidates.native_ruled_out is not None)
     if choice is None and not _native_may_run(question, candidates, facts):
         choice = search(target, k, names, proof)
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need

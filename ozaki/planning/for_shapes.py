@@ -12,7 +12,7 @@ from ozaki._plan import Plan
 from ozaki._result import result_format
 from ozaki.bounds import native
 from ozaki.bounds.rounding import UP
-from ozaki.planning.candidates import names_of
+from ozaki.planning.candidates import check_multiprecision, names_of
 from ozaki.planning.given import (
     NATIVE_ASKED_FOR,
     named_scheme,
@@ -23,7 +23,6 @@ from ozaki.planning.given import (
 )
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
-from ozaki.schemes import Words
 from ozaki.schemes.named import integer_scheme
 
 
@@ -46,12 +45,12 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         what = "dtype: an int64 product" if asked == "int64" else "accuracy: an exact product"
         raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
     dtype = result_format(asked, (asked,) if is_complex(asked) else tuple(SIGNIFICAND_BITS), target)
-    wide, complex_rows = is_multiprecision(dtype), is_complex(dtype)
+    multiprecision, complex_rows = is_multiprecision(dtype), is_complex(dtype)
     if complex_rows:
         sizes = replace(sizes, parts=(2, 2))
     length = sizes.length
-    if wide:
-        names_of(choices.scheme.name if isinstance(choices.scheme, Words) else choices.scheme, wide)  # residues alone
+    if multiprecision:
+        check_multiprecision(choices.scheme)
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
     if (scheme := named_scheme(choices, dtype, length, None, complex_rows)) is not None:
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
@@ -68,7 +67,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         )
     target = target or usual_target(dtype, k)
     of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
-    names = names_of(integer_scheme(choices.scheme, length, complex_rows), wide, complex_rows)
+    names = names_of(integer_scheme(choices.scheme, length, complex_rows), multiprecision, complex_rows)
     choice = choose_a_priori(of_parts, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 

@@ -114,13 +114,13 @@ class Proof:
         """Factor by which the next level divides the bounds of ordinary data."""
         return self._sampled_every // SAMPLE if self._next_level == "narrow" else 1
 
-    def sharpen(self, spared: float, wide: bool = True) -> bool:
-        """Go to the next level if `spared` slice products are worth its time; to the wide one only with `wide`.
+    def sharpen(self, spared: float, allow_wide: bool = True) -> bool:
+        """Go to the next level if `spared` slice products are worth its time; to the wide one only with `allow_wide`.
 
         Returns whether it went there; False if there is no further level.
         """
         level = self._next_level
-        if level is None or spared <= 0 or (level == "wide" and (spared < _WIDE_PRODUCT or not wide)):
+        if level is None or spared <= 0 or (level == "wide" and (spared < _WIDE_PRODUCT or not allow_wide)):
             return False
         self._level_index += 1
         self._least_span = None

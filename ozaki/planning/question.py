@@ -66,7 +66,7 @@ class Question:
     native_obstacle : why the native product is not an IEEE product here; None if it is
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
-    wide : whether an operand or the result is multiprecision
+    wide : whether an operand, the addend or the result is multiprecision
     """
 
     sizes: Shapes

@@ -39,7 +39,7 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     return choice or _unreachable(accuracy, names)
 
 
-def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide: bool = True) -> Choice | None:
+def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_succeed: bool = True) -> Choice | None:
     """The scheme of the fewest slice products whose bound for the operands meets the target.
 
     Parameters
@@ -48,16 +48,16 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
     k : inner dimension
     names : the names of the schemes to choose from
     proof : what facts prove of the operands; the search may sharpen it
-    wide : whether the proof may go to the wide level, and no choice is an error
+    must_succeed : whether a choice has to be found: the proof may then go to the wide level, and none is an error
 
     Returns
     -------
-    Choice, or None if no count meets the target without the wide level, and that may not be used
+    Choice, or None if it need not be found, and no count meets the target without the wide level
 
     Raises
     ------
     ValueError
-        With `wide`, if no count meets the target.
+        If one has to be found, and no count meets the target.
     """
     usual = {name: _usual(name, target, k) for name in names}
     order = likely_order(target, k, names)
@@ -74,8 +74,10 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
             spared = choice.scheme.products - scheme_of(name, starts[name]).products
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
-        if not proof.sharpen(spared, wide):
-            return choice or (_exact_images(order[0], proof) or _unreachable(target, names) if wide else None)
+        if not proof.sharpen(spared, must_succeed):
+            if choice or not must_succeed:
+                return choice
+            return _exact_images(order[0], proof) or _unreachable(target, names)
 
 
 def _exact_images(name: str, proof: Proof) -> Choice | None:
@@ -173,7 +175,7 @@ def _cheapest(
 
 
 _SPARED = 2
-"""How many slices fewer than the start data with single large elements may need."""
+"""How far below its start a search may end: data with single large elements may need so many slices fewer."""
 
 
 @lru_cache(maxsize=1024)

@@ -11,14 +11,14 @@ from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
+from ozaki.backends import results
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.recorded import ENGINES, Recorded
 from ozaki.backends.cupy.repeated import keep as keep
-from ozaki.backends.cupy.results import empty as empty
-from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
@@ -41,6 +41,11 @@ def owns(x: Any) -> bool:
 def asarray(x: Any) -> Any:
     """x if it is a CuPy array, else a CuPy array of its elements."""
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array for a result, C-contiguous, its elements undefined; of multiprecision numbers zeros."""
+    return results.empty(shape, dtype, cp)
 
 
 def contiguous(x: Any) -> bool:
@@ -86,7 +91,7 @@ def same_view(x: Any, y: Any) -> bool:
 
 def machine() -> Machine:
     """The current device, for planning."""
-    return _here().machine()
+    return Machine(devices.current())
 
 
 def _here() -> Recorded:
@@ -100,7 +105,7 @@ def engine_name(plan: Plan, combined: bool = False) -> str:
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
     """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
-    return _here().splits_complex(scheme, engine)
+    return has_complex_slices(scheme)
 
 
 def steps(plan: Plan) -> str:

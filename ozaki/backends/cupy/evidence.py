@@ -13,6 +13,11 @@ from ozaki.planning.facts import Ratio
 from ozaki.schemes import Scheme, Words, is_exact
 
 
+def unchanged(found: Any) -> Any:
+    """What was found, where that is the fact."""
+    return found
+
+
 def span(of: Description) -> int:
     """The largest top - bottom of a row of one operand, in bits."""
     return int((of.top - of.bottom).max(initial=0))

@@ -109,7 +109,7 @@ class Ratios:
                 b.read(need, (each, *self._inputs.descriptions()), _ratio_with_spans)
             else:
                 self.spans = self.spans or each
-                b.read(need, (each,), _unchanged)
+                b.read(need, (each,), evidence.unchanged)
 
     def least_product(self, described: tuple[Described, Described]) -> tuple[Evidence, ...]:
         """Begin to find the least entry of the first level's lower bound: one value for each panel.
@@ -204,10 +204,6 @@ def _some_rows(of: Description, at: tuple[tuple[int, int], tuple[int, int]]) -> 
     (batch, end), (first, last) = at
     fields = of.top, of.peak, of.magnitudes, of.squares, of.bottom, of.nonfinite
     return Description(of.k, *(field[batch:end, first:last] for field in fields))
-
-
-def _unchanged(ratio: Ratio) -> Ratio:
-    return ratio
 
 
 def _ratio_with_spans(ratio: Ratio, left: Description, right: Description) -> Ratio:

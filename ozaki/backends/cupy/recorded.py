@@ -16,21 +16,26 @@ ENGINES = ("cublas", "hopper")
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answers of a device to planning (`backends.Planner`); no GPU, and no CuPy, is needed for them.
-
-    Its native product is an IEEE one: there are no settings that could make cuBLAS emulate it.
-    """
+    """The answers of a device to planning (`backends.Planner`); no GPU, and no CuPy, is needed for them."""
 
     device: Device
-    name: str = "cupy"
-    engines: tuple[str, ...] = ENGINES
+
+    @property
+    def name(self) -> str:
+        """The array library whose arrays the device multiplies."""
+        return "cupy"
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The names of its engines that a caller may give."""
+        return ENGINES
 
     def machine(self) -> Machine:
         """The device, for planning."""
         return Machine(self.device)
 
     def native_obstacle(self, dtype: str) -> str | None:
-        """None."""
+        """None: its native product is taken for an IEEE one. A record has no settings by which cuBLAS emulates it."""
         return None
 
     def engine_name(self, plan: Plan, combined: bool = False) -> str:

@@ -18,8 +18,9 @@ from ozaki._formats import part_of, precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
+from ozaki.backends import results
 from ozaki.backends.combining import addend_into, combine_into
-from ozaki.backends.cupy import evidence, results
+from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
@@ -203,9 +204,9 @@ class Work:
         b, inputs = self._builder, self._inputs
         match need:
             case Sample():
-                return b.read(need, (sample(b, *inputs.both_rows),), _unchanged)
+                return b.read(need, (sample(b, *inputs.both_rows),), evidence.unchanged)
             case Overlap():
-                return b.read(need, (overlap(b, *inputs.both_rows),), _unchanged)
+                return b.read(need, (overlap(b, *inputs.both_rows),), evidence.unchanged)
             case NativeInRange():
                 return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=self._dtype))
             case Spans() if self._ratios.spans is not None:
@@ -242,7 +243,7 @@ class Work:
             self._product = None
             (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
             batch = max(batch_a, batch_b)
-            c = results.empty((batch, m, n), self._dtype)
+            c = results.empty((batch, m, n), self._dtype, cp)
             target = default_accuracy(part_of(self._dtype), k)
             plan = Plan((m, k, n), (batch,), self._dtype, scheme, target, inf, inf, False, workspace_limit=self._limit)
             self._ratios.close()
@@ -483,10 +484,6 @@ class Work:
 
 def _relative_bits(worst: Quotient, alpha: Factor, precision: int) -> float:
     return relative_bits(times(worst, alpha.whole, alpha.exponent), precision)
-
-
-def _unchanged(found: Any) -> Any:
-    return found
 
 
 def _native_in_range(left: Description, right: Description, dtype: str) -> bool:

@@ -73,7 +73,7 @@ class Described:
 def describe(x: npt.NDArray[Any] | Numbers) -> Described:
     """Describe the rows of x, shape (batch, rows, elements); those of complex elements as rows of all their parts.
 
-    Multiprecision rows are scaled so that their `top` is 0 (docs/definitions.md, section 1).
+    Multiprecision rows are scaled so that their `top` is 0 (docs/definitions.md, section 8).
     """
     if isinstance(x, Numbers):
         values, tops, bottoms = leading(x)

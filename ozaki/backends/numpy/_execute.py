@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ozaki._combination import Combination
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
-from ozaki.backends.numpy import _results, _words
+from ozaki.backends import results
+from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
@@ -144,7 +145,7 @@ def _parts(c: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
     """Write the transposes of entries, shape (batch, rows, columns), into image; of a Hermitian product, conjugates."""
     turned = entries.swapaxes(1, 2)
-    _results.copy(np.conj(turned) + 0 if conjugate else turned, image)  # + 0: an exact zero stays +0
+    results.copy(np.conj(turned) + 0 if conjugate else turned, image)  # + 0: an exact zero stays +0
 
 
 class Panel(NamedTuple):

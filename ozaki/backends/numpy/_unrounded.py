@@ -12,9 +12,9 @@ from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import exact_numbers, round_into
-from ozaki.backends.numpy._results import copy
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
+from ozaki.backends.results import copy
 from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
 

@@ -13,11 +13,11 @@ from ozaki._combination import Combination
 from ozaki._masks import unmasked
 from ozaki._operands import Side
 from ozaki._plan import Plan
+from ozaki.backends import results
 from ozaki.backends.numpy import _machine
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
 from ozaki.backends.numpy._execute import split as _split
-from ozaki.backends.numpy._results import empty as empty
 from ozaki.backends.numpy._sharing import overlap as arrays_overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._slices import Slices
@@ -46,6 +46,11 @@ def owns(x: Any) -> bool:
 
 def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
     """Accept all operands: NumPy arrays lie in host memory."""
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
+    return results.empty(shape, dtype, np)
 
 
 def contiguous(x: npt.NDArray[Any]) -> bool:

@@ -13,8 +13,9 @@ from ozaki._combination import ONE, Combination, Factor
 from ozaki._formats import precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
+from ozaki.backends import results
 from ozaki.backends.combining import addend_into
-from ozaki.backends.numpy import _proof, _results, _words
+from ozaki.backends.numpy import _proof, _words
 from ozaki.backends.numpy._axpby import axpby
 from ozaki.backends.numpy._describe import Described, describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
@@ -145,7 +146,7 @@ class Work:
                 return Ratio(worst, spans, min(left.least_span, right.least_span))
             case RelativeError(scheme):
                 return self._relative_bits(scheme)
-        raise AssertionError(need)
+        raise TypeError(f"need: {need!r} is not known here")
 
     def _relative_bits(self, scheme: Scheme) -> float:
         """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
@@ -156,7 +157,7 @@ class Work:
         if self._product is None or self._product.scheme != scheme:
             self._lower = self._product = None  # frees the memory of a proof, and of a product before
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
-            c = _results.empty(shape, self._dtype)
+            c = results.empty(shape, self._dtype, np)
             used = execute(scheme, False, left, right, c, self._limit, itself=self._itself)
             self.workspace = max(self.workspace, used + int(c.nbytes))
             self._product = _Computed(scheme, c, ONE)
@@ -225,7 +226,7 @@ class Work:
         once = self._combination if self._combination and plan.rounds_once(self._combination) else None
         kept = self._product if once is None else None
         if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
-            _results.copy(kept.c, c)
+            results.copy(kept.c, c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         used = execute(

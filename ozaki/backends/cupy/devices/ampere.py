@@ -11,6 +11,6 @@ FAMILIES = (
 )
 """A100, and cards without float64 tensor cores.
 
-Of the A100 float64 and float32 are the vendor's peaks; int8 is less than that, 624, and the driver tells of the memory.
-Nobody has measured them.
+The rates of the A100 are not measured: float64 and float32 are the vendor's peaks, int8 is assumed to reach 450 of its
+624. That of the memory counts only where the driver does not tell the memory's clock and width.
 """

@@ -17,7 +17,7 @@ class Family:
     Attributes
     ----------
     capabilities : as "90"
-    rates : how fast they are; of memory, where the driver does not tell
+    rates : how fast they are; that of memory counts where the driver does not tell clock and width
     core : how their tensor cores add floating-point words; None if that is not known
     wgmma_tiles : the tiles of this library's kernels for `wgmma`: those that multiply int8 slices and keep what is left
         of them in registers, and the proof's kernel that compares products in registers; None without `wgmma`
@@ -46,7 +46,7 @@ class Device:
     ----------
     family : what it has in common with others
     capability : compute capability, as "90"
-    rates : those of the family, with the memory's as the driver tells it
+    rates : those of the family, that of memory by its clock and width, if the driver tells them
     multiprocessors : how many there are
     shared_memory : bytes of shared memory of a multiprocessor
     memory : bytes of its memory; None where nobody has asked it
@@ -67,11 +67,11 @@ class Device:
     def of(cls, family: Family, capability: str, memory_bits: int = 0, **numbers: Any) -> Self:
         """A device of a family, with `numbers` as its other fields.
 
-        `memory_bits`: that its memory moves in a second at its clock, 0 if nobody knows.
+        `memory_bits`: the peak of its memory in bits a second, from clock and width; 0 if unknown: the family's rate.
         """
         rates = family.rates
         if memory_bits:
-            rates = replace(rates, memory=_OF_BANDWIDTH * 1e-12 * memory_bits / 8)
+            rates = replace(rates, memory=_REACHED * 1e-12 * memory_bits / 8)
         return cls(family, capability, rates, **numbers)
 
     @property
@@ -100,5 +100,5 @@ class Device:
         return self.multiprocessors // 2
 
 
-_OF_BANDWIDTH = 0.88
-"""What copies have of a memory's clock and width (H200 0.86, H100 0.88)."""
+_REACHED = 0.88
+"""The part of a memory's peak bandwidth that copies reach (H200 0.86, H100 0.88)."""

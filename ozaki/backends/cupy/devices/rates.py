@@ -100,43 +100,47 @@ class Rates:
         rate = self.float64 if dtype == "float64" else self.float32
         return max(2e-12 * batch * m * n * k / rate + _NATIVE_START[dtype], _HOST)
 
-    def fused(self, entries: float, occupied: float) -> float:
-        """The `operation` of `slices` for the fused kernels: entries / TOPS, by the rate that limits the product.
+    def fused(self, entries: float, busy_entries: float) -> float:
+        """Picoseconds of the fused kernels for one operation on each entry: the slower of both limits of a product.
 
-        `entries`: of the result. `occupied`: entries that the whole device could compute in the same time.
+        `entries`: of the result. `busy_entries`: how many a busy device could compute in the time of the product.
         """
         assert self.kernels is not None
-        return max(entries / self.kernels.int8, occupied / self.kernels.int8_cool)
+        return max(entries / self.kernels.int8, busy_entries / self.kernels.int8_cool)
 
-    def cublas(self, m: int, n: int, occupied: float) -> float:
-        """The `operation` of `slices` for cuBLAS and results of m x n entries: `occupied` / TOPS."""
-        return occupied / (self.int8 * min(sqrt(m * n) / _WIDE, 1))
+    def cublas(self, m: int, n: int, padded_entries: float) -> float:
+        """Picoseconds of cuBLAS for one operation on each of the `padded_entries` that it computes of m x n ones."""
+        return padded_entries / (self.int8 * min(sqrt(m * n) / _WIDE, 1))
 
     def slices(
-        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, *, operation: float, between: float,
-        reads: int, planned: Planned,
+        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, *, operation_ps: float,
+        product_bytes: float, reads: int, planned: Planned,
     ) -> float:  # fmt: skip
         """Seconds that a product of slices takes that is planned from its data.
 
-        `operation`: what `fused` or `cublas` says; times 2e-12 k it gives the seconds of a slice product. `between`:
-        bytes of an entry that are written by the product and read by recombination. `reads`: how often the operands are
-        read to describe and split them.
+        Parameters
+        ----------
+        operation_ps : picoseconds that one operation on each entry takes, by `fused` or `cublas`
+        product_bytes : bytes that are written and read for the slice products of an entry, until it is recombined
+        reads : how often the operands are read to describe and split them
+        planned : what planning costs
         """
         itemsize = np.dtype(dtype).itemsize
         of_element = reads * itemsize + 1.5 * scheme.count  # half of the slices is read twice
-        traffic = 1e-12 * ((m + n) * k * of_element + m * n * (between + itemsize)) / self.memory
+        traffic = 1e-12 * ((m + n) * k * of_element + m * n * (product_bytes + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8  # a product of a quarter of k
-        time = operation * (2e-12 * scheme.products * k) + batch * (traffic + proof)
+        time = operation_ps * (2e-12 * scheme.products * k)  # a product has 2 k operations for each entry
+        time += batch * (traffic + proof)
         return max(time + planned.extra, planned.least)
 
-    def words(self, batch: int, m: int, k: int, n: int, words: Words, occupied: float) -> float:
+    def words(self, batch: int, m: int, k: int, n: int, words: Words, busy_entries: float) -> float:
         """Seconds that a product of words takes; a quarter of the words is read twice.
 
-        `occupied`: entries that the whole device could compute in the same time.
+        `busy_entries`: entries that a busy device could compute in the time of the product.
         """
         assert self.kernels is not None
         width = 4 if words.word == "tf32" else 2
-        multiplied = max(batch * m * n / self.kernels.words, occupied / self.kernels.words_cool)
+        multiplied = max(batch * m * n / self.kernels.words, busy_entries / self.kernels.words_cool)
         multiplied *= 1e-12 * words.products * k * width
         reads = 1 if k <= _LONG_WORDS else 2
         cut = (m + n) * max(k, _SHORT_WORDS) * (4 * reads + 1.25 * width * words.count)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ozaki.backends.cupy.program.kernels import round_up
+
+def round_up(x: int, multiple: int) -> int:
+    """The smallest multiple of `multiple` that is not less than x."""
+    return -(-x // multiple) * multiple
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,10 @@ class Tiles:
         return max(-(-k // self.depth), 2)
 
     def padded(self, side: str, rows: int, k: int) -> tuple[int, int, int, int]:
-        """Rows of a tile, rows that panels are multiples of, and the rows and k that are stored.
+        """Rows of a tile, the number that rows of panels are multiples of, and the rows and the k that are stored.
 
-        Columns in pairs of tiles, which is what a cluster multiplies of a panel of few of them.
+        The right operand, whose rows are columns of the result, is stored in pairs of tiles: a cluster multiplies both
+        tiles of a pair, even where a panel has few columns.
         """
         of_tile, unit = (self.rows, self.rows) if side == "left" else (self.columns, 2 * self.columns)
         return of_tile, unit, round_up(rows, unit), self.depth * self.blocks(k)

@@ -104,8 +104,3 @@ def output(c: View, mu_step: int, nu_step: int) -> tuple[Any, ...]:
     """
     _, m, n = c.shape
     return None, *c.steps[:2], None, None, mu_step, nu_step, m | n << 32
-
-
-def round_up(x: int, multiple: int) -> int:
-    """The smallest multiple of `multiple` that is not less than x."""
-    return -(-x // multiple) * multiple

@@ -9,9 +9,10 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described

@@ -9,9 +9,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels, sampled_every, wide_bits
@@ -80,8 +81,8 @@ the smallest one of any of these rows that has a nonzero.
 _USUAL_RESULTS = 2
 """Results for which there is room beside magnitudes: as many as a proof most often asks for."""
 
-RESULT_LIMBS = _USUAL_RESULTS * RESULT.size // 8
-"""Numbers of eight bytes in that room."""
+RESULT_EIGHTS = _USUAL_RESULTS * RESULT.size // 8
+"""That room in units of eight bytes."""
 
 
 def results(b: Builder, count: int, clear: bool = True) -> list[Place]:

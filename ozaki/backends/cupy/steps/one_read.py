@@ -7,13 +7,14 @@ from math import ceil
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
 from ozaki.backends.cupy.steps.describing import fields_of
-from ozaki.backends.cupy.steps.magnitudes import RESULT_LIMBS, MagnitudeLayout, Magnitudes
+from ozaki.backends.cupy.steps.magnitudes import RESULT_EIGHTS, MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
@@ -162,7 +163,7 @@ def _describe_split_kernel(
     assert whole or (scaling.statistic == "peak" and wanted is None)
     magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0, 0
     if wanted is not None:
-        cleared = (None, RESULT_LIMBS) if side == "left" else (0, 0)
+        cleared = (None, RESULT_EIGHTS) if side == "left" else (0, 0)
         of_side = wanted.rows[side == "right"] * wanted.k
         magnitudes = None, of_side, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
     held = _held(layout.k, view, whole)

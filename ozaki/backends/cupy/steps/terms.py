@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.cupy.devices.tiles import PADDED_COLUMNS
+from ozaki.backends.cupy.devices.tiles import PADDED_COLUMNS, round_up
 from ozaki.backends.cupy.program.arrays import Array, Place
-from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.bounds.exact import ErrorTerms
 
 

@@ -10,9 +10,10 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import tables
 from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
@@ -21,14 +22,16 @@ from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Residues, scaling_of
 
 _SHARED = 48 * 1024
-"""Bytes of dynamic shared memory that a block takes at most where that is enough."""
+"""Most bytes of dynamic shared memory of a block that splits, where an image fits them."""
 
 _MOST_EIGHTS = 8
 """Eights of limbs, at most, whose sums a block of kernels/conversion/recombine_numbers.cu holds at a time."""
 
 _SHARED_OF_ENTRIES = 72 * 1024
-"""Bytes of it that a block of kernels/conversion/recombine_numbers.cu takes at most where that is enough: three blocks
-fit a multiprocessor of Hopper."""
+"""Most bytes of dynamic shared memory of a block of kernels/conversion/recombine_numbers.cu, where its entries fit.
+
+Three such blocks fit a multiprocessor of Hopper.
+"""
 
 _MANY, _FEW = 8, 2
 """Groups of eight columns of a block that splits (GROUPS of the kernel): usually, and where images are long."""

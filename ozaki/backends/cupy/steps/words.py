@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil
 
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Arrive, Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.schemes import Words

@@ -10,7 +10,7 @@ from ozaki._formats import is_multiprecision
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.steps.engines import fused_digits, fused_residues, winograd, word_pairs, word_promoted
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16

@@ -8,9 +8,9 @@ from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps import cutting
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.numbers import NumbersArray
@@ -75,9 +75,9 @@ class CublasResidues:
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""
-        operation = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
+        each = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
         return self.device.rates.slices(
-            batch, m, k, n, dtype, scheme, operation=operation, between=6 * scheme.products, reads=reads_of_rows(k),
+            batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=6 * scheme.products, reads=reads_of_rows(k),
             planned=RESIDUES,
         )  # fmt: skip
 

@@ -67,7 +67,7 @@ class FusedDigits:
         flags = b.zeroed("flags", _FLAGS) if aside[-1] else None
         counters = beginning.counter(b)
         slices, exponents = (left.planes, right.planes), (left.mu, right.mu)
-        given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # something for what is not used
+        given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # any address, where none is used
         b.launch(kernel, *slices, Out(out.at), *exponents, *given, *map(Out, counters))
         b.release(*(each for each in (*memory, flags, *counters) if each is not None))
         if out.char == "d":
@@ -76,10 +76,10 @@ class FusedDigits:
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""
         rates = self.device.rates
-        operation = rates.fused(batch * m * n, self.occupied(scheme, batch, m, k, n))
-        return rates.slices(batch, m, k, n, dtype, scheme, operation=operation, between=0, reads=2, planned=DIGITS)
+        each = rates.fused(batch * m * n, self.busy_entries(scheme, batch, m, k, n))
+        return rates.slices(batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=0, reads=2, planned=DIGITS)
 
-    def occupied(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
+    def busy_entries(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
         """Entries of each slice product that would keep all clusters busy for as long as a product does."""
         tiles, clusters = tiles_of(self.device), self.device.clusters
         rows, cols = _tile_of(tiles, scheme)
@@ -110,7 +110,7 @@ def _tile_of(tiles: Tiles, scheme: Digits) -> tuple[int, int]:
 def _gemm(
     device: Device, scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int
 ) -> tuple[tuple[int, ...], Together, Kernel]:
-    """The bytes that it keeps aside, the last of what is handed over, what clusters begin together, and the launch."""
+    """Bytes of `_kept_aside`, 0 for what is not kept; how clusters begin tiles together; the launch."""
     tiles = tiles_of(device)
     batch, m, n = out.shape
     tile_rows, tile_cols = _tile_of(tiles, scheme)
@@ -131,7 +131,7 @@ def _gemm(
 
 @lru_cache(maxsize=1024)
 def far(scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int) -> Kernel:
-    """What the kernel leaves: subnormal float64 results."""
+    """The launch that computes the float64 results that `_gemm` leaves out, since they may not be normal numbers."""
     batch, m, n = out.shape
     macros: Macros = {"SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     grid = (batch * ceil(m / _FAR_REGION) * ceil(n / _FAR_REGION),)
@@ -142,7 +142,10 @@ def far(scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step:
 
 
 def _kept_aside(tiles: Tiles, scheme: Digits, clusters: int, split: bool) -> tuple[int, ...]:
-    """Bytes of digits that blocks keep aside, where they do, and of what they hand over."""
+    """Bytes of the digits that blocks keep aside, of many digits alone; and of what they hand over.
+
+    `split`: whether tiles are split along k, so that anything is handed over.
+    """
     tile_rows, tile_cols = _tile_of(tiles, scheme)
     entries = 2 * clusters * tile_rows * tile_cols
     handed_over = entries * (scheme.count + 3) if split else 0

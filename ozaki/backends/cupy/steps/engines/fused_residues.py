@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
-from ozaki.backends.cupy.devices.tiles import Tiles
+from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up, struct
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.copying import mirror
@@ -74,13 +74,13 @@ class FusedResidues:
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""
         rates = self.device.rates
-        operation = rates.fused(batch * m * n, self.occupied(scheme, batch, m, k, n))
+        each = rates.fused(batch * m * n, self.busy_entries(scheme, batch, m, k, n))
         return rates.slices(
-            batch, m, k, n, dtype, scheme, operation=operation, between=2 * scheme.count, reads=reads_of_rows(k),
+            batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=2 * scheme.count, reads=reads_of_rows(k),
             planned=RESIDUES,
         )  # fmt: skip
 
-    def occupied(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
+    def busy_entries(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
         """Entries of each slice product that would keep all clusters busy for as long as a product does."""
         tiles, clusters = tiles_of(self.device), self.device.clusters
         blocks = tiles.blocks(k)
@@ -182,10 +182,10 @@ def products(
     b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, operands: tuple[Operand, Operand],
     shape: tuple[int, ...], triangle: bool = False,
 ) -> Array:  # fmt: skip
-    """The bytes y_t of products of that shape (batch, m, n): the first of (bytes, batch or more, m, columns or more).
+    """Multiply, and return the bytes y_t of products of shape (batch, m, n), which the caller releases.
 
-    Columns in pairs of tiles; with `triangle` only tiles that touch the diagonal or lie below it. Whoever asks for them
-    releases them.
+    They are the first matrices and columns of an array of shape (bytes, batch or more, m, n or more), whose columns are
+    padded to pairs of tiles. With `triangle` only tiles that touch the diagonal, or lie below it, are computed.
     """
     batch, m, n = shape
     tiles = tiles_of(device)

@@ -9,8 +9,9 @@ from ozaki.schemes import Digits
 from ozaki.schemes.residues import UNSIGNED_DEPTH
 
 _NARROW_TIME, _END = 150, 192
-"""What a narrow tile takes, and the end of a tile (as long as a block of k), in the time of a column of a wide one. By
-these `columns` takes 7 residues at 1024 from 68 microseconds, with the fewest narrow tiles, to 58 (H200)."""
+"""Times of a block of k of a narrow tile, and of the end of any tile, both in the unit in which a block of k of a wide
+tile takes 192: one for each of its columns. With these numbers `columns` multiplies 7 residues at 1024 in 58
+microseconds; with the fewest narrow tiles it would be 68 (H200)."""
 
 
 def deepest(tiles: Tiles) -> int:
@@ -19,11 +20,11 @@ def deepest(tiles: Tiles) -> int:
 
 
 _LEAST_OF_PART = 8
-"""Blocks."""
+"""The fewest blocks of k of a part."""
 
 _SUMMED, _SUMMING = 9e-5, 900.0
-"""What an entry of a part costs to write and add, and what that takes at least, in the time that a cluster takes for a
-block of k of one column of a wide tile, 6 nanoseconds."""
+"""Time to write an entry of one part and add it to the others, and time to begin adding. The unit is the time in which
+a cluster multiplies a block of k of one column of a wide tile, 6 nanoseconds."""
 
 _HANDED_OVER = 6
 """Blocks of k for each diagonal, to hand over a piece (H200: seven digits gain 15 per cent at 2048)."""
@@ -31,12 +32,12 @@ _HANDED_OVER = 6
 
 @lru_cache(maxsize=1024)
 def columns(tiles: Tiles, n: int, rows: int, clusters: int, blocks: int) -> tuple[tuple[int, int], float, int]:
-    """The numbers of wide and of narrow pairs of column tiles that cover n columns with the earliest finish.
+    """The numbers of wide and narrow pairs of column tiles with the earliest finish; and what `narrow_shares` returns.
 
-    Together they have all strips, one more if these are odd, and four at least. `rows`: of tiles, in all matrices.
-    Also what `narrow_shares` returns.
+    A wide pair has six strips of columns, a narrow one four. Together they have as many strips as cover n columns, one
+    more if that is odd, at least four. `rows`: how many rows of tiles there are, in all matrices.
     """
-    strips = max(-(-n // (2 * tiles.strip)), 2)  # of one tile of each pair
+    strips = max(-(-n // (2 * tiles.strip)), 2)  # of one tile of each pair: half of those of all
     choices = [((strips - 2 * narrow) // 3, narrow) for narrow in range(-strips % 3, strips // 2 + 1, 3)]
     shared = [(pairs, *narrow_shares(tiles, rows * pairs[0], rows * pairs[1], clusters, blocks)) for pairs in choices]
     return min(shared, key=lambda choice: choice[1])
@@ -63,9 +64,10 @@ def narrow_shares(tiles: Tiles, wide: int, narrow: int, clusters: int, blocks: i
 
 @lru_cache(maxsize=1024)
 def parts_of_k(tiles: Tiles, clusters: int, matrices: int, batch: int, m: int, n: int, blocks: int) -> int:
-    """Parts of k of residues that are multiplied at the same time, where tiles are fewer than clusters, or few more.
+    """The number of parts of k that are multiplied at the same time, and then added; 1 where that is no faster.
 
-    In the place of a batch, so there is none for a batch of products.
+    It is faster where tiles are fewer than clusters, or few more. Kernels take the parts for matrices of a batch, so a
+    batch of products is multiplied with the whole k.
     """
     if batch > 1:
         return 1

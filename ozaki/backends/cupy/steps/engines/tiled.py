@@ -6,10 +6,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.devices.tiles import Tiles
+from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Place
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps.operands import Layout
 
 LABEL = "fused int8 kernel"

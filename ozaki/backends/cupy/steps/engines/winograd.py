@@ -10,9 +10,10 @@ from functools import lru_cache
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, round_up
+from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, products
@@ -80,9 +81,9 @@ class Winograd:
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data: that of FusedResidues with 7/8 of the operations."""
         rates = self.device.rates
-        operation = rates.fused(batch * m * n, self._of_halves.occupied(scheme, batch, m, k, n)) * _PRODUCTS / 8
+        each = rates.fused(batch * m * n, self._of_halves.busy_entries(scheme, batch, m, k, n)) * _PRODUCTS / 8
         return rates.slices(
-            batch, m, k, n, dtype, scheme, operation=operation, between=2 * scheme.count, reads=reads_of_rows(k),
+            batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=2 * scheme.count, reads=reads_of_rows(k),
             planned=RESIDUES,
         )  # fmt: skip
 

@@ -9,9 +9,10 @@ from math import ceil
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, output
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.word_program import initializer
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
@@ -20,7 +21,7 @@ from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _ROWS, _COLUMNS = 128, 128
-"""Of a tile, as in kernels/words/word_mma.cu, the columns at most."""
+"""Rows, and columns at most, of the tile of a block, as in kernels/words/word_mma.cu."""
 
 _GROUP = 8
 """Row tiles whose columns are walked together, so that both operands are read again from the second-level cache."""
@@ -28,13 +29,13 @@ _GROUP = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """How a block shares out its tile.
+    """How the warps of a block share its tile.
 
     Attributes
     ----------
     warps : 4, for two blocks on a multiprocessor, or 8
-    rows, columns : of a warp
-    units : of k, 32 bytes of each word, that are held at a time at most
+    rows, columns : of the tile of a warp
+    units : most units of k, 32 bytes of each word, that are held in shared memory at a time
     """
 
     warps: int
@@ -43,12 +44,12 @@ class Shape:
     units: int = 4
 
     def held(self, words: Words, device: Device) -> int:
-        """Units of k that a block can hold while as many are brought."""
+        """Units of k that a block can hold while as many are copied."""
         memory = device.shared_memory // (8 // self.warps) - _RESERVED
         return min(memory // self.unit_bytes(words), self.units)
 
     def unit_bytes(self, words: Words) -> int:
-        """Of shared memory, for a unit that is held and one that is brought."""
+        """Bytes of shared memory for two units of k: one that is multiplied, and one that is copied meanwhile."""
         return 2 * words.count * (_ROWS + self.width) * 32
 
     @property
@@ -59,7 +60,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class MmaWords:
-    """The kernel with tiles of some shape. All are equal: words lie in the same order for each."""
+    """The kernel with tiles of some shape. All compare equal: words lie in the same order for each shape."""
 
     device: Device
     shape: Shape = field(compare=False)
@@ -67,7 +68,7 @@ class MmaWords:
 
     @classmethod
     def of(cls, device: Device, words: Words, batch: int, m: int, k: int, n: int) -> MmaWords:
-        """With as many entries as there is room for; fewer where there are few tiles."""
+        """The kernel with the largest tiles that fit; with smaller ones where large ones leave multiprocessors idle."""
         large = _large(words, device)
         at_once = device.cluster_blocks * (8 // large.warps)
         few = 2 * batch * ceil(m / _ROWS) * ceil(n / large.width) <= at_once
@@ -100,12 +101,12 @@ class MmaWords:
 
 
 _SMALL, _SMALLEST = Shape(8, 64, 16), Shape(8, 32, 32)
-"""For few tiles; of those with room for two sums in FP64, and where a block has little shared memory."""
+"""Shapes for products of few tiles; and for those with sums in FP64, or where a block has little shared memory."""
 
 
 @lru_cache(maxsize=1024)
 def _large(words: Words, device: Device) -> Shape:
-    """For many tiles: two blocks of 4 warps on a multiprocessor for one accumulator, else one of 8.
+    """The shape for many tiles: two blocks of 4 warps on a multiprocessor for one accumulator, else one of 8 warps.
 
     H200 at 4096: two instead of one take halfhalf from 92 to 98 and single-fp16 from 234 to 260 TFLOP/s, but
     triple-bf16, which has several accumulators, from 32 to 24.
@@ -119,7 +120,10 @@ def _large(words: Words, device: Device) -> Shape:
 
 
 def _fitting(shapes: Iterable[Shape], words: Words, device: Device) -> Iterator[Shape]:
-    """Those that hold a unit, or a short block, of which else each turn would bring what it needs."""
+    """The shapes that hold a unit of k; of several words in one accumulator a whole block of up to four units.
+
+    Each turn goes through the block, and would copy it once more if it were not held.
+    """
     block = (words.block or 0) * width(words) // 32
     needed = block if len(groups(words)) == 1 and words.count > 1 and 1 <= block <= 4 else 1
     return (shape for shape in shapes if shape.held(words, device) >= needed)

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.word_program import program
 from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, TiledWords, chosen, layout, multiplying
@@ -20,8 +21,9 @@ from ozaki.schemes.words import groups
 _COLUMNS: dict[str, dict[int, float]] = {
     "none": {256: 1.0, 192: 1.08, 128: 1.25}, "float": {208: 1.0, 192: 1.03, 128: 1.18}, "double": {128: 1.0},
 }  # fmt: skip
-"""Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column: in proportion to the
-bytes a clock that tiles of 256, 208, 192 and 128 columns ask of shared memory, counted 128, 135, 139 and 160 of 128."""
+"""Columns that a tile may have, by the format of the sums that a thread holds as well as its accumulators; and the time
+of a column. That is in proportion to the bytes a clock that tiles of 256, 208, 192 and 128 columns read from shared
+memory, which gives 128: they ask for 128, 135, 139 and 160."""
 
 
 def multiplies(words: Words) -> bool:
@@ -35,7 +37,7 @@ class PairedWords(TiledWords):
 
     @classmethod
     def of(cls, device: Device, words: Words, batch: int, m: int, k: int, n: int) -> PairedWords:
-        """What leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        """The kernel with the columns of a tile with which the last cluster finishes first."""
         return cls(device, chosen(device, _COLUMNS[_totals(words)], batch, m, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:

@@ -17,20 +17,25 @@ _MOST_PAIRS = 64
 
 @cache
 def program(words: Words) -> Any:
-    """As an argument."""
+    """The struct as a kernel argument."""
     numbers, lists = _fields(words)
     memory = np.array(numbers, np.int32).tobytes() + b"".join(bytes(x).ljust(_MOST_PAIRS, b"\0") for x in lists)
     return np.frombuffer(memory, f"V{len(memory)}")
 
 
 def initializer(words: Words) -> str:
-    """As C++ has it, for a macro."""
+    """The struct as an initializer in C++, for a macro."""
     numbers, lists = _fields(words)
     return "{" + ",".join([*map(str, numbers), *("{" + ",".join(map(str, x)) + "}" for x in lists)]) + "}"
 
 
 def _fields(words: Words) -> tuple[list[int], list[list[int]]]:
-    """Groups and block; words of pairs; where turns and groups end; `down` of turns; weights of groups."""
+    """The members of the struct: two numbers, and lists.
+
+    The numbers are those of groups, and of units of k in a block. The lists are, for each pair, its word of A and its
+    word of B; where turns and where groups end; `down` of each turn, the bits by which the accumulator is scaled down
+    before it; and the weight of each group.
+    """
     shares = groups(words)
     turns = [turn for group in shares for turn in group.turns]
     down = [

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.tiled import Together
 from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, ROWS, TiledWords, chosen, layout, multiplying, tiles_of
@@ -18,9 +19,10 @@ from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _COLUMNS = {1: {256: 1.0, 208: 0.92, 192: 0.95, 128: 1.2}, 2: {208: 1.02, 192: 1.0, 128: 1.1}}
-"""Of a tile of so many words, with the time of a column. Tiles of 128 ask shared memory for more than its 128 bytes a
-clock: 160 with one word, 139 with two. One word in 208 or 192 has room to multiply a block of k while the one before is
-promoted (H200: 251 microseconds at 4096 with 208, 262 with 256). Two in 208 have 213, in 192 218 TFLOP/s at 16384."""
+"""Columns that a tile may have, by the number of words, and the time of a column. Tiles of 128 ask shared memory for
+more than its 128 bytes a clock: 160 with one word, 139 with two. One word in 208 or 192 has room to multiply a block of
+k while the one before is promoted (H200: 251 microseconds at 4096 with 208, 262 with 256). Two in 208 have 213, in 192
+218 TFLOP/s at 16384."""
 
 
 def multiplies(words: Words) -> bool:
@@ -41,7 +43,7 @@ class PromotedWords(TiledWords):
 
     @classmethod
     def of(cls, device: Device, words: Words, batch: int, m: int, k: int, n: int) -> PromotedWords:
-        """What leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        """The kernel with the columns of a tile with which the last cluster finishes first."""
         return cls(device, chosen(device, _COLUMNS[words.count], batch, m, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
@@ -60,8 +62,8 @@ class PromotedWords(TiledWords):
         """How long a product takes."""
         clusters = self.device.clusters
         pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
-        occupied = -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
-        return self.device.rates.words(batch, m, k, n, words, occupied)
+        busy_entries = -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
+        return self.device.rates.words(batch, m, k, n, words, busy_entries)
 
 
 @lru_cache(maxsize=1024)

@@ -7,19 +7,20 @@ from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, round_up, struct
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import split_words, width
 from ozaki.schemes import Words
 
 ROWS, DEPTH = 128, 128
-"""Of a tile, as in kernels/words/word_ring_sm90.cuh, the depth in bytes."""
+"""Rows of a tile, and bytes of k that a stage of the ring has of each row (kernels/words/word_ring_sm90.cuh)."""
 
 STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
-"""Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
+"""Stages of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
 
 GROUP = 8
 """Row-tile pairs walked together: as many rows as columns are multiplied at a time (H200, at the power limit: 2
@@ -57,7 +58,7 @@ class TiledWords:
 
 
 def chosen(device: Device, costs: dict[int, float], batch: int, m: int, n: int) -> int:
-    """The width, of those with the time of a column, that leaves least to the clusters that finish last."""
+    """The columns of a tile with which the last cluster finishes first; `costs`: the time of a column, by columns."""
     clusters = device.clusters
     pairs = batch * -(-m // (2 * ROWS))
 

@@ -1,10 +1,8 @@
-"""Memory of results on a device: arrays of the hardware's formats, or multiprecision numbers."""
+"""Memory of results: arrays of the hardware's formats, or multiprecision numbers; NumPy and CuPy."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import cupy as cp
 
 from ozaki._formats import is_multiprecision, precision_of
 from ozaki.backends.combining import copy_numbers
@@ -12,9 +10,9 @@ from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.numbers import Numbers
 
 
-def empty(shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array for a result, C-contiguous, its elements undefined; of multiprecision numbers zeros."""
-    return empty_numbers(shape, precision_of(dtype), cp) if is_multiprecision(dtype) else cp.empty(shape, dtype)
+def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:
+    """A new array of the library xp for a result, C-contiguous, elements undefined; of multiprecision numbers zeros."""
+    return empty_numbers(shape, precision_of(dtype), xp) if is_multiprecision(dtype) else xp.empty(shape, dtype)
 
 
 def copy(x: Any, out: Any) -> None:
