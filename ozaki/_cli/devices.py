@@ -16,8 +16,8 @@ from ozaki._cli.echo import cut
 from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
+from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
-from ozaki.backends.cupy.recorded import Recorded
 
 
 def pick_device(device: Device) -> str:
@@ -93,7 +93,7 @@ def backend_on(device: str) -> Backend:
     return backend_of(("x", array_library(device).zeros(0)))
 
 
-def recorded(model: str, device: Device) -> Recorded:
+def recorded(model: str, device: Device) -> DevicePlanner:
     """Return what a model of GPU, which need not be here, answers to planning.
 
     Raises
@@ -105,7 +105,7 @@ def recorded(model: str, device: Device) -> Recorded:
         raise ValueError("--gpu asks for a plan for a GPU, and --device cpu for one for the CPU; remove one of them")
     if model.lower() not in MODELS:
         raise ValueError(f"--gpu: {cut(model)!r} is not known; expected one of {', '.join(MODELS)}")
-    return Recorded(MODELS[model.lower()])
+    return DevicePlanner(MODELS[model.lower()])
 
 
 def placed(x: Matrix, device: str) -> Any:

@@ -42,8 +42,8 @@ def test_the_record_of_a_model_plans_as_the_device_does(dtype):
     """What `ozaki plan --gpu` says of a model is what the device of that model runs."""
     from ozaki._cli.planning import of_shapes
     from ozaki.backends.cupy import backend
+    from ozaki.backends.cupy.device_planner import DevicePlanner
     from ozaki.backends.cupy.devices.models import MODELS
-    from ozaki.backends.cupy.recorded import Recorded
 
     here = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     model = next((name for name in MODELS if name.upper() in here), None)
@@ -53,7 +53,7 @@ def test_the_record_of_a_model_plans_as_the_device_does(dtype):
         for accuracy in (None, "fp64", 80):
             options = {"accuracy": accuracy, "dtype": dtype}
             real, recorded = (
-                of_shapes((n, n), (n, n), options, "gpu", one) for one in (backend, Recorded(MODELS[model]))
+                of_shapes((n, n), (n, n), options, "gpu", one) for one in (backend, DevicePlanner(MODELS[model]))
             )
             assert real.plan.scheme == recorded.plan.scheme, (n, accuracy)
             assert real.engine.rpartition(", ")[2] == recorded.engine.rpartition(", ")[2] or real.plan.native

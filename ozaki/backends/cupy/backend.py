@@ -14,9 +14,9 @@ from ozaki._prepared import Prepared
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
+from ozaki.backends.cupy.device_planner import ENGINES, DevicePlanner
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
-from ozaki.backends.cupy.recorded import ENGINES, Recorded
 from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
@@ -94,8 +94,8 @@ def machine() -> Machine:
     return Machine(devices.current())
 
 
-def _here() -> Recorded:
-    return Recorded(devices.current())
+def _here() -> DevicePlanner:
+    return DevicePlanner(devices.current())
 
 
 def engine_name(plan: Plan, combined: bool = False) -> str:

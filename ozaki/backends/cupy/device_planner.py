@@ -15,7 +15,7 @@ ENGINES = ("cublas", "hopper")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class DevicePlanner:
     """The answers of a device to planning (`backends.Planner`); no GPU, and no CuPy, is needed for them."""
 
     device: Device
