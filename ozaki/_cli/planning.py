@@ -155,9 +155,9 @@ def _plan_of_shapes(
     dtype = result_format(choices.dtype, tuple(SIGNIFICAND_BITS), target)
     if is_complex(dtype):
         sizes = replace(sizes, parts=(2, 2))
-    wide = is_multiprecision(dtype)
-    obstacle = NO_MULTIPRECISION if wide else planner.native_obstacle(part_of(dtype))
-    question = Question(sizes, dtype, choices, planner.machine(), obstacle, wide=wide)
+    multiprecision = is_multiprecision(dtype)
+    obstacle = NO_MULTIPRECISION if multiprecision else planner.native_obstacle(part_of(dtype))
+    question = Question(sizes, dtype, choices, planner.machine(), obstacle, multiprecision=multiprecision)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf, unrounded_bound=inf)  # an estimate, which is proven for no operands

@@ -110,7 +110,7 @@ def families(question: Question) -> tuple[str, ...]:
     """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
     assert isinstance(question.choices.scheme, str)
     name = integer_scheme(question.choices.scheme, question.length, question.complex_rows)
-    return names_of(name, question.wide, question.complex_rows)
+    return names_of(name, question.multiprecision, question.complex_rows)
 
 
 @lru_cache(maxsize=1024)
@@ -121,7 +121,7 @@ def candidates_of(question: Question) -> Candidates:
     words: tuple[Words, ...] = ()
     # Where no accuracy is named, words have to prove as much as the native product: its bound for one index less leaves
     # room for the rounding to the result.
-    least = 0.0 if question.wide else native.bound(max(length - 1, 0), dtype, spread)
+    least = 0.0 if question.multiprecision else native.bound(max(length - 1, 0), dtype, spread)
     tolerance = least if target is None else target.tolerance
     ruled_out: str | None
     if choices.scheme != "auto":
@@ -131,7 +131,7 @@ def candidates_of(question: Question) -> Candidates:
     elif choices.engine != "auto":
         ruled_out = f"native product ruled out by engine={choices.engine!r}"
     else:
-        if not question.wide:
+        if not question.multiprecision:
             words = _words_that_may_do(question.machine, length, dtype, target, tolerance / spread)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
@@ -182,7 +182,7 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    names = names_of("auto", question.wide, question.complex_rows)
+    names = names_of("auto", question.multiprecision, question.complex_rows)
     likely = slices or likely_schemes(candidates.target, max(question.length, 1), names)[0]
     ways = (
         *((likely,) if candidates.slices else ()),

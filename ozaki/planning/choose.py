@@ -69,7 +69,7 @@ def choose(question: Question, facts: Facts) -> Plan:
     ValueError, TypeError
         If the choices contradict one another, or no scheme proves what is asked.
     """
-    if question.wide:
+    if question.multiprecision:
         check_multiprecision(question.choices.scheme)
     if question.target is not None and question.target.exact:
         return _exact(question, facts)

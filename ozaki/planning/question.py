@@ -66,7 +66,7 @@ class Question:
     native_obstacle : why the native product is not an IEEE product here; None if it is
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
-    wide : whether an operand, the addend or the result is multiprecision
+    multiprecision : whether an operand, the addend or the result is multiprecision
     """
 
     sizes: Shapes
@@ -76,7 +76,7 @@ class Question:
     native_obstacle: str | None = None
     native_fits: bool = True
     for_operands: bool = False
-    wide: bool = False
+    multiprecision: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -99,7 +99,7 @@ class Question:
     @property
     def complex_rows(self) -> bool:
         """Whether slices are cut from complex rows: those of two complex operands of floats."""
-        return self.sizes.parts == COMPLEX and not self.wide
+        return self.sizes.parts == COMPLEX and not self.multiprecision
 
     @cached_property
     def empty(self) -> bool:
