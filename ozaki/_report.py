@@ -115,7 +115,7 @@ class Report:
         if self.why:
             lines.append(self.why)
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
-        lines.append(f"workspace {_bytes(self.workspace_bytes)}, {same}")
+        lines.append(f"workspace {bytes_in_words(self.workspace_bytes)}, {same}")
         if self.nonfinite:
             of_what = "1 row or column" if self.nonfinite == 1 else f"{self.nonfinite} rows or columns"
             lines.append(f"{of_what} with NaN or Inf: entries there follow IEEE 754, no bound")
@@ -171,7 +171,8 @@ def power_of_two(x: float, exponent: int = 0) -> str:
     return f"2^{power - (fraction == 0.5) + exponent}"
 
 
-def _bytes(count: int) -> str:
+def bytes_in_words(count: int) -> str:
+    """A number of bytes with a unit: "15 MiB"."""
     size = float(count)
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024:

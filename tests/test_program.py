@@ -208,7 +208,7 @@ def test_a_repeated_call_spares_what_nothing_depends_on():
 
 def test_a_listing_is_read_by_people():
     head, *lines = str(product_of(H100, plan_of(Residues(14), (4096, 4096, 4096)))).splitlines()
-    assert re.fullmatch(r"14 residues of \(4096 x 4096\) \(4096 x 4096\), float64, sm_90a; workspace \d+ MB", head)
+    assert re.fullmatch(r"14 residues of \(4096 x 4096\) \(4096 x 4096\), float64, sm_90a; workspace \d+ MiB", head)
     names = "describe_split", "describe_split", "residue_gemm", "recombine", "patch"
     assert [line.split()[:2] for line in lines] == [[str(i), name] for i, name in enumerate(names, 1)]
     assert re.search(r"residue_gemm +a\.planes, b\.planes -> y +grid 132, 384 threads$", lines[2])

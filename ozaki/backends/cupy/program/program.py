@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from ozaki._report import bytes_in_words
 from ozaki.backends.cupy.program.arena import Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Buffer
 from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload
@@ -141,13 +142,5 @@ class Program:
         return run if run.start(arrays, result) else None
 
     def __str__(self) -> str:
-        head = f"{self.title}; " * bool(self.title) + f"workspace {_bytes(self.workspace)}"
+        head = f"{self.title}; " * bool(self.title) + f"workspace {bytes_in_words(self.workspace)}"
         return "\n".join([head, *(f"{i:>3}  {step}" for i, step in enumerate(self.steps, 1))])
-
-
-def _bytes(n: int) -> str:
-    """A number of bytes with a unit, as text."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            return f"{n / size:.3g} {unit}"
-    return f"{n} bytes"
