@@ -341,6 +341,8 @@ FACTORED = {
     **{name: MATRICES[name] for name in ("1 x 1", "random", "permuted", "hilbert", "vandermonde", "kahan", "1e4")},
     **{name: POSITIVE[name] for name in ("tridiagonal", "kernel", "nearly diagonal")},
     "hessenberg": np.triu(RNG.standard_normal((9, 9)), -1) + 3 * np.eye(9),
+    **{name: MATRICES[name] for name in ("hilbert 20", "1e15", "unimodular")},
+    "1e30": TALL["1e30"][:19],
     "one huge row": np.where(np.arange(6)[:, None] == 2, 1e200, 1.0) * RNG.standard_normal((6, 6)),
 }
 
@@ -349,7 +351,7 @@ FACTORED = {
 @pytest.mark.parametrize("name", FACTORED)
 def test_lu_is_as_accurate_as_it_promises(xp, name, accuracy):
     a = FACTORED[name]
-    found = linalg.lu_factor(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    found = linalg.lu_factor(moved(xp, a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
     low, high = fractions(found.l), fractions(found.u)
     order = np.asarray(found.p.get() if xp is not np else found.p)
     assert not np.triu(low, 1).any() and not np.tril(high, -1).any() and (np.diag(low) == 1).all()
@@ -357,7 +359,7 @@ def test_lu_is_as_accurate_as_it_promises(xp, name, accuracy):
     assert found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
     b = np.arange(1.0, len(a) + 1)
     solved = linalg.lu_solve(found, xp.asarray(b), accuracy="fp64", dtype="float64")
-    wanted = linalg.solve(xp.asarray(a), xp.asarray(b), accuracy="fp64")
+    wanted = linalg.solve(moved(xp, a), xp.asarray(b), accuracy="fp64")
     assert (solved.x == wanted.x).all() and solved[1:] == wanted[1:]
 
 
@@ -436,6 +438,15 @@ def test_eigenvalues_that_are_rounded_to_few_bits(dtype):
         assert max(abs(fractions(found.values) - exact)) / max(abs(exact)) <= found.error_bound
 
 
+def test_a_singular_matrix_may_have_factors_but_no_solution(xp):
+    a = np.arange(16.0).reshape(4, 4)
+    found = linalg.lu_factor(xp.asarray(a), accuracy="fp64")
+    order = np.asarray(found.p.get() if xp is not np else found.p)
+    assert product_error(fractions(a[order]), fractions(found.l), fractions(found.u)) <= found.error_bound < 4e-16
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+        linalg.lu_solve(found, xp.ones(4))
+
+
 def test_a_factored_matrix_may_change_afterwards():
     a = np.array([[2.0, 0.0], [0.0, 2.0]])
     factors = linalg.lu_factor(a)
@@ -464,12 +475,39 @@ def test_factors_of_complex64(rng):
 
 @pytest.mark.parametrize(
     ("function", "a"),
-    [(linalg.cholesky, -np.eye(3)), (linalg.cholesky, hilbert(15)), (linalg.lu_factor, np.ones((3, 3)))],
-    ids=["negative", "hilbert", "singular"],
-)
-def test_factors_that_float64_does_not_find_are_refused(function, a):
+    [
+        (linalg.cholesky, -np.eye(3)), (linalg.cholesky, hilbert(15)), (linalg.cholesky, np.ones((3, 3))),
+        (linalg.cholesky, np.diag([1.0, 1.0, -1e-300])), (linalg.qr, np.array([[1.0, 0.0], [1.0, 0.0]])),
+    ],
+    ids=["negative", "hilbert", "semidefinite", "slightly negative", "zero column"],
+)  # fmt: skip
+def test_matrices_without_such_factors_are_refused(function, a):
     with pytest.raises(np.linalg.LinAlgError, match=r"^a: "):
         function(a)
+
+
+@pytest.mark.parametrize("accuracy", [2, "fp64", 300])
+@pytest.mark.parametrize("power", [20, 60, 110])
+def test_factors_of_large_condition_numbers(power, accuracy):
+    """Of integers times powers of two: the square of the condition number of b is that of b^T b."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 7))
+        columns = -np.sort(rng.integers(0, power, n))
+        triangle = np.triu(rng.integers(-9, 10, (n, n)), 1) + np.eye(n, dtype=int)
+        b = ozaki.mparray(rng.integers(-9, 10, (n + 3, n))).ldexp(columns)
+        b = ozaki.matmul(b, ozaki.mparray(triangle), accuracy="exact")
+        a = ozaki.matmul(b.T, b, accuracy="exact")
+        wanted = {2: 0.25, "fp64": 2.0**-53, 300: 2.0**-300}[accuracy]
+        low = linalg.cholesky(a, accuracy=accuracy, dtype="mp")
+        left = fractions(low.l)
+        assert product_error(fractions(a), left, left.T) <= low.error_bound <= 2 * wanted
+        q, r, bound, _ = linalg.qr(b, accuracy=accuracy, dtype="mp")
+        q, r, eye = fractions(q), fractions(r), fractions(np.eye(n))
+        assert max(product_error(fractions(b), q, r), product_error(eye, q.T, q)) <= bound <= 2 * wanted
+        lu = linalg.lu_factor(b[:n], accuracy=accuracy, dtype="mp")
+        square = fractions(b[:n])[lu.p]
+        assert product_error(square, fractions(lu.l), fractions(lu.u)) <= lu.error_bound <= 2 * wanted
 
 
 @pytest.mark.parametrize("function", [linalg.cholesky, linalg.eigh])
@@ -613,7 +651,6 @@ REFUSED = {
         ValueError,
         "^accuracy: out of reach",
     ),
-    "zero column": (lambda: linalg.qr(np.array([[1.0, 0.0], [1.0, 0.0]])), np.linalg.LinAlgError, "^a: "),
     "no factors": (lambda: linalg.lu_solve(EYE, ONE), TypeError, "^factors: ndarray; expected an LU"),
 }  # fmt: skip
 

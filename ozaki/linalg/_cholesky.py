@@ -115,7 +115,7 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
         return _corrected(a, tolerance)
     except np.linalg.LinAlgError:  # more likely ill-conditioned than not positive definite
         x = _near_inverse(a)
-    finer = tolerance / (64 * a.shape[0])
+    finer = min(tolerance / (64 * a.shape[0]), 2.0**-60)  # smaller than the least eigenvalue of X A X^H
     while True:
         (inner,), steps = _corrected(_transformed(x, a, finer), finer)
         inverse = Inversion(left_inverse(inner))
@@ -158,7 +158,7 @@ _NOT_POSITIVE = "not positive definite, or its condition number is too large; oz
 _MOST_FACTORS = 12
 """The most factors that `_near_inverse` multiplies: each divides the condition number by 2**30 or more."""
 
-_WELL = 2.0**30
+_WELL = 2.0**20
 """A condition number of a factor, at most with which corrections converge fast."""
 
 

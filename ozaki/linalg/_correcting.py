@@ -23,10 +23,7 @@ from ozaki.multiprecision.objects import mparray
 MOST_CORRECTIONS = 60
 """The most corrections of factors: one that gains no bit ends the iteration earlier."""
 
-_NOT_CONVERGING = (
-    "a: singular, or too ill-conditioned for its factors to be corrected (from a condition number of some 1e15 on); "
-    "ozaki.linalg.solve and qr take larger ones"
-)
+_NOT_CONVERGING = "a: too ill-conditioned for its factors to be corrected"
 
 
 Products = Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]]

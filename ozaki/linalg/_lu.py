@@ -1,22 +1,32 @@
-"""Triangular factors of a square matrix with rows exchanged, and systems that are solved with them."""
+"""Triangular factors of a square matrix with rows exchanged, and systems with that matrix.
+
+The library's own factors are corrected: with F = inv(L) (A - L U) inv(U) it adds L lower(F) and upper(F) U. What is
+missing then is of second order. That fails for condition numbers of 1e15 and more. Then an upper triangular S is found
+for which A S is well-conditioned; the lower factor of A S is that of A.
+"""
 
 from __future__ import annotations
 
 import warnings
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki._accuracy import Accuracy
+from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import array_library, rounded
-from ozaki.linalg._correcting import corrected, factor_target, native, rounded_factors
+from ozaki.linalg._arrays import array_library, masked, rounded
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._inverses import componentwise, left_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._refinement import Inversion
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
+from ozaki.linalg._upper import row_norm
 
 
 class LU(NamedTuple):
@@ -68,7 +78,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number is above some 1e15.
+        If the condition number of a is too large (some 2^300, columns scaled). A singular matrix may be factored, with
+        zeros on the diagonal of u.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
@@ -93,38 +104,112 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros_like(scales), scales)
-    packed, exchanges = native(_factors, rounded(unit), "singular, or too ill-conditioned for float64 to tell")
-    p = list(range(a.shape[0]))
-    for i, j in enumerate(exchanges.tolist()):
-        p[i], p[j] = p[j], p[i]
-    order = xp.asarray(p)
-    unit, eye = unit[order], xp.eye(a.shape[0])
-    strict = xp.tri(a.shape[0], k=-1)
+    order, found, steps = _factored(unit, target.tolerance)
+    powers = xp.zeros(1, int), xp.asarray(-scales)
+    factors, bound = rounded_factors(target, found, _products(unit[order]), powers)
+    return LU(order, factors[0], factors[1], bound, steps, system)
+
+
+def _products(a: Any) -> Products:
+    return lambda factors: [(a, *factors)]
+
+
+def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
+    """The order of the rows and the factors of a matrix with columns of about 1, and how many corrections they took.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is singular, or its condition number is too large.
+    """
+    order, *first = native(_native_factors, rounded(a), _SINGULAR)
+    try:
+        return order, *_corrected(a[order], tuple(first), tolerance)
+    except np.linalg.LinAlgError:  # more likely ill-conditioned than singular
+        order, s, first = _near_inverse(a, order, first)
+    ordered = a[order]
+    finer = min(tolerance / (64 * len(order)), 2.0**-60)
+    while True:
+        (lower, _), steps = _corrected(times(ordered, s, finer), tuple(first), finer)
+        inverse = Inversion(left_inverse(lower))
+        inverse.reach(finer)
+        # L of A S is that of A, as S is upper triangular: below its diagonal inv(L) A has roundings alone.
+        upper = times(inverse.x, ordered, finer).round_to(ceil(-log2(finer)) + 8)
+        factors = lower, masked(upper, array_library(a).tri(len(order)).T)
+        if error_of(factors, _products(ordered), tolerance) <= tolerance:
+            return order, factors, steps
+        if finer < tolerance * 2.0**-200:
+            raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
+        finer *= 2.0**-40
+
+
+def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:
+    """Factors of a, whose rows are in order, from near ones in float64.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If corrections do not converge.
+    """
+    xp = array_library(a)
+    strict = xp.tri(len(first[0]), k=-1)
 
     def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
         left, right = map(rounded, factors)
         f = xp.linalg.inv(left) @ rests[0] @ xp.linalg.inv(right)
         return left @ (f * strict), (f * (1 - strict)) @ right
 
-    first = packed * strict + eye, packed * (1 - strict)
-    powers = xp.zeros(1, int), xp.asarray(-scales)
-
-    def products(x: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
-        return [(unit, *x)]
-
-    found, steps = corrected(target.tolerance, first, products, correction)
-    factors, bound = rounded_factors(target, found, products, powers)
-    return LU(order, factors[0], factors[1], bound, steps, system)
+    return corrected(tolerance, first, _products(a), correction)
 
 
-def _factors(a: Any) -> tuple[Any, Any]:
-    """The factors of a matrix in one, and the row that each row was exchanged with.
+_SINGULAR = "singular, or its condition number is too large"
+
+_MOST_FACTORS = 12
+"""The most factors that `_near_inverse` multiplies: each divides the condition number by 2**30 or more."""
+
+_WELL = 2.0**30
+"""A condition number of an upper triangular factor, at most with which corrections converge fast."""
+
+
+def _near_inverse(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
+    """An order of rows, an upper triangular S for which A S is well-conditioned, and factors of A S in that order.
+
+    S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`_inverses.py`).
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If there is a zero on the diagonal.
     """
+    xp = array_library(a)
+    s: Any = xp.eye(len(order))
+    for count in range(1, _MOST_FACTORS + 1):
+        inverse = xp.triu(native(xp.linalg.inv, factors[1], _SINGULAR))
+        if row_norm(factors[1]) * row_norm(inverse) <= _WELL:
+            return order, s, factors
+        s = matmul(s, inverse, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        again, *factors = native(_native_factors, rounded(times(a[order], s, 2.0**-70)), _SINGULAR)
+        order = order[again]
+    raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
+
+
+def _native_factors(a: Any) -> tuple[Any, Any, Any]:
+    """The order of the rows, and the factors of the matrix in that order.
+
+    Where the upper one has a zero on its diagonal, it gets a small number there: it is that of a matrix nearby.
+    """
+    xp, n = array_library(a), len(a)
+    packed, exchanges = _factors(a)
+    p = list(range(n))
+    for i, j in enumerate(exchanges.tolist()):
+        p[i], p[j] = p[j], p[i]
+    strict, eye = xp.tri(n, k=-1), xp.eye(n)
+    upper = packed * (1 - strict)
+    missing = (xp.diagonal(upper) == 0) * (abs(upper).max() * 2.0**-52)
+    return xp.asarray(p), packed * strict + eye, upper + xp.diag(missing)
+
+
+def _factors(a: Any) -> tuple[Any, Any]:
+    """The factors of a matrix in one, and the row that each row was exchanged with."""
     if array_library(a) is not np:
         from cupyx.scipy.linalg import lu_factor as factorise
     else:
@@ -135,8 +220,6 @@ def _factors(a: Any) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a zero on the diagonal
         packed, exchanges = factorise(a, check_finite=False)
-    if not bool(packed.diagonal().all()):
-        raise np.linalg.LinAlgError
     return packed, exchanges
 
 

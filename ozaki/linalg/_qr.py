@@ -110,7 +110,7 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
         return _corrected(a, tolerance)
     except np.linalg.LinAlgError:  # more likely ill-conditioned than of dependent columns
         s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
-    finer = tolerance / (64 * a.shape[1])
+    finer = min(tolerance / (64 * a.shape[1]), 2.0**-60)
     while True:
         (q, _), steps = _corrected(times(a, s, finer), finer)
         # Q spans what A S, and so what A spans, column by column: below its diagonal Q^H A has roundings alone.
