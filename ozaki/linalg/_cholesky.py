@@ -8,6 +8,7 @@ A: the method of T. Ogita and S. Oishi, "Accurate and robust inverse Cholesky fa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil, log2
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
 from ozaki.linalg._inverses import componentwise, left_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import Inversion
@@ -111,12 +112,10 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or its condition number is too large.
     """
-    try:
+    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than not positive definite
         return _corrected(a, tolerance)
-    except np.linalg.LinAlgError:  # more likely ill-conditioned than not positive definite
-        x = _near_inverse(a)
-    finer = min(tolerance / (64 * a.shape[0]), 2.0**-60)  # smaller than the least eigenvalue of X A X^H
-    while True:
+    x = _near_inverse(a)
+    for finer in finer_than(tolerance, a.shape[0]):
         (inner,), steps = _corrected(_transformed(x, a, finer), finer)
         inverse = Inversion(left_inverse(inner))
         inverse.reach(finer)
@@ -126,9 +125,7 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
         factors = (masked(lower, array_library(a).tri(a.shape[0])),)
         if error_of(factors, _products(a), tolerance) <= tolerance:
             return factors, steps
-        if finer < tolerance * 2.0**-200:
-            raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
-        finer *= 2.0**-40
+    raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
 
 
 def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
@@ -177,13 +174,13 @@ def _near_inverse(a: Any) -> Any:
     now = rounded(a)
     for count in range(1, _MOST_FACTORS + 1):
         added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
-        try:
+        factor = None
+        with suppress(np.linalg.LinAlgError):
             factor = native(xp.linalg.cholesky, now, _NOT_POSITIVE)
-            well = row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL
-        except np.linalg.LinAlgError:
-            factor, well = native(xp.linalg.cholesky, now + added, _NOT_POSITIVE), False
-        if well:
-            return x
+            if row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL:
+                return x
+        if factor is None:
+            factor = native(xp.linalg.cholesky, now + added, _NOT_POSITIVE)
         x = matmul(xp.tril(xp.linalg.inv(factor)), x, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
         now = rounded(_transformed(x, a, 2.0**-70))
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")

@@ -99,6 +99,15 @@ def corrected(
         steps += 1
 
 
+def finer_than(tolerance: float, n: int) -> tuple[float, float]:
+    """Tolerances of the factors of a transformed matrix, tried in turn, for factors of the matrix to this tolerance.
+
+    Even a coarse one needs some 60 bits: the transformed matrix may have small eigenvalues, and must keep them.
+    """
+    first = min(tolerance / (64 * n), 2.0**-60)
+    return first, first * 2.0**-40
+
+
 def error_of(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:
     """An upper bound of the largest row-column error of factors, which grows with the tolerance of what finds it."""
     return max(_residual(*each, tolerance / 16)[1] for each in products(factors))

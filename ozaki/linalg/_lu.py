@@ -8,6 +8,7 @@ for which A S is well-conditioned; the lower factor of A S is that of A.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from math import ceil, log2
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
 from ozaki.linalg._inverses import componentwise, left_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import Inversion
@@ -123,13 +124,11 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         If the matrix is singular, or its condition number is too large.
     """
     order, *first = native(_native_factors, rounded(a), _SINGULAR)
-    try:
+    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than singular
         return order, *_corrected(a[order], tuple(first), tolerance)
-    except np.linalg.LinAlgError:  # more likely ill-conditioned than singular
-        order, s, first = _near_inverse(a, order, first)
+    order, s, first = _near_inverse(a, order, first)
     ordered = a[order]
-    finer = min(tolerance / (64 * len(order)), 2.0**-60)
-    while True:
+    for finer in finer_than(tolerance, len(order)):
         (lower, _), steps = _corrected(times(ordered, s, finer), tuple(first), finer)
         inverse = Inversion(left_inverse(lower))
         inverse.reach(finer)
@@ -138,9 +137,7 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         factors = lower, masked(upper, array_library(a).tri(len(order)).T)
         if error_of(factors, _products(ordered), tolerance) <= tolerance:
             return order, factors, steps
-        if finer < tolerance * 2.0**-200:
-            raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
-        finer *= 2.0**-40
+    raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
 
 
 def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:

@@ -8,6 +8,7 @@ that of A, too.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil, log2
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
 from ozaki.linalg._inverses import least_squares_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
@@ -106,21 +107,17 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     numpy.linalg.LinAlgError
         If the columns are dependent, or the condition number is too large.
     """
-    try:
+    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than of dependent columns
         return _corrected(a, tolerance)
-    except np.linalg.LinAlgError:  # more likely ill-conditioned than of dependent columns
-        s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
-    finer = min(tolerance / (64 * a.shape[1]), 2.0**-60)
-    while True:
+    s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
+    for finer in finer_than(tolerance, a.shape[1]):
         (q, _), steps = _corrected(times(a, s, finer), finer)
         # Q spans what A S, and so what A spans, column by column: below its diagonal Q^H A has roundings alone.
         r = times(adjoint(q), a, finer).round_to(ceil(-log2(finer)) + 8)
         factors = q, masked(r, adjoint(array_library(a).tri(a.shape[1])))
         if error_of(factors, _products(a), tolerance) <= tolerance:
             return factors, steps
-        if finer < tolerance * 2.0**-200:
-            raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
-        finer *= 2.0**-40
+    raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
 
 
 _DEPENDENT = "columns are dependent, or the condition number is too large"
