@@ -30,7 +30,7 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
     if target is not None and not suffices(bound, target.tolerance, dtype):
         raise ValueError(
-            f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves only {bound:.3g}; "
+            f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves at best {bound:.3g}; "
             "use scheme='auto'"
         )
 

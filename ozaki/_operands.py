@@ -297,8 +297,8 @@ def holds_complex(x: Any) -> bool:
 
 def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
-    if dtype.kind == "O":
-        return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects)"
+    if dtype.kind in "OSU":
+        return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects and strings)"
     if dtype.kind not in "biuf":
         return ""
     exact = "" if dtype.kind == "f" else ", or dtype='int64' or 'mp' for the exact product"

@@ -25,7 +25,7 @@ class Candidate:
         The time that it is expected to take; None if unknown.
     bound
         What it proves in the plan's measure, in units of 2**exponent, the rounding to the output included (inf:
-        nothing); None if planning did not have to find out.
+        nothing), unless it over- or underflows; None if planning did not have to find out.
     chosen
         Whether the plan is this candidate.
     verdict

@@ -369,7 +369,9 @@ class Product:
         With `relative` it has the relative bound, too, which the computed product proves.
         """
         pair = self._pair
-        scheme, bound, unrounded, nonfinite = plan.scheme, plan.bound, plan.unrounded_bound, None
+        scheme, bound, unrounded = plan.scheme, plan.bound, plan.unrounded_bound
+        # A multiprecision result refuses NaN and Inf, and has no range that it could leave.
+        nonfinite = 0 if pair.empty or is_multiprecision(plan.dtype) else None
         if not pair.empty and (scheme is None or not plan.a_priori):
             if scheme is None:
                 bound = unrounded = self._native_bound()

@@ -42,11 +42,12 @@ class Report:
     reproducible
         Whether the bits are the same on every backend.
     nonfinite
-        Number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation).
+        Number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation, as for plans
+        from shapes and a given number of slices).
     out_of_range
-        Number of entries of the result that over- or underflowed: Inf where operands are finite, or smaller than the
-        normal numbers of the format, unless all their products are zero. No bound speaks of these (None: not counted,
-        of native products, which have no bound then; and, to save a synchronisation, where `nonfinite` is not).
+        Number of entries of the result that over- or underflowed, or may have: that are Inf where operands are finite,
+        or smaller than the normal numbers of the format, unless all their products are zero. No bound speaks of these
+        (None: not counted, of native products, which have no bound then, and where `nonfinite` is not).
     underflows
         Number of elements of both operands that lose bits by underflow when they are scaled and cut into words (None:
         the scheme is not words).
@@ -120,8 +121,10 @@ class Report:
             of_what = "1 row or column" if self.nonfinite == 1 else f"{self.nonfinite} rows or columns"
             lines.append(f"{of_what} with NaN or Inf: entries there follow IEEE 754, no bound")
         if self.out_of_range:
-            entries = "1 entry has" if self.out_of_range == 1 else f"{self.out_of_range} entries have"
-            lines.append(f"{entries} over- or underflowed in the format of the result: no bound there")
+            entries = "1 entry is" if self.out_of_range == 1 else f"{self.out_of_range} entries are"
+            lines.append(f"{entries} Inf, or smaller than the normal numbers of the format: no bound there")
+        if self.nonfinite is None:
+            lines.append("NaN, Inf, over- and underflow were not looked for: no bound where they are")
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)

@@ -645,6 +645,16 @@ REFUSED = {
     "int64": (lambda: linalg.solve(EYE, ONE, dtype="int64"), TypeError, "^dtype: 'int64'"),
     "real": (lambda: linalg.solve(EYE * 1j, ONE, dtype="float64"), TypeError, "^dtype: 'float64', but operands are"),
     "overflow": (lambda: linalg.solve(EYE * 1e-300, ONE * 1e300), OverflowError, "^dtype: an element of the result"),
+    "underflow": (
+        lambda: linalg.solve(EYE * 1e300, ONE * 1e-100),
+        OverflowError,
+        "^dtype: elements of the result are too small for float64; ask for dtype='mp'",
+    ),
+    "underflow of factors": (
+        lambda: linalg.qr(EYE * 1e-300, dtype="float32"), OverflowError, "^dtype: elements of the result are too small",
+    ),
+    "strings": (lambda: linalg.inv([["1/3"]]), TypeError, "objects and strings"),
+    "dependent columns": (lambda: linalg.lstsq(np.ones((5, 2)), np.ones(5)), np.linalg.LinAlgError, "^a: "),
     "bits of the result": (lambda: linalg.inv(EYE, dtype="mp1000"), ValueError, "^accuracy: none named"),
     "graded": (
         lambda: linalg.solve(np.array([[1.0, 2.0**-900], [1.0, 2.0**-899]]), ONE),

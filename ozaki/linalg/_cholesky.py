@@ -36,7 +36,7 @@ class Cholesky(NamedTuple):
     l : array or MPArray, shape (n, n); zeros above the diagonal
     error_bound : float
         abs(a - l l^H)_ij <= error_bound norm(l_i) norm(l_j), l_i the rows of l and norm the Euclidean one: these norms
-        are near the square roots of a's diagonal. Proven, rounding to the dtype included; inf if that underflows.
+        are near the square roots of a's diagonal. Proven, rounding to the dtype included.
     iterations : int
         Corrections.
     """
@@ -73,7 +73,7 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
         If a is not positive definite, or its condition number is too large (some 2^300, the diagonal scaled); `eigh`
         tells which.
     OverflowError
-        If an element of l is too large for the dtype.
+        If an element of l is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 

@@ -15,7 +15,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
 from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._inverses import componentwise
-from ozaki.linalg._solution import in_format
+from ozaki.linalg._solution import in_format, too_small
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import least_norms, magnitudes
 from ozaki.multiprecision.objects import mparray
@@ -121,11 +121,14 @@ def rounded_factors(
     Raises
     ------
     OverflowError
-        If an element is too large for the dtype.
+        If an element is too large for the dtype, or a whole row or column too small.
     """
     result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(factors, powers, strict=True))
     kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
-    return result, error_of(kept, products, target.tolerance)
+    bound = error_of(kept, products, target.tolerance)
+    if bound == inf:
+        too_small(target.dtype)
+    return result, bound
 
 
 def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, float]:

@@ -29,7 +29,8 @@ LARGEST = 2.0**300
 _INVERSES = 10
 """The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
 
-_SINGULAR = f"a: singular, or its condition number is too large (2^{log2(LARGEST):.0f} is the limit)"
+_TOO_LARGE = f"its condition number is too large (2^{log2(LARGEST):.0f} is the limit, rows and columns scaled)"
+_SINGULAR = f"a: singular, or {_TOO_LARGE}"
 
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
@@ -212,7 +213,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
             return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
         s = matmul(s, _shaken(factor, 2 * count + 1), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
-    raise np.linalg.LinAlgError(_SINGULAR)
+    raise np.linalg.LinAlgError(f"a: columns are dependent, or {_TOO_LARGE}")
 
 
 def _float(a: Any) -> str:

@@ -41,7 +41,7 @@ class LU(NamedTuple):
     u : array or MPArray, shape (n, n); zeros below the diagonal
     error_bound : float
         abs(a[p] - l u)_ij <= error_bound norm(row i of l) norm(column j of u), with Euclidean norms. Proven, rounding
-        to the dtype included; inf if that underflows.
+        to the dtype included.
     iterations : int
         Corrections.
     system
@@ -84,7 +84,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
-        If an element is too large for the dtype.
+        If an element is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 

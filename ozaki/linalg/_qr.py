@@ -34,8 +34,7 @@ class QR(NamedTuple):
     r : array or MPArray, shape (n, n); zeros below the diagonal
     error_bound : float
         abs(a - q r)_ij <= error_bound norm(row i of q) norm(column j of r) and abs(I - q^H q)_ij <= error_bound
-        norm(column i of q) norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included; inf if
-        that underflows.
+        norm(column i of q) norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included.
     iterations : int
         Corrections.
     """
@@ -69,7 +68,7 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     numpy.linalg.LinAlgError
         If columns of a are dependent, or its condition number is too large (some 2^300, columns scaled).
     OverflowError
-        If an element is too large for the dtype.
+        If an element is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 

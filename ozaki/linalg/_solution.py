@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, isfinite, isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Solution(NamedTuple):
     error_bound : float
         No element differs from the exact solution by more than this times the largest element of its column
         ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype of x
-        included; inf if that makes a whole column, or, of "relative", an element, underflow to zero.
+        included.
     iterations : int
         Corrections of the first solution, or steps of an iteration.
     """
@@ -75,7 +75,7 @@ def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: 
     ValueError
         If an element cannot be told from zero, and its relative error is to be small.
     OverflowError
-        If an element is too large for the dtype.
+        If an element is too large for the dtype, or a whole column, of "relative" an element, too small.
     """
     goal = target.tolerance / 4
     while True:
@@ -97,7 +97,20 @@ def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: 
     found = in_format(x, target.dtype)
     kept = mparray(found)
     rounding = magnitudes((x - kept).ldexp(-top))
-    return Solution(found, _ratio(kept, errors + rounding, top, target.measure), iteration.steps)
+    bound = _ratio(kept, errors + rounding, top, target.measure)
+    if bound == inf:
+        too_small(target.dtype)
+    return Solution(found, bound, iteration.steps)
+
+
+def too_small(dtype: str) -> NoReturn:
+    """Refuse a result of which nothing is left in its format.
+
+    Raises
+    ------
+    OverflowError
+    """
+    raise OverflowError(f"dtype: elements of the result are too small for {dtype}; ask for dtype='mp'")
 
 
 def in_format(x: Any, dtype: str) -> Any:

@@ -55,7 +55,8 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
         For operands that cannot be used, and accuracies that no solution can have, before any work; for a relative
         accuracy where an element of the solution is zero.
     OverflowError
-        If an element of x is too large for the dtype.
+        If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
+        small.
 
     Notes
     -----

@@ -137,7 +137,7 @@ def candidates_of(question: Question) -> Candidates:
         if ruled_out is None and target is not None:
             bound = native_bound(question)
             if not suffices(bound, target.tolerance, dtype):
-                ruled_out = f"native product proves only {rounded_up(bound)}"
+                ruled_out = f"native product proves at best {rounded_up(bound)}"
     if ruled_out is None and not question.native_fits:
         ruled_out = "native product ruled out: converting an operand takes more than the limit"
     usual = question.before_rounding(target or default_accuracy(dtype, question.k))

@@ -70,7 +70,7 @@ def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -
 def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> str:
     """The verdict on a candidate that was not chosen: why it does not run."""
     ruled_out = candidates_of(question).native_ruled_out if question.choices.leave_slices else None
-    if way is None and ruled_out and "proves only" not in ruled_out:
+    if way is None and ruled_out and "proves at best" not in ruled_out:
         return ruled_out.removeprefix("native product ")
     if bound is None:
         return "not asked what it proves"

@@ -228,7 +228,9 @@ def test_reports_count_entries_out_of_range(device, rng):
     columns[19] = 1e200
     c, report = device.matmul(a * rows, b * columns, **kind)
     assert report.out_of_range == 5 * 7 + 1 == (abs(c) < 1e-307).sum() + np.isinf(c).sum()
-    assert "36 entries have over- or underflowed" in str(report) and report.nonfinite == 1
+    assert "36 entries are Inf, or smaller than the normal" in str(report) and report.nonfinite == 1
+    by_count = device.matmul(a * rows, b * columns, scheme="residues", slices=14, return_report=True)[1]
+    assert by_count.out_of_range is None and "were not looked for" in str(by_count)
     diagonal = np.diag(rows[3:, 0])  # zeros of which all products are zero are exact
     assert device.matmul(diagonal, np.diag(columns[3:]), **kind)[1].out_of_range == 1
     if not device.slow:
