@@ -1,9 +1,10 @@
 """Triangular factors of positive definite matrices to a named accuracy.
 
-The library's own factor L is corrected: with F = inv(L) (A - L L^H) inv(L^H) it adds L lower(F), lower(F) with half of
-the diagonal of F. The product then differs from A by terms of second order. That fails for condition numbers of 1e15
-and more. Then a triangular X is found for which X A X^H is well-conditioned, its factor is corrected, and gives that of
-A: the method of T. Ogita and S. Oishi, "Accurate and robust inverse Cholesky factorization", NOLTA 3 (2012).
+The factor L that NumPy or CuPy finds is corrected: with F = inv(L) (A - L L^H) inv(L^H) a correction adds L lower(F),
+lower(F) with half of the diagonal of F. The product then differs from A by terms of second order. That fails for
+condition numbers of 1e15 and more. Then a triangular X is found for which X A X^H is well-conditioned, its factor is
+corrected, and gives that of A: the method of T. Ogita and S. Oishi, "Accurate and robust inverse Cholesky
+factorization", NOLTA 3 (2012).
 """
 
 from __future__ import annotations
@@ -19,8 +20,17 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
-from ozaki.linalg._inverses import componentwise, left_inverse, times
+from ozaki.linalg._correcting import (
+    Product,
+    Products,
+    corrected,
+    factor_target,
+    inner_tolerances,
+    largest_error,
+    native,
+    rounded_factors,
+)
+from ozaki.linalg._inverses import componentwise, left_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import Inversion
 from ozaki.linalg._scaling import scaled, tops_or_zero
@@ -70,8 +80,9 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is not positive definite, or its condition number is too large (some 2^300, the diagonal scaled); `eigh`
-        tells which.
+        If no factor is found to this accuracy: a is not positive definite, or its condition number is too large (some
+        2^300, the diagonal scaled); `eigh` tells which. A matrix within the tolerance of a positive definite one, even
+        a singular or slightly indefinite one, may be factored.
     OverflowError
         If an element of l is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -101,7 +112,7 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
 
 
 def _products(a: Any) -> Products:
-    return lambda factors: [(a, factors[0], adjoint(factors[0]))]
+    return lambda factors: [Product(a, factors[0], adjoint(factors[0]))]
 
 
 def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
@@ -112,24 +123,25 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or its condition number is too large.
     """
-    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than not positive definite
+    with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
-    x = _near_inverse(a)
-    for finer in finer_than(tolerance, a.shape[0]):
-        (inner,), steps = _corrected(_transformed(x, a, finer), finer)
-        inverse = Inversion(left_inverse(inner))
-        inverse.reach(finer)
-        whole = times(inverse.x, x, finer)
-        # With X the inverse of L, L = A X^H: what its upper triangle has is rounding.
-        lower = times(a, adjoint(whole), finer).round_to(ceil(-log2(finer)) + 8)
-        factors = (masked(lower, array_library(a).tri(a.shape[0])),)
-        if error_of(factors, _products(a), tolerance) <= tolerance:
-            return factors, steps
+    x = _preconditioner(a)
+    for finer in inner_tolerances(tolerance, a.shape[0]):
+        with suppress(np.linalg.LinAlgError):
+            (inner,), steps = _corrected(_transformed(x, a, finer), finer)
+            inverse = Inversion(left_inverse(inner))
+            inverse.reach(finer)
+            whole = product_within(inverse.x, x, finer)
+            # That approximates inv(L), so L = A whole^H. Its upper triangle has rounding errors alone, and is cleared.
+            lower = product_within(a, adjoint(whole), finer).round_to(ceil(-log2(finer)) + 8)
+            factors = (masked(lower, array_library(a).tri(a.shape[0])),)
+            if largest_error(factors, _products(a), tolerance) <= tolerance:
+                return factors, steps
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
 
 
 def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
-    """The library's own factor, corrected.
+    """The factor that NumPy or CuPy finds, corrected.
 
     Raises
     ------
@@ -145,7 +157,7 @@ def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
         f = inverse @ rests[0] @ adjoint(inverse)
         return (left @ (f * strict + (f * half).real),)
 
-    first = native(xp.linalg.cholesky, rounded(a), _NOT_POSITIVE)
+    first = native(_native_factor, rounded(a), _NOT_POSITIVE)
     (found,), steps = corrected(tolerance, (first,), _products(a), correction)
     return (found,), steps
 
@@ -153,13 +165,13 @@ def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
 _NOT_POSITIVE = "not positive definite, or its condition number is too large; ozaki.linalg.eigh tells which"
 
 _MOST_FACTORS = 12
-"""The most factors that `_near_inverse` multiplies: each divides the condition number by 2**30 or more."""
+"""The most factors that `_preconditioner` multiplies: each divides the condition number by 2**30 or more."""
 
-_WELL = 2.0**20
+_WELL_CONDITIONED = 2.0**20
 """A condition number of a factor, at most with which corrections converge fast."""
 
 
-def _near_inverse(a: Any) -> Any:
+def _preconditioner(a: Any) -> Any:
     """A lower triangular X for which X A X^H is well-conditioned: a product of inverses of factors of float64.
 
     Where roundings leave X A X^H without a factor, a little more than these is added to its diagonal: the factor of
@@ -176,17 +188,33 @@ def _near_inverse(a: Any) -> Any:
         added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
         factor = None
         with suppress(np.linalg.LinAlgError):
-            factor = native(xp.linalg.cholesky, now, _NOT_POSITIVE)
-            if row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL:
+            factor = native(_native_factor, now, _NOT_POSITIVE)
+            if row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL_CONDITIONED:
                 return x
         if factor is None:
-            factor = native(xp.linalg.cholesky, now + added, _NOT_POSITIVE)
-        x = matmul(xp.tril(xp.linalg.inv(factor)), x, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+            factor = native(_native_factor, now + added, _NOT_POSITIVE)
+        inverse = xp.tril(native(xp.linalg.inv, factor, _NOT_POSITIVE))
+        x = matmul(inverse, x, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
         now = rounded(_transformed(x, a, 2.0**-70))
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+
+
+def _native_factor(a: Any) -> Any:
+    """The factor that NumPy or CuPy finds.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is none; CuPy may return a part of a factor then.
+    """
+    xp = array_library(a)
+    found = xp.linalg.cholesky(a)
+    if not bool((xp.diagonal(found).real > 0).all()):
+        raise np.linalg.LinAlgError
+    return found
 
 
 def _transformed(x: Any, a: Any, tolerance: float) -> Any:
     """X A X^H, Hermitian, its elements off by little more than the tolerance."""
     size = column_norm(x)
-    return hermitian(times(times(x, a, tolerance / size), adjoint(x), tolerance))
+    return hermitian(product_within(product_within(x, a, tolerance / size), adjoint(x), tolerance))

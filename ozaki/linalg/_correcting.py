@@ -1,13 +1,13 @@
 """Factors of a matrix, corrected until their product is the matrix to a named accuracy.
 
-A correction is computed natively from the residual, as A - L U, which is a product of this library.
+A correction is computed in float64 from the residual, for example A - L U, which has as many bits as are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil, inf, log2
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,24 @@ MOST_CORRECTIONS = 60
 _NOT_CONVERGING = "a: too ill-conditioned for its factors to be corrected"
 
 
-Products = Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]]
-"""A function of factors that returns triples (wanted, x, y), where x y should be `wanted`."""
+class Product(NamedTuple):
+    """A product x y that is exactly `wanted` if the factors are exact.
+
+    Attributes
+    ----------
+    wanted, x, y : matrices
+    by_columns : whether its error is relative to the norms of columns of y alone, in place of row-column. For Q R:
+        where a row of Q is zero, or tiny, an error relative to that would be large, whatever is corrected.
+    """
+
+    wanted: Any
+    x: Any
+    y: Any
+    by_columns: bool = False
+
+
+Products = Callable[[tuple[Any, ...]], list[Product]]
+"""A function of factors that returns the products that they are to have."""
 
 
 def factor_target(
@@ -46,7 +62,7 @@ def factor_target(
 
 
 def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
-    """The library's own factors; `why` says what it means that it finds none.
+    """The factors that NumPy or CuPy finds; `why` says what it means that it finds none.
 
     Raises
     ------
@@ -68,10 +84,10 @@ def corrected(
     products: Products,
     correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
 ) -> tuple[tuple[Any, ...], int]:
-    """Correct factors until their products are what they should be, to a row-column tolerance, and count the steps.
+    """Correct factors until their products are what they should be, to a tolerance, and count the steps.
 
-    `correction` takes the residuals, as wanted - x y of `Products`, in float64, and returns what is added to each
-    factor.
+    `correction` takes the factors and the residuals, wanted - x y of each product, in float64, and returns what is
+    added to each factor.
 
     Raises
     ------
@@ -82,7 +98,7 @@ def corrected(
     found = tuple(mparray(x) for x in factors)
     reached, steps = inf, 0
     while True:
-        rests, ratios = zip(*(_residual(*each, tolerance / 16) for each in products(found)), strict=True)
+        rests, ratios = zip(*(_residual(each, tolerance / 16) for each in products(found)), strict=True)
         before, reached = reached, max(ratios)
         if reached <= tolerance:
             return found, steps
@@ -99,18 +115,21 @@ def corrected(
         steps += 1
 
 
-def finer_than(tolerance: float, n: int) -> tuple[float, float]:
-    """Tolerances of the factors of a transformed matrix, tried in turn, for factors of the matrix to this tolerance.
+def inner_tolerances(tolerance: float, n: int) -> tuple[float, float]:
+    """Two tolerances of the factors of a transformed matrix, to be tried in turn, so that those of the matrix meet one.
 
-    Even a coarse one needs some 60 bits: the transformed matrix may have small eigenvalues, and must keep them.
+    They are at most 2**-60: a coarser product might lose small eigenvalues of the transformed matrix.
     """
     first = min(tolerance / (64 * n), 2.0**-60)
     return first, first * 2.0**-40
 
 
-def error_of(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:
-    """An upper bound of the largest row-column error of factors, which grows with the tolerance of what finds it."""
-    return max(_residual(*each, tolerance / 16)[1] for each in products(factors))
+def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:
+    """An upper bound of the largest error of the products of factors.
+
+    Residuals are computed to a sixteenth of the tolerance, which the bound includes.
+    """
+    return max(_residual(each, tolerance / 16)[1] for each in products(factors))
 
 
 def rounded_factors(
@@ -125,22 +144,25 @@ def rounded_factors(
     """
     result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(factors, powers, strict=True))
     kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
-    bound = error_of(kept, products, target.tolerance)
+    bound = largest_error(kept, products, target.tolerance)
     if bound == inf:
         too_small(target.dtype)
     return result, bound
 
 
-def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, float]:
+def _residual(product: Product, tolerance: float) -> tuple[Any, float]:
     """wanted - x y, and its largest element over the norms of a row of x and a column of y, rounded up.
 
     The residual is off by no more than the tolerance times abs(wanted) + abs(x) abs(y), which the ratio counts; abs(x)
     abs(y) is no larger than the product of the norms (Cauchy and Schwarz).
     """
+    wanted, x, y, by_columns = product
     xp, tolerance = array_library(x), min(tolerance, 2.0**-8)
     rest = gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp")
-    sizes = least_norms(x, 1)[:, None] * least_norms(y, 0)
-    missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + sizes * (1 + 2.0**-20)) * (1 + 2.0**-40)
+    rows, columns = least_norms(x, 1)[:, None], least_norms(y, 0)
+    terms = rows * columns * (1 + 2.0**-20)
+    sizes = xp.ones_like(rows) * columns if by_columns else rows * columns
+    missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + terms) * (1 + 2.0**-40)
     # Where a norm may have underflowed, nothing is known of the error of the residual.
     unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
     ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))

@@ -56,7 +56,7 @@ def not_tiny(tolerance: float) -> float:
     return tolerance if tolerance >= LEAST else 0.0
 
 
-def times(x: Any, y: Any, tolerance: float) -> Any:
+def product_within(x: Any, y: Any, tolerance: float) -> Any:
     """The multiprecision product x y, its elements off by no more than the tolerance."""
     fine = not_tiny(min(tolerance / (row_norm(x) * float(magnitudes(y).max())), 2.0**-8))
     return matmul(x, y, accuracy=componentwise(fine), dtype="mp")
@@ -103,7 +103,7 @@ class LeftInverse:
         With E = I - R A the solution is x + (I - E)^-1 R (b - A x), so for d = R (b - A x) + f it is at most
         (norm(E) norm(d) + norm(f)) / (1 - norm(E)) from x + d.
         """
-        d, added = _times(self.r, rest, self.norm_r, allowed)
+        d, added = _correction_product(self.r, rest, self.norm_r, allowed)
         return d, (self.contraction * column_sizes(d) + error + added) / (1 - self.contraction)
 
 
@@ -139,14 +139,14 @@ class LeastSquaresInverse:
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """As of `LeftInverse`. The solution is x + S (I - G)^-1 u with u = S^H A^H (b - A x)."""
-        w, of_w = _times(adjoint(self.a), rest, self.residual_gain, allowed)
-        u, of_u = _times(adjoint(self.s), w, self.norm_s * self.columns_s, allowed)
-        d, of_d = _times(self.s, u, self.norm_s, allowed)
+        w, of_w = _correction_product(adjoint(self.a), rest, self.residual_gain, allowed)
+        u, of_u = _correction_product(adjoint(self.s), w, self.norm_s * self.columns_s, allowed)
+        d, of_d = _correction_product(self.s, u, self.norm_s, allowed)
         spread = self.norm_s * self.contraction * column_sizes(u) + error + of_w + of_u
         return d, spread / (1 - self.contraction) + of_d
 
 
-def _times(x: Any, y: Any, gain: float, allowed: Bounds) -> tuple[Any, Bounds]:
+def _correction_product(x: Any, y: Any, gain: float, allowed: Bounds) -> tuple[Any, Bounds]:
     """The product x y, and by how much its error changes a correction: of each column the largest abs, or `allowed`.
 
     `gain` is the norm of x times what an error of the product is multiplied by later.
@@ -193,7 +193,9 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     numpy.linalg.LinAlgError
         If the columns are dependent, or the condition number is above `LARGEST`.
     """
-    xp, dtype = array_library(a), _float(a)
+    xp, dtype, given = array_library(a), _float(a), a
+    # Of large rows first: QR in float64 is accurate row by row then. No S depends on the order of the rows.
+    a = a[xp.argsort(-magnitudes(a).max(axis=1))]
     eye, norm_a, columns_a = xp.eye(a.shape[1]), row_norm(a), column_norm(a)
     s = xp.triu(_inverse(xp.linalg.qr(rounded(a), mode="r")))
     for count in range(1, _INVERSES + 1):
@@ -210,7 +212,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
         contraction += columns * norm_w + columns_w * rows + columns * rows
         if contraction <= CONTRACTION:
-            return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
+            return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
         s = matmul(s, _shaken(factor, 2 * count + 1), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
     raise np.linalg.LinAlgError(f"a: columns are dependent, or {_TOO_LARGE}")

@@ -1,8 +1,8 @@
 """Triangular factors of a square matrix with rows exchanged, and systems with that matrix.
 
-The library's own factors are corrected: with F = inv(L) (A - L U) inv(U) it adds L lower(F) and upper(F) U. What is
-missing then is of second order. That fails for condition numbers of 1e15 and more. Then an upper triangular S is found
-for which A S is well-conditioned; the lower factor of A S is that of A.
+The factors that SciPy or CuPy finds are corrected: with F = inv(L) (A - L U) inv(U) a correction adds L lower(F) and
+upper(F) U. What is missing then is of second order. That fails for condition numbers of 1e15 and more. Then an upper
+triangular S is found for which A S is well-conditioned; the lower factor of A S is that of A.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
-from ozaki.linalg._inverses import componentwise, left_inverse, times
+from ozaki.linalg._correcting import (
+    Product,
+    Products,
+    corrected,
+    factor_target,
+    inner_tolerances,
+    largest_error,
+    native,
+    rounded_factors,
+)
+from ozaki.linalg._inverses import componentwise, left_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import Inversion
 from ozaki.linalg._scaling import scaled, tops_or_zero
@@ -45,7 +54,7 @@ class LU(NamedTuple):
     iterations : int
         Corrections.
     system
-        What `lu_solve` needs: a copy of the matrix, and, after the first call, an inverse with its residual.
+        For `lu_solve` alone: a copy of the matrix, and, after the first call, an inverse with its residual.
     """
 
     p: Any
@@ -112,7 +121,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
 
 
 def _products(a: Any) -> Products:
-    return lambda factors: [(a, *factors)]
+    return lambda factors: [Product(a, factors[0], factors[1])]
 
 
 def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
@@ -124,19 +133,20 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         If the matrix is singular, or its condition number is too large.
     """
     order, *first = native(_native_factors, rounded(a), _SINGULAR)
-    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than singular
+    with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return order, *_corrected(a[order], tuple(first), tolerance)
-    order, s, first = _near_inverse(a, order, first)
+    order, s, first = _preconditioner(a, order, first)
     ordered = a[order]
-    for finer in finer_than(tolerance, len(order)):
-        (lower, _), steps = _corrected(times(ordered, s, finer), tuple(first), finer)
-        inverse = Inversion(left_inverse(lower))
-        inverse.reach(finer)
-        # L of A S is that of A, as S is upper triangular: below its diagonal inv(L) A has roundings alone.
-        upper = times(inverse.x, ordered, finer).round_to(ceil(-log2(finer)) + 8)
-        factors = lower, masked(upper, array_library(a).tri(len(order)).T)
-        if error_of(factors, _products(ordered), tolerance) <= tolerance:
-            return order, factors, steps
+    for finer in inner_tolerances(tolerance, len(order)):
+        with suppress(np.linalg.LinAlgError):
+            (lower, _), steps = _corrected(product_within(ordered, s, finer), tuple(first), finer)
+            inverse = Inversion(left_inverse(lower))
+            inverse.reach(finer)
+            # S is upper triangular, so L of A S is that of A: inv(L) A is upper triangular but for rounding errors.
+            upper = product_within(inverse.x, ordered, finer).round_to(ceil(-log2(finer)) + 8)
+            factors = lower, masked(upper, array_library(a).tri(len(order)).T)
+            if largest_error(factors, _products(ordered), tolerance) <= tolerance:
+                return order, factors, steps
     raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
 
 
@@ -162,13 +172,13 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
 _SINGULAR = "singular, or its condition number is too large"
 
 _MOST_FACTORS = 12
-"""The most factors that `_near_inverse` multiplies: each divides the condition number by 2**30 or more."""
+"""The most factors that `_preconditioner` multiplies: each divides the condition number by 2**30 or more."""
 
-_WELL = 2.0**30
+_WELL_CONDITIONED = 2.0**30
 """A condition number of an upper triangular factor, at most with which corrections converge fast."""
 
 
-def _near_inverse(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
+def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     """An order of rows, an upper triangular S for which A S is well-conditioned, and factors of A S in that order.
 
     S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`_inverses.py`).
@@ -181,10 +191,10 @@ def _near_inverse(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     s: Any = xp.eye(len(order))
     for count in range(1, _MOST_FACTORS + 1):
         inverse = xp.triu(native(xp.linalg.inv, factors[1], _SINGULAR))
-        if row_norm(factors[1]) * row_norm(inverse) <= _WELL:
+        if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = matmul(s, inverse, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
-        again, *factors = native(_native_factors, rounded(times(a[order], s, 2.0**-70)), _SINGULAR)
+        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _SINGULAR)
         order = order[again]
     raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
 
@@ -192,7 +202,8 @@ def _near_inverse(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
 def _native_factors(a: Any) -> tuple[Any, Any, Any]:
     """The order of the rows, and the factors of the matrix in that order.
 
-    Where the upper one has a zero on its diagonal, it gets a small number there: it is that of a matrix nearby.
+    A zero on the diagonal of the upper one is replaced by 2**-52 times its largest element, so that it has an inverse;
+    corrections remove the difference.
     """
     xp, n = array_library(a), len(a)
     packed, exchanges = _factors(a)

@@ -1,9 +1,9 @@
 """Orthonormal and triangular factors to a named accuracy.
 
-The library's own factors are corrected: with E = (A - Q R) inv(R) and K = Q^H E it adds E - Q Y and Y R, Y upper
-triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails for condition
-numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is triangular: Q is
-that of A, too.
+The factors that NumPy or CuPy finds are corrected: with E = (A - Q R) inv(R) and K = Q^H E a correction adds E - Q Y
+and Y R, Y upper triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails
+for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is
+triangular: Q is that of A, too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
-from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, finer_than, native, rounded_factors
-from ozaki.linalg._inverses import least_squares_inverse, times
+from ozaki.linalg._correcting import (
+    Product,
+    Products,
+    corrected,
+    factor_target,
+    inner_tolerances,
+    largest_error,
+    native,
+    rounded_factors,
+)
+from ozaki.linalg._inverses import least_squares_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import empty
@@ -33,8 +42,8 @@ class QR(NamedTuple):
     q : array or MPArray, shape (m, n)
     r : array or MPArray, shape (n, n); zeros below the diagonal
     error_bound : float
-        abs(a - q r)_ij <= error_bound norm(row i of q) norm(column j of r) and abs(I - q^H q)_ij <= error_bound
-        norm(column i of q) norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included.
+        abs(a - q r)_ij <= error_bound norm(column j of r) and abs(I - q^H q)_ij <= error_bound norm(column i of q)
+        norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included.
     iterations : int
         Corrections.
     """
@@ -95,7 +104,10 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
 
 def _products(a: Any) -> Products:
     eye = array_library(a).eye(a.shape[1])
-    return lambda factors: [(a, *factors), (eye, adjoint(factors[0]), factors[0])]
+    return lambda factors: [
+        Product(a, factors[0], factors[1], by_columns=True),
+        Product(eye, adjoint(factors[0]), factors[0]),
+    ]
 
 
 def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
@@ -106,16 +118,18 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     numpy.linalg.LinAlgError
         If the columns are dependent, or the condition number is too large.
     """
-    with suppress(np.linalg.LinAlgError):  # it is more likely ill-conditioned than of dependent columns
+    with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
     s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
-    for finer in finer_than(tolerance, a.shape[1]):
-        (q, _), steps = _corrected(times(a, s, finer), finer)
-        # Q spans what A S, and so what A spans, column by column: below its diagonal Q^H A has roundings alone.
-        r = times(adjoint(q), a, finer).round_to(ceil(-log2(finer)) + 8)
-        factors = q, masked(r, adjoint(array_library(a).tri(a.shape[1])))
-        if error_of(factors, _products(a), tolerance) <= tolerance:
-            return factors, steps
+    for finer in inner_tolerances(tolerance, a.shape[1]):
+        with suppress(np.linalg.LinAlgError):
+            (q, _), steps = _corrected(product_within(a, s, finer), finer)
+            # S is upper triangular, so the first columns of Q span those of A: below its diagonal Q^H A has rounding
+            # errors alone.
+            r = product_within(adjoint(q), a, finer).round_to(ceil(-log2(finer)) + 8)
+            factors = q, masked(r, adjoint(array_library(a).tri(a.shape[1])))
+            if largest_error(factors, _products(a), tolerance) <= tolerance:
+                return factors, steps
     raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
 
 
@@ -123,7 +137,7 @@ _DEPENDENT = "columns are dependent, or the condition number is too large"
 
 
 def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
-    """The library's own factors, corrected.
+    """The factors that NumPy or CuPy finds, corrected.
 
     Raises
     ------
