@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -307,3 +307,16 @@ def _remedy(name: str, dtype: Any) -> str:
     if dtype.kind == "f":
         return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
     return f" ({name}.astype('float64') rounds integers beyond 2**53){exact}"
+
+
+def tiles_of_rows(batch: int, rows: int, k: int, tile: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, rows), of rows of length k, into pairs of slices of about `tile` elements."""
+    step = max(1, tile // max(k, 1))
+    if step >= rows:
+        together = max(1, tile // max(rows * k, 1))
+        for b in range(0, batch, together):
+            yield slice(b, b + together), slice(0, rows)
+    else:
+        for b in range(batch):
+            for r in range(0, rows, step):
+                yield slice(b, b + 1), slice(r, r + step)

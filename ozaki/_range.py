@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ozaki._operands import tiles_of_rows
 from ozaki.multiprecision.limbs import library, tile_of
 from ozaki.multiprecision.numbers import Numbers
 
@@ -29,7 +29,8 @@ def out_of_range(c: Any, rows_of_operands: tuple[Any, Any] | None) -> int:
     left, right = rows_of_operands
     finite = [_finite(x, xp) for x in (left, right)]
     count = 0
-    for batch, rows in _tiles(c.shape, left.shape[2], tile_of(c)):
+    stack, m, n = c.shape
+    for batch, rows in tiles_of_rows(stack, m, max(n, left.shape[2]), tile_of(c)):
         of_left, of_right = (slice(None) if x.shape[0] == 1 else batch for x in (left, right))
         part = c[batch, rows]
         large = ~xp.isfinite(part)
@@ -40,17 +41,6 @@ def out_of_range(c: Any, rows_of_operands: tuple[Any, Any] | None) -> int:
         large &= finite[0][of_left, rows, None] & finite[1][of_right, None, :]
         count += int((large | small).sum())
     return count
-
-
-def _tiles(shape: tuple[int, int, int], k: int, tile: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of the batch and of the rows of a result, of about so many entries, or elements of the rows."""
-    batch, m, n = shape
-    width = max(n, k, 1)
-    step = max(1, tile // width)
-    together = max(1, step // max(m, 1))
-    for b in range(0, batch, together):
-        for row in range(0, m, step):
-            yield slice(b, b + together), slice(row, row + step)
 
 
 def _finite(x: Any, xp: Any) -> Any:

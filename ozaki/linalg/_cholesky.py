@@ -10,13 +10,11 @@ factorization", NOLTA 3 (2012).
 from __future__ import annotations
 
 from contextlib import suppress
-from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
@@ -25,14 +23,14 @@ from ozaki.linalg._correcting import (
     Products,
     corrected,
     factor_target,
-    inner_tolerances,
-    largest_error,
     native,
     rounded_factors,
+    transformed,
+    triangle,
 )
-from ozaki.linalg._inverses import componentwise, left_inverse, product_within
+from ozaki.linalg._inverses import MOST_FACTORS, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._refinement import Inversion
+from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
@@ -115,7 +113,7 @@ def _products(a: Any) -> Products:
     return lambda factors: [Product(a, factors[0], adjoint(factors[0]))]
 
 
-def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
+def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     """The factor of a Hermitian matrix with a diagonal of about 1, and how many corrections it took.
 
     Raises
@@ -126,21 +124,17 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
     x = _preconditioner(a)
-    for finer in inner_tolerances(tolerance, a.shape[0]):
-        with suppress(np.linalg.LinAlgError):
-            (inner,), steps = _corrected(_transformed(x, a, finer), finer)
-            inverse = Inversion(left_inverse(inner))
-            inverse.reach(finer)
-            whole = product_within(inverse.x, x, finer)
-            # That approximates inv(L), so L = A whole^H. Its upper triangle has rounding errors alone, and is cleared.
-            lower = product_within(a, adjoint(whole), finer).round_to(ceil(-log2(finer)) + 8)
-            factors = (masked(lower, array_library(a).tri(a.shape[0])),)
-            if largest_error(factors, _products(a), tolerance) <= tolerance:
-                return factors, steps
-    raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+
+    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
+        (inner,), steps = _corrected(_transformed(x, a, finer), finer)
+        whole = product_within(inverse_within(inner, finer), x, finer)
+        # That approximates inv(L), so L = A whole^H.
+        return (triangle(product_within(a, adjoint(whole), finer), array_library(a).tri(a.shape[0]), finer),), steps
+
+    return transformed(tolerance, a.shape[0], factors_at, _products(a), _NOT_POSITIVE)
 
 
-def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
+def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     """The factor that NumPy or CuPy finds, corrected.
 
     Raises
@@ -158,14 +152,10 @@ def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
         return (left @ (f * strict + (f * half).real),)
 
     first = native(_native_factor, rounded(a), _NOT_POSITIVE)
-    (found,), steps = corrected(tolerance, (first,), _products(a), correction)
-    return (found,), steps
+    return corrected(tolerance, (first,), _products(a), correction)
 
 
 _NOT_POSITIVE = "not positive definite, or its condition number is too large; ozaki.linalg.eigh tells which"
-
-_MOST_FACTORS = 12
-"""The most factors that `_preconditioner` multiplies: each divides the condition number by 2**30 or more."""
 
 _WELL_CONDITIONED = 2.0**20
 """A condition number of a factor, at most with which corrections converge fast."""
@@ -184,17 +174,16 @@ def _preconditioner(a: Any) -> Any:
     xp, n = array_library(a), a.shape[0]
     x: Any = xp.eye(n)
     now = rounded(a)
-    for count in range(1, _MOST_FACTORS + 1):
-        added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
-        factor = None
-        with suppress(np.linalg.LinAlgError):
-            factor = native(_native_factor, now, _NOT_POSITIVE)
-            if row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL_CONDITIONED:
-                return x
-        if factor is None:
-            factor = native(_native_factor, now + added, _NOT_POSITIVE)
+    for count in range(1, MOST_FACTORS + 1):
+        try:
+            factor, as_it_is = native(_native_factor, now, _NOT_POSITIVE), True
+        except np.linalg.LinAlgError:
+            added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
+            factor, as_it_is = native(_native_factor, now + added, _NOT_POSITIVE), False
         inverse = xp.tril(native(xp.linalg.inv, factor, _NOT_POSITIVE))
-        x = matmul(inverse, x, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        if as_it_is and row_norm(factor) * row_norm(inverse) <= _WELL_CONDITIONED:
+            return x
+        x = product_of_inverses(inverse, x, count)
         now = rounded(_transformed(x, a, 2.0**-70))
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
 

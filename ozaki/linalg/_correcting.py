@@ -6,6 +6,7 @@ A correction is computed in float64 from the residual, for example A - L U, whic
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import ceil, inf, log2
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
-from ozaki.linalg._arrays import array_library, rounded
+from ozaki.linalg._arrays import array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._solution import in_format, too_small
 from ozaki.linalg._targets import Target, target_of
@@ -115,13 +116,39 @@ def corrected(
         steps += 1
 
 
-def inner_tolerances(tolerance: float, n: int) -> tuple[float, float]:
-    """Two tolerances of the factors of a transformed matrix, to be tried in turn, so that those of the matrix meet one.
+def transformed(
+    tolerance: float,
+    n: int,
+    factors_at: Callable[[float], tuple[tuple[Any, ...], int]],
+    products: Products,
+    why: str,
+) -> tuple[tuple[Any, ...], int]:
+    """Factors of an n x n or m x n matrix to a tolerance from those of a well-conditioned transformed matrix.
 
-    They are at most 2**-60: a coarser product might lose small eigenvalues of the transformed matrix.
+    `factors_at` takes the tolerance of the transformed matrix and its factors, and returns factors of the matrix itself
+    and how many corrections they took. Two tolerances are tried in turn, both at most 2**-60: a coarser product might
+    lose small eigenvalues of the transformed matrix. `why` says what it means that neither suffices.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If neither suffices.
     """
     first = min(tolerance / (64 * n), 2.0**-60)
-    return first, first * 2.0**-40
+    for finer in (first, first * 2.0**-40):
+        with suppress(np.linalg.LinAlgError):
+            factors, steps = factors_at(finer)
+            if largest_error(factors, products, tolerance) <= tolerance:
+                return factors, steps
+    raise np.linalg.LinAlgError(f"a: {why}")
+
+
+def triangle(x: Any, kept: Any, tolerance: float) -> Any:
+    """A triangular factor from a product that is triangular but for rounding errors, which are cleared.
+
+    `kept` is 1 in the triangle and 0 elsewhere; elements are rounded to as many bits as the tolerance asks for.
+    """
+    return masked(x.round_to(ceil(-log2(tolerance)) + 8), kept)
 
 
 def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:

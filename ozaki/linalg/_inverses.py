@@ -32,6 +32,9 @@ _INVERSES = 10
 _TOO_LARGE = f"its condition number is too large (2^{log2(LARGEST):.0f} is the limit, rows and columns scaled)"
 _SINGULAR = f"a: singular, or {_TOO_LARGE}"
 
+MOST_FACTORS = 12
+"""The most inverses of factors that precondition a matrix: each divides its condition number by 2**30 or more."""
+
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
 
@@ -60,6 +63,11 @@ def product_within(x: Any, y: Any, tolerance: float) -> Any:
     """The multiprecision product x y, its elements off by no more than the tolerance."""
     fine = not_tiny(min(tolerance / (row_norm(x) * float(magnitudes(y).max())), 2.0**-8))
     return matmul(x, y, accuracy=componentwise(fine), dtype="mp")
+
+
+def product_of_inverses(x: Any, y: Any, count: int) -> Any:
+    """A product of `count` inverses in float64 and one more: all 53 bits of each, and some more."""
+    return matmul(x, y, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
 
 
 def errors_of(tolerance: float, terms: Any) -> Any:
@@ -176,12 +184,10 @@ def left_inverse(a: Any) -> LeftInverse:
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
-        # Of R A as much as float64 holds; of the product of inverses all 53 bits of each, and some more.
+        # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
         product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = matmul(
-            _shaken(_inverse(product), 2 * count + 1), r, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp"
-        )
+        r = product_of_inverses(_shaken(_inverse(product), 2 * count + 1), r, count)
     raise np.linalg.LinAlgError(_SINGULAR)
 
 
@@ -214,7 +220,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
-        s = matmul(s, _shaken(factor, 2 * count + 1), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
     raise np.linalg.LinAlgError(f"a: columns are dependent, or {_TOO_LARGE}")
 
 

@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import array_library, masked, rounded
+from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._correcting import (
     Product,
     Products,
     corrected,
     factor_target,
-    inner_tolerances,
-    largest_error,
     native,
     rounded_factors,
+    transformed,
+    triangle,
 )
-from ozaki.linalg._inverses import componentwise, left_inverse, product_within
+from ozaki.linalg._inverses import MOST_FACTORS, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._refinement import Inversion
+from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
@@ -137,17 +135,14 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         return order, *_corrected(a[order], tuple(first), tolerance)
     order, s, first = _preconditioner(a, order, first)
     ordered = a[order]
-    for finer in inner_tolerances(tolerance, len(order)):
-        with suppress(np.linalg.LinAlgError):
-            (lower, _), steps = _corrected(product_within(ordered, s, finer), tuple(first), finer)
-            inverse = Inversion(left_inverse(lower))
-            inverse.reach(finer)
-            # S is upper triangular, so L of A S is that of A: inv(L) A is upper triangular but for rounding errors.
-            upper = product_within(inverse.x, ordered, finer).round_to(ceil(-log2(finer)) + 8)
-            factors = lower, masked(upper, array_library(a).tri(len(order)).T)
-            if largest_error(factors, _products(ordered), tolerance) <= tolerance:
-                return order, factors, steps
-    raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
+
+    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
+        (lower, _), steps = _corrected(product_within(ordered, s, finer), tuple(first), finer)
+        # S is upper triangular, so L of A S is that of A: inv(L) A is upper triangular, too.
+        upper = array_library(a).tri(len(order)).T
+        return (lower, triangle(product_within(inverse_within(lower, finer), ordered, finer), upper, finer)), steps
+
+    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _SINGULAR)
 
 
 def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:
@@ -171,9 +166,6 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
 
 _SINGULAR = "singular, or its condition number is too large"
 
-_MOST_FACTORS = 12
-"""The most factors that `_preconditioner` multiplies: each divides the condition number by 2**30 or more."""
-
 _WELL_CONDITIONED = 2.0**30
 """A condition number of an upper triangular factor, at most with which corrections converge fast."""
 
@@ -189,11 +181,11 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     """
     xp = array_library(a)
     s: Any = xp.eye(len(order))
-    for count in range(1, _MOST_FACTORS + 1):
+    for count in range(1, MOST_FACTORS + 1):
         inverse = xp.triu(native(xp.linalg.inv, factors[1], _SINGULAR))
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
-        s = matmul(s, inverse, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        s = product_of_inverses(s, inverse, count)
         again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _SINGULAR)
         order = order[again]
     raise np.linalg.LinAlgError(f"a: {_SINGULAR}")

@@ -9,7 +9,6 @@ triangular: Q is that of A, too.
 from __future__ import annotations
 
 from contextlib import suppress
-from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +16,16 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
+from ozaki.linalg._arrays import adjoint, array_library, rounded
 from ozaki.linalg._correcting import (
     Product,
     Products,
     corrected,
     factor_target,
-    inner_tolerances,
-    largest_error,
     native,
     rounded_factors,
+    transformed,
+    triangle,
 )
 from ozaki.linalg._inverses import least_squares_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
@@ -121,16 +120,14 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
     s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
-    for finer in inner_tolerances(tolerance, a.shape[1]):
-        with suppress(np.linalg.LinAlgError):
-            (q, _), steps = _corrected(product_within(a, s, finer), finer)
-            # S is upper triangular, so the first columns of Q span those of A: below its diagonal Q^H A has rounding
-            # errors alone.
-            r = product_within(adjoint(q), a, finer).round_to(ceil(-log2(finer)) + 8)
-            factors = q, masked(r, adjoint(array_library(a).tri(a.shape[1])))
-            if largest_error(factors, _products(a), tolerance) <= tolerance:
-                return factors, steps
-    raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
+
+    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
+        (q, _), steps = _corrected(product_within(a, s, finer), finer)
+        # S is upper triangular, so the first columns of Q span those of A: Q^H A is upper triangular, too.
+        upper = array_library(a).tri(a.shape[1]).T
+        return (q, triangle(product_within(adjoint(q), a, finer), upper, finer)), steps
+
+    return transformed(tolerance, a.shape[1], factors_at, _products(a), _DEPENDENT)
 
 
 _DEPENDENT = "columns are dependent, or the condition number is too large"

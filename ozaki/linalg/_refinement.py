@@ -15,6 +15,7 @@ from ozaki.linalg._inverses import (
     LeftInverse,
     componentwise,
     errors_of,
+    left_inverse,
     not_tiny,
     tolerance_for,
 )
@@ -68,6 +69,18 @@ class Refinement:
         bits = ceil(-log2(share)) + 8
         self.x = (d if self.x is None else self.x + d).round_to(bits)
         self.errors = errors + 2.0**-bits * column_sizes(self.x)
+
+
+def inverse_within(a: Any, goal: float) -> Any:
+    """The inverse of a well-conditioned matrix, each column off by no more than `goal` times its largest element.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+    """
+    inversion = Inversion(left_inverse(a))
+    inversion.reach(goal)
+    return inversion.x
 
 
 class Inversion:

@@ -52,13 +52,8 @@ class FirstCall:
         taken: list[tuple[list[launches.Block], launches.Block]] = []
 
         def block(kernel: Kernel) -> launches.Block:
-            idle = kernel.idle_blocks.setdefault(device, [])
-            try:
-                found: launches.Block = idle.pop()
-            except IndexError:
-                found = launches.block_of(kernel)
-            taken.append((idle, found))
-            return found
+            taken.append(launches.idle_block(kernel, device))
+            return taken[-1][1]
 
         releases, at = list(part.releases), 0
         for i, (step, touched) in enumerate(zip(part.steps, part.touched, strict=True)):

@@ -39,13 +39,18 @@ def block_of(kernel: Kernel) -> Block:
     return Block(pieces, driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses))
 
 
+def idle_block(kernel: Kernel, device: int) -> tuple[list[Block], Block]:
+    """An argument block that no launch uses, and the list that it goes back to after its launch."""
+    idle = kernel.idle_blocks.setdefault(device, [])
+    try:
+        return idle, idle.pop()
+    except IndexError:
+        return idle, block_of(kernel)
+
+
 def launch(kernel: Kernel, *addresses: int) -> None:
     """Launch a kernel, of these addresses, on CuPy's current stream; it reads them before this returns."""
-    idle = kernel.idle_blocks.setdefault(runtime.getDevice(), [])
-    try:
-        block = idle.pop()
-    except IndexError:
-        block = block_of(kernel)
+    idle, block = idle_block(kernel, runtime.getDevice())
     for number, address in zip(kernel.addresses, addresses, strict=True):
         block.pieces[number] = address
     block.start(cp.cuda.get_current_stream().ptr)
