@@ -24,6 +24,7 @@ test: $(VENV)/.dev
 # The site, in build/site. Warnings are errors.
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d build/doctrees docs build/site
+	@echo "the site begins at build/site/index.html"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

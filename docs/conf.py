@@ -1,6 +1,5 @@
 """How Sphinx builds the site: `make docs`, which needs neither a network nor PyTorch, JAX or CuPy."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,11 +65,6 @@ html_theme_options = {
 html_copy_source = False
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
-
-for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-    copy = ROOT / "docs" / "tutorials" / notebook.name  # which git ignores
-    if not copy.exists() or copy.read_bytes() != notebook.read_bytes():
-        shutil.copyfile(notebook, copy)
 
 
 def plain(app: Any, environment: Any, node: Any, content: Any) -> Any:

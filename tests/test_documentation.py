@@ -102,8 +102,7 @@ def test_links_and_images_resolve(name):
         if not re.match(r"https?:|mailto:|#", target):
             place, _, anchor = target.partition("#")
             path = (ROOT / name).parent / place
-            found = path.exists() or (ROOT / "notebooks" / path.name).exists()  # a build copies these
-            assert found, f"{name}: {target}"
+            assert path.exists(), f"{name}: {target}"
             if anchor and path.suffix == ".md":
                 assert anchor in anchors(path), f"{name}: {target} has no such heading"
 
