@@ -2,6 +2,7 @@
 
 import doctest
 import math
+import threading
 from fractions import Fraction
 
 import flint
@@ -140,6 +141,27 @@ def test_mpmath_agrees(pair):
         for i, j in np.ndindex(c.shape):
             numerator, denominator = whole[i][j].as_integer_ratio()
             assert c[i, j] == mpmath.mpf(numerator) / denominator
+
+
+def test_mpmath_products_are_exact_while_other_threads_change_the_precision(rng):
+    """mpmath's precision is shared by all threads."""
+    a, b = 2.0 ** rng.integers(-200, 200, (2, 8, 8))
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            mpmath.mp.prec = 20 + (mpmath.mp.prec + 1) % 20
+
+    before, changing = mpmath.mp.prec, threading.Thread(target=change)
+    changing.start()
+    try:
+        products = [reference.mpmath_matmul(a, b) for _ in range(10)]
+    finally:
+        stop.set()
+        changing.join()
+        mpmath.mp.prec = before
+    for c in products:
+        assert [[Fraction(*mpmath.libmp.to_rational(x._mpf_)) for x in row] for row in c] == exact(a, b)
 
 
 @pytest.mark.parametrize(

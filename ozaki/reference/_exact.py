@@ -152,14 +152,18 @@ def mpmath_matmul(a: Operand, b: Operand) -> Array:
     import mpmath  # here, since its import takes as long as NumPy's
 
     left, right = _operands(a, b)
-    number = mpmath.mpc if is_complex(left) or is_complex(right) else mpmath.mpf
-    c = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    # A context of its own: the precision of mpmath.mp is shared by all threads, which may change it meanwhile.
+    wide: Any = mpmath.ctx_mp.MPContext()
     # Bits enough for a sum of 2 k products of real numbers, as a part of a complex entry is, from the highest to the
     # lowest.
-    with mpmath.workprec(_span(left) + _span(right) + max(1, 2 * left.shape[1]).bit_length()):
-        rows, columns = ([[*map(number, row)] for row in x.tolist()] for x in (left, right.T))
-        for i, j in np.ndindex(c.shape):
-            c[i, j] = number(mpmath.fsum(map(mul, rows[i], columns[j])))
+    wide.prec = _span(left) + _span(right) + max(1, 2 * left.shape[1]).bit_length()
+    with_imaginary = is_complex(left) or is_complex(right)
+    number = wide.mpc if with_imaginary else wide.mpf
+    rows, columns = ([[*map(number, row)] for row in x.tolist()] for x in (left, right.T))
+    c = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    for i, j in np.ndindex(c.shape):
+        entry = number(wide.fsum(map(mul, rows[i], columns[j])))
+        c[i, j] = mpmath.mp.make_mpc(entry._mpc_) if with_imaginary else mpmath.mp.make_mpf(entry._mpf_)
     return c
 
 
