@@ -103,7 +103,8 @@ def matmul(
     a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
         Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
         array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. With `dtype`, integers and bools,
-        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers.
+        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers. What has a unit, labels, masked
+        elements or another meaning beside its numbers is refused, with the word that makes numbers of it.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
@@ -134,7 +135,8 @@ def matmul(
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
-        library takes for a native product, and on a GPU some 60 bytes for each row and column.
+        library takes for a native product, copies of operands of 16 bits or in the other byte order, and on a GPU some
+        60 bytes for each row and column.
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ozaki.interchange.plain import more_than_a_number
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import MOST_BITS
 
@@ -119,6 +120,12 @@ def _of_mpfs(values: list[Any]) -> tuple[list[int], list[int]] | None:
 def _reader(kind: type) -> Callable[[Any, int | None], Whole]:
     """What reads numbers of one class."""
     root = kind.__module__.partition(".")[0]
+    if more := more_than_a_number(kind):
+
+        def refuse(value: Any, bits: int | None) -> Whole:
+            raise TypeError(f"is {more}")
+
+        return refuse
     if issubclass(kind, list | tuple | np.ndarray):
         return _refuse_row
     if issubclass(kind, np.floating):
