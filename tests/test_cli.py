@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
+from ozaki._accuracy import of_text
 from ozaki._cli import planning, verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read
-from ozaki._cli.options import parse_accuracy
 from ozaki._cli.printing import error_of
 from ozaki._report import rounded_up
 
@@ -221,7 +221,7 @@ def test_the_slices_of_a_long_inner_dimension_are_predicted(rng, dtype, scheme, 
     words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
     predicted = json.loads(run(*words))
     a, b = rng.standard_normal((3, 65536)).astype(dtype), rng.standard_normal((65536, 2)).astype(dtype)
-    plan = ozaki.plan(a, b, accuracy=parse_accuracy(accuracy), scheme=scheme)
+    plan = ozaki.plan(a, b, accuracy=of_text(accuracy), scheme=scheme)
     assert abs(predicted["slices"] - plan.slices) <= 2
     assert predicted["target"]["tolerance"] == plan.target.tolerance
 
@@ -364,7 +364,6 @@ def test_info_names_versions_and_engines():
 @pytest.mark.parametrize(
     ("text", "accuracy"),
     [
-        (None, None),
         ("fp32", "fp32"),
         ("106", 106),
         ("1e-20", 1e-20),
@@ -375,8 +374,8 @@ def test_info_names_versions_and_engines():
     ],
 )
 def test_accuracies_as_they_are_typed(text, accuracy):
-    assert parse_accuracy(text) == accuracy
-    assert type(parse_accuracy(text)) is type(accuracy)
+    assert of_text(text) == accuracy
+    assert type(of_text(text)) is type(accuracy)
 
 
 NUMBER = 400 * "1"

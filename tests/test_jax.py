@@ -127,7 +127,10 @@ def test_nothing_of_a_numpy_operand_is_lost(rng, name):
     for x, message in (
         (np.ma.masked_less(a, 0), "masked elements"),
         (a.view(quantity), "astropy.Quantity, which has a unit; use a.value"),
-        (type("DataFrame", (), {"__module__": "pandas", "to_numpy": None})(), r"pandas.DataFrame, .*use a.to_numpy\(\)"),
+        (
+            type("DataFrame", (), {"__module__": "pandas", "to_numpy": None})(),
+            r"pandas.DataFrame, .*use a.to_numpy\(\)",
+        ),
     ):
         with pytest.raises(TypeError, match=f"^a: {message}"):
             product(x, a)
