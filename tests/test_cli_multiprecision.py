@@ -97,7 +97,7 @@ def test_whole_numbers_are_written_as_such():
 
 
 def test_text_by_hand():
-    text = b"# ozaki: shape (2, 2), bits 120\n# comment\n\n 0.1   1/3\n-2.5e-7 4\n"
+    text = b"\xef\xbb\xbf# ozaki: shape (2, 2), bits 120\n# comment\n\n 0.1   1/3\n-2.5e-7 4\n"
     x = text_files.read(io.BytesIO(text))
     assert identical(x, ozaki.mparray([["0.1", "1/3"], ["-2.5e-7", 4]], bits=120))
 
