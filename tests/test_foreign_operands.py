@@ -7,6 +7,7 @@ With those that are, the errors are the same (`test_real_libraries`).
 import importlib
 import types
 from collections import deque
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -124,7 +125,10 @@ FOREIGN = {
         stand_in("quantities.quantity", "Quantity", np.ndarray, units="m", magnitude=A), "unit", ".magnitude",
     ),
     "unyt.unyt_array": (
-        stand_in("unyt.array", "unyt_array", np.ndarray, units="m", value=A, **ufunc), "unit", ".value",
+        stand_in("unyt.array", "unyt_array", np.ndarray, to_value=call, value=A, **ufunc), "unit", ".value",
+    ),
+    "uncertainties.Variable": (
+        stand_in("uncertainties.core", "Variable", nominal_value=1.0, std_dev=0.1), "uncertainty", "nominal_values(",
     ),
     "dask.Array": (stand_in("dask.array.core", "Array", compute=call, __dask_graph__=call, **ufunc), "not computed",
                    "compute()"),
@@ -171,7 +175,9 @@ def test_refused_within_lists(kind):
 def test_objects_that_are_more_than_numbers():
     x = np.empty(2, object)
     x[:] = [1.0, of_class(FOREIGN["pint.Quantity"][0])]
-    assert "x: element [1] is pint.Quantity, which has a unit; use x.magnitude" in refusal(ozaki.mparray, x)
+    for function in ("matmul a", "mparray", "exact_matmul", "solve b"):
+        run, name = FUNCTIONS[function]
+        assert refusal(run, x) == f"{name}: holds pint.Quantity, which has a unit; use x.magnitude"
 
 
 def test_what_an_object_converts_to():
@@ -184,6 +190,25 @@ def test_what_an_object_converts_to():
     for function in ("matmul a", "mparray", "exact_matmul"):
         run, name = FUNCTIONS[function]
         assert refusal(run, Converting()).startswith(f"{name}: astropy.Quantity, which has a unit")
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_refused_beside_arrays_of_frameworks(library):
+    framework = pytest.importorskip(library, reason=f"{library} is not installed")
+    t = framework.ones((2, 2)) if library == "torch" else framework.numpy.ones((2, 2))
+    for kind in ("pandas.DataFrame", "astropy.Quantity", "scipy.csr_array"):
+        of, what, remedy = FOREIGN[kind]
+        x = of_class(of)
+        for run, name in (
+            (lambda x: ozaki.matmul(t, x), "b"),
+            (lambda x: ozaki.matmul(x, t), "a"),
+            (lambda x: ozaki.gemm(1, t, t, 1, x), "c"),
+            (lambda x: ozaki.einsum("ij,jk", t, x), "operand 1"),
+            (lambda x: linalg.solve(t, x), "b"),
+        ):
+            message = refusal(run, x)
+            assert message.startswith(f"{name}: {kind}, ") and what in message and remedy in message
+        assert f"a: holds {kind}, " in refusal(lambda x: ozaki.matmul([[x]], A), x)
 
 
 DTYPES = {
@@ -204,7 +229,10 @@ def test_dtypes_that_are_more_than_numbers(kind):
             assert message.startswith(f"{name}: dtype ") and remedy in message, function
 
 
-NO_ARRAYS = [None, {}, {1.0}, "matrix", b"matrix", (i for i in range(2)), object(), int]
+NO_ARRAYS = [
+    None, {}, {1.0}, "matrix", b"matrix", (i for i in range(2)), object(), int, np.ndarray, MappingProxyType({}),
+    np.polynomial.Polynomial([1.0, 2.0]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", ["matmul a", "gemm b", "prepare", "tensordot b", "exact_matmul", "solve a", "mma"])
@@ -239,8 +267,7 @@ def test_plain_arrays_are_taken(tmp_path):
         assert np.array_equal(ozaki.matmul(x, np.eye(2), scheme="residues", slices=14), expected)
         assert np.array_equal(ozaki.einsum("ij->ij", x), expected)
         assert np.array_equal(reference.exact_matmul(x, A)[0] * 2.0 ** reference.exact_matmul(x, A)[1], expected @ A)
-        if not isinstance(x, memoryview):
-            assert (ozaki.mparray(x) == expected).all()
+        assert (ozaki.mparray(x) == expected).all()
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16", "i2", "u8"])

@@ -5,7 +5,7 @@ Units, labels, masks and the like would be lost without a word: NumPy drops them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,13 +38,14 @@ _MORE = (
     _More(("todense",), "a sparse array", "{}.todense()"),
     _More(("magnitude", "units"), "which has a unit", "{}.magnitude"),
     _More(("value", "unit"), "which has a unit", "{}.value"),
-    _More(("value", "units"), "which has a unit", "{}.value"),
+    _More(("value", "to_value"), "which has a unit", "{}.value"),
+    _More(("nominal_value", "std_dev"), "which has an uncertainty", "uncertainties.unumpy.nominal_values({})"),
     _More(("to_numpy",), _LABELS, "{}.to_numpy()"),
     _More(("to_dataarray", "coords"), _LABELS, "{}.to_dataarray().to_numpy()"),
     _More(("to_pandas", "schema"), _LABELS, "{}.to_pandas().to_numpy()"),
-    _More(("__dataframe__",), _LABELS, "numpy.asarray({})"),
     _More(("__dask_graph__", "compute"), "which is not computed yet", "{}.compute()"),
-    _More(("unmasked", "mask", "filled"), "which may have masked elements", "{}.filled(0)"),
+    _More(("__dataframe__",), _LABELS, "numpy.asarray({})"),
+    _More(("unmasked", "mask", "filled", "__array_finalize__"), "which may have masked elements", "{}.filled(0)"),
 )
 """Looked up from the first to the last: an array of xarray, which has labels, may also be one of dask."""
 
@@ -71,12 +72,6 @@ def check_plain(name: str, x: Any) -> None:
         raise TypeError(f"{name}: {_in_words(more, kind, name)}")
 
 
-def more_than_a_number(kind: type) -> str | None:
-    """What is wrong with single numbers of a class that has more than numbers, for a message; None for all others."""
-    more = _more_of_class(kind)
-    return None if more is None else _in_words(more, kind)
-
-
 def _in_words(more: _More, kind: type, name: str = "x") -> str:
     """What a class has beside numbers, and what would be right for the argument of that name."""
     numbers = more.remedy.format(_variable(name))
@@ -101,7 +96,7 @@ def _more_of_class(kind: Any) -> _More | None:
         return _MATRIX
     plain_class = next((base for base in kind.__mro__ if base in _PLAIN), object)
     has_hooks = any(getattr(kind, hook, _HOOKS) is not getattr(plain_class, hook, _HOOKS) for hook in _HOOKS)
-    return _OWN if has_hooks else None
+    return _OWN if has_hooks and hasattr(kind, "__array__") else None
 
 
 def plain(name: str, x: Any, objects: bool = False) -> npt.NDArray[Any]:
@@ -131,9 +126,12 @@ def plain(name: str, x: Any, objects: bool = False) -> npt.NDArray[Any]:
     check_plain(name, array)
     if np.ma.is_masked(array):
         raise _masked(name)
-    if array.ndim == 0 and array.dtype.kind in "OSUT" and not (objects or hasattr(x, "dtype")):
+    is_object = array.ndim == 0 and array.dtype.kind in "OSUT" and not isinstance(x, np.ndarray | np.generic)
+    if isinstance(x, Mapping) or (is_object and not objects):
         raise TypeError(f"{name}: {type(x).__name__}; {_EXPECTED}")
     _check_dtype(name, array.dtype)
+    if array.dtype.kind == "O":
+        _check_items(name, array.reshape(-1).tolist())
     return in_native_order(np.asarray(array))
 
 

@@ -140,7 +140,7 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
         check_items("x", x)
         x = _nested(x)
     elif library(x) is np:
-        if not hasattr(x, "__array__"):
+        if not (hasattr(x, "__array__") or isinstance(x, memoryview)):
             return _of_objects([x], (), cut, bits)
         x = plain("x", x, objects=True)
     return _of_array(x, cut, bits)

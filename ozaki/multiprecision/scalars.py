@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.interchange.plain import more_than_a_number
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import MOST_BITS
 
@@ -120,12 +119,6 @@ def _of_mpfs(values: list[Any]) -> tuple[list[int], list[int]] | None:
 def _reader(kind: type) -> Callable[[Any, int | None], Whole]:
     """What reads numbers of one class."""
     root = kind.__module__.partition(".")[0]
-    if more := more_than_a_number(kind):
-
-        def refuse(value: Any, bits: int | None) -> Whole:
-            raise TypeError(f"is {more}")
-
-        return refuse
     if issubclass(kind, list | tuple | np.ndarray):
         return _refuse_row
     if issubclass(kind, np.floating):
@@ -156,8 +149,6 @@ def _refuse(value: Any, bits: int | None) -> Whole:
 
 
 def _refuse_row(value: Any, bits: int | None) -> Whole:
-    if value is np.ma.masked:
-        raise ValueError("is masked and has no value")
     raise ValueError(f"is of type {type(value).__name__}; expected a number: all rows must be equally long")
 
 

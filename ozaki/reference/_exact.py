@@ -25,6 +25,7 @@ from ozaki._environment import default_environment
 from ozaki._operands import HALVES
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.moving import asnumpy
 from ozaki.multiprecision.numbers import MOST_BITS
@@ -200,8 +201,8 @@ def aligned(numbers: Sequence[tuple[Array, int]]) -> tuple[list[Array], int]:
 
 def on_host(name: str, x: Operand) -> Matrix:
     """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if something of it would be lost."""
-    if isinstance(x, MPArray):
-        return asnumpy(x)
+    if isinstance(x, MPArray) or is_matrix(x):
+        return asnumpy(x if isinstance(x, MPArray) else MPArray._of(exactly(x, name)))
     return plain(name, x) if library(x) is np else cast(Any, x).get()
 
 
