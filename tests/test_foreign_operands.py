@@ -180,6 +180,16 @@ def test_objects_that_are_more_than_numbers():
         assert refusal(run, x) == f"{name}: holds pint.Quantity, which has a unit; use x.magnitude"
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("dtype", [None, "mp"])
+def test_factors(dtype):
+    for kind, (of, what, remedy) in FOREIGN.items():
+        message = refusal(lambda x: ozaki.gemm(x, A, A, 0, None, dtype=dtype), of_class(of))
+        assert message.startswith(f"alpha: {kind}, ") and what in message and remedy.rstrip("()") in message
+    message = refusal(lambda x: ozaki.gemm(1, A, A, x, A, dtype=dtype), np.timedelta64(2, "s"))
+    assert message.startswith("beta: dtype timedelta64[s], which has a unit; use beta / numpy.timedelta64(1, 's')")
+
+
 def test_what_an_object_converts_to():
     quantity = FOREIGN["astropy.Quantity"][0]
 

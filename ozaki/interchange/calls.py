@@ -41,7 +41,8 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
                 if place < len(args):
                     _check_plain(name, args[place])
             for name in names:
-                _check_plain(name, kwargs.get(name))
+                if name in kwargs:
+                    _check_plain(name, kwargs[name])
             for x in args:
                 if (kind := kind_of(x)) is not None:
                     return _call(function, places, names, kind, args, kwargs)
