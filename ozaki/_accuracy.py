@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from math import inf, sqrt
+from decimal import Context, Decimal
+from math import floor, inf, ldexp, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
@@ -111,7 +113,8 @@ class Accuracy:
 
         "fp32", "fp64", "dd", "qd" and a whole number of bits b mean componentwise min(k, 4 sqrt(k)) 2**-b, what a
         good native product of that format does in practice, or 1/2 where that is less; a float is a componentwise
-        tolerance as it stands.
+        tolerance as it stands. A text may also be what the command line takes: "60", "1e-20", "2^-60", and
+        "relative:1e-12", "row-column:2^-60" and so on for a measure and a tolerance.
 
         Parameters
         ----------
@@ -128,6 +131,8 @@ class Accuracy:
         ValueError, TypeError
             For an unknown name, a number of bits or a tolerance out of range, or another type.
         """
+        if isinstance(accuracy, str):
+            accuracy = of_text(accuracy)
         if isinstance(accuracy, Accuracy):
             return accuracy
         if isinstance(accuracy, str):
@@ -136,7 +141,7 @@ class Accuracy:
             if accuracy not in _BITS:
                 raise ValueError(
                     f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, exact, a number of "
-                    "bits, a tolerance as a float, or Accuracy(measure, tolerance)"
+                    "bits, a tolerance as a float, 'relative:1e-12' or Accuracy(measure, tolerance)"
                 )
             return _bits(_BITS[accuracy], k)
         if isinstance(accuracy, bool) or not isinstance(accuracy, Real):
@@ -150,6 +155,72 @@ class Accuracy:
         if accuracy == 0:
             raise ValueError(f"accuracy: {accuracy!r}; {_TOLERANCE}, or 'exact'")
         return Accuracy("componentwise", accuracy)
+
+
+def of_text(accuracy: Accuracy | str | int | float) -> Accuracy | str | int | float:
+    """The number or the `Accuracy` that a text means; names as "fp64", and all that is no text, as they are.
+
+    Numbers are decimal, or powers of two as 2^-60 and 2**-60; with a measure, as in relative:1e-12, tolerances.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a measure that is not known, and a tolerance that is none, or below 2**-100000.
+    """
+    if not isinstance(accuracy, str):
+        return accuracy
+    measure, colon, number = accuracy.rpartition(":")
+    power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)
+    tiny = _tiny(accuracy, int(power[1]), Decimal(1)) if power else _tiny_decimal(accuracy, number)
+    if tiny is not None:
+        return Accuracy(measure if colon else "componentwise", tiny[0], exponent=tiny[1])  # type: ignore[arg-type]
+    value: str | int | float = _power(accuracy, int(power[1])) if power else number
+    if not power and number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
+        for kind in (int, float):
+            try:
+                value = kind(number)
+                break
+            except ValueError:
+                continue
+    if not colon:
+        return value
+    if isinstance(value, str):
+        raise ValueError(f"accuracy: {accuracy!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
+    return Accuracy(measure, value)  # type: ignore[arg-type]
+
+
+def _tiny_decimal(text: str, number: str) -> tuple[float, int] | None:
+    """A decimal number too small for `Accuracy.tolerance` alone, as 1e-400, as (tolerance, exponent); else None."""
+    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,30})?[eE]-[0-9]{1,6}", number):
+        return None
+    digits, _, power = number.lower().partition("e")
+    return _tiny(text, 0, Decimal(digits).scaleb(int(power)))
+
+
+def _tiny(text: str, exponent: int, factor: Decimal) -> tuple[float, int] | None:
+    """Factor 2**exponent below 2**-`PLAIN_BITS` as (tolerance, exponent of two); None for a larger number, and for 0.
+
+    Raises
+    ------
+    ValueError
+        About the accuracy `text`, if the number is below 2**-100000.
+    """
+    if not factor:
+        return None
+    tens = Context(prec=30)
+    whole = exponent + floor(tens.divide(tens.log10(factor), tens.log10(Decimal(2)))) + 1
+    if whole > -PLAIN_BITS:
+        return None
+    if whole <= -MOST_BITS:
+        raise ValueError(f"accuracy: {text!r}; expected a tolerance of at least 2^-{MOST_BITS}")
+    return float(tens.divide(factor, tens.power(2, whole - exponent))) * (1 - 2.0**-53), whole
+
+
+def _power(text: str, exponent: int) -> float:
+    """2**exponent; raises about the accuracy `text` if it overflows."""
+    if exponent > 1023:
+        raise ValueError(f"accuracy: {text}; expected a tolerance that float64 holds")
+    return ldexp(1.0, exponent)
 
 
 def _check_bits(bits: object) -> None:

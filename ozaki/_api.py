@@ -103,19 +103,20 @@ def matmul(
     a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
         Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
         array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. With `dtype`, integers and bools,
-        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers.
+        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers. What has a unit, labels, masked
+        elements or another meaning beside its numbers is refused, with the word that makes numbers of it.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
         tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
-        library's native product, slices and words that proves it. "exact": every bit, by residues; a float result is
-        the exact one, correctly rounded. Default: the fastest of the native
-        product, slices that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose
-        proven error is no larger than the native product's; for an `MPArray` the larger `bits` of the operands, at
-        least 53; for integers "exact".
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`, as a text "relative:1e-12": the
+        fastest here of the array library's native product, slices and words that proves it. "exact": every bit, by
+        residues; a float result is the exact one, correctly rounded. Default: the fastest of the native product, slices
+        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
+        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53; for integers
+        "exact".
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -134,7 +135,8 @@ def matmul(
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
-        library takes for a native product, and on a GPU some 60 bytes for each row and column.
+        library takes for a native product, copies of operands of 16 bits or in the other byte order, and on a GPU some
+        60 bytes for each row and column.
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, of_text
 from ozaki.schemes import PRESETS, Words
 
 
@@ -40,7 +40,8 @@ class Choices(NamedTuple):
     @property
     def normwise(self) -> bool:
         """Whether the named accuracy is normwise."""
-        return isinstance(self.accuracy, Accuracy) and self.accuracy.measure == "normwise"
+        accuracy = of_text(self.accuracy) if isinstance(self.accuracy, str) else self.accuracy
+        return isinstance(accuracy, Accuracy) and accuracy.measure == "normwise"
 
     def target(self, k: int) -> Accuracy | None:
         """The named accuracy for inner dimension k, shorthands spelled out; None if none is named."""

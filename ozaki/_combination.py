@@ -11,6 +11,7 @@ import numpy as np
 
 from ozaki._formats import part_of, precision_of
 from ozaki._operands import Shapes, dtype_of
+from ozaki.interchange.plain import check_plain, plain
 from ozaki.multiprecision.arithmetic import add, scaled
 from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.floats import of_floats
@@ -159,8 +160,11 @@ def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False
     ------
     ValueError, TypeError
     """
+    check_plain(name, x)
     if getattr(x, "shape", None) == () and not isinstance(x, Numbers):
         x = x[()]
+    if isinstance(x, np.generic):
+        plain(name, x)  # raises, if it is a time
     complex_factor = is_complex_number(x)
     if complex_factor and may_be_complex and x.imag == 0:
         x, complex_factor = x.real, False

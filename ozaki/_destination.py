@@ -61,7 +61,7 @@ class Destination:
         if is_multiprecision(dtype) and self._sizes.is_complex:
             return numbers_of_entries(self._backend.empty(self._sizes.real_stack, dtype), self._sizes.parts)
         if self.in_place:
-            return self._backend.asarray(self.out).reshape(self._sizes.stack)
+            return self._backend.asarray("out", self.out).reshape(self._sizes.stack)
         return self._backend.empty(self._sizes.stack, dtype)
 
     def entries(self, c: Any) -> Any:

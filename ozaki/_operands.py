@@ -18,7 +18,7 @@ from ozaki.multiprecision.numbers import Numbers
 
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 
-_HALVES = ("float16", "bfloat16")
+HALVES = ("float16", "bfloat16")
 """Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy."""
 
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
@@ -189,29 +189,19 @@ _LONGEST = 2**40
 def as_array(name: str, x: Any, backend: Any) -> Any:
     """Convert x to an array of the backend; matrices of mpmath and python-flint to multiprecision numbers.
 
-    Floats of 16 bits become float32, which is exact.
+    Floats of 16 bits become float32, which is exact, and all others have the byte order of the machine.
 
     Raises
     ------
     TypeError, ValueError
-        If it cannot be converted.
+        If it cannot be converted, or something of it would be lost (`interchange.plain`).
     """
     if isinstance(x, Numbers):
         return x
     if is_matrix(x):
-        try:
-            return exactly(x)
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"{name}: {str(error).removeprefix('x: ')}") from None
-    try:
-        found = backend.asarray(x)
-        return found.astype(np.float32) if found.dtype.name in _HALVES else found
-    except MemoryError:
-        raise
-    except Exception as error:  # an object's own conversion may raise anything
-        raise TypeError(
-            f"{name}: expected an array of float32 or float64, real or complex, got {type(x).__name__} ({error})"
-        ) from None
+        return exactly(x, name)
+    found = backend.asarray(name, x)
+    return found.astype(np.float32) if found.dtype.name in HALVES else found
 
 
 def scalar_if_no_axes(c: Any) -> Any:
@@ -297,7 +287,7 @@ def holds_complex(x: Any) -> bool:
 
 def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
-    if dtype.kind in "OSU":
+    if dtype.kind in "OSUT":
         return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects and strings)"
     if dtype.kind not in "biuf":
         return ""

@@ -11,6 +11,7 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.convert import exactly
 from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
 
@@ -49,7 +50,7 @@ def matrix_power(a: Any, n: int) -> MPArray:
         raise TypeError(f"n: {type(n).__name__}; expected an integer, 0 or more") from None
     if exponent < 0:
         raise ValueError(f"n: {n}; expected 0 or more: inverses have no end in binary")
-    square = mparray(a)
+    square = MPArray._of(exactly(a, "a"))
     if square.ndim < 2 or square.shape[-2] != square.shape[-1]:
         raise ValueError(f"a: shape {square.shape}; expected square matrices, as (3, 3)")
     if exponent == 0:

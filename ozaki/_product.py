@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -24,6 +23,7 @@ from ozaki._plan_fits import check_plan_fits
 from ozaki._prepared import Prepared
 from ozaki._range import out_of_range
 from ozaki._report import Report, rounded_up
+from ozaki._warning import warn
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, Work, as_computed
 from ozaki.bounds import native
@@ -227,7 +227,7 @@ class Product:
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
-        warnings.warn(message, stacklevel=5)
+        warn(message)
 
     def _native_bound(self) -> float:
         """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""

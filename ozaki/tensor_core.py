@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
-from ozaki._masks import unmasked
+from ozaki._operands import HALVES
+from ozaki.interchange.plain import plain
 from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
 
 __all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"]
@@ -44,7 +45,7 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
     Raises
     ------
     ValueError, TypeError
-        For an unknown format or rounding, or masked elements.
+        For an unknown format or rounding, and for what is no array of real numbers.
     """
     _check("name", name, tuple(FORMATS))
     _check("rounding", rounding, get_args(Rounding))
@@ -62,7 +63,10 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
 
 
 def _floats(name: str, x: npt.ArrayLike) -> Floats:
-    return np.asarray(unmasked(x, name), np.float64)
+    found = plain(name, x)
+    if found.dtype.kind not in "biuf" and str(found.dtype) not in HALVES:
+        raise TypeError(f"{name}: dtype {found.dtype}; expected real numbers")
+    return np.asarray(found, np.float64)
 
 
 def _check(argument: str, value: str, known: tuple[str, ...]) -> None:

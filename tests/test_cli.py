@@ -1,10 +1,14 @@
 """The command line: what it prints, writes and returns."""
 
+import importlib.metadata
 import importlib.util
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
+import tomllib
 import tracemalloc
 
 import numpy as np
@@ -13,10 +17,11 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
+from ozaki._accuracy import of_text
 from ozaki._cli import planning, verify
 from ozaki._cli.commands import app
+from ozaki._cli.devices import EXTRAS
 from ozaki._cli.files import read
-from ozaki._cli.options import parse_accuracy
 from ozaki._cli.printing import error_of
 from ozaki._report import rounded_up
 
@@ -221,7 +226,7 @@ def test_the_slices_of_a_long_inner_dimension_are_predicted(rng, dtype, scheme, 
     words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
     predicted = json.loads(run(*words))
     a, b = rng.standard_normal((3, 65536)).astype(dtype), rng.standard_normal((65536, 2)).astype(dtype)
-    plan = ozaki.plan(a, b, accuracy=parse_accuracy(accuracy), scheme=scheme)
+    plan = ozaki.plan(a, b, accuracy=of_text(accuracy), scheme=scheme)
     assert abs(predicted["slices"] - plan.slices) <= 2
     assert predicted["target"]["tolerance"] == plan.target.tolerance
 
@@ -279,6 +284,26 @@ def test_a_plan_can_list_what_was_weighed(tmp_path):
     plan = json.loads(run("plan", "100x100", "100x100", "--accuracy", "fp64", "--json"))
     chosen = [(each["name"], each["seconds"]) for each in plan["candidates"] if each["chosen"]]
     assert chosen == [(f"{plan['slices']} residues", plan["seconds"])]
+
+
+def test_a_plan_has_a_target_where_an_accuracy_is_named(files):
+    paths = files[2] / "a.npy", files[2] / "b.npz"
+    for operands in (paths, ("30x40", "40x20")):
+        for options in ([], ["--scheme", "residues", "--slices", "14"], ["--reproducible"]):
+            assert json.loads(run("plan", *operands, *options, "--json"))["target"] is None
+        assert json.loads(run("plan", *operands, "--accuracy", "fp64", "--json"))["target"]["bits"] == 53
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_floats_of_16_bits_are_float32(files, order):
+    a, _, folder = files
+    half = np.arange(80, dtype=f"{order}f2").reshape(40, 2) / 8
+    np.save(folder / "half.npy", half)
+    run("multiply", folder / "a.npy", folder / "half.npy", "-o", folder / "c.npy", "--accuracy", "exact")
+    assert np.array_equal(np.load(folder / "c.npy"), ozaki.matmul(a, half.astype("f4"), accuracy="exact"))
+    words = ["plan", folder / "half.npy", folder / "half.npy", "--json"]
+    np.save(folder / "half.npy", half.reshape(1, 8, 10)[0] @ np.ones((10, 8), half.dtype))
+    assert json.loads(run(*words))["dtype"] == "float32"
 
 
 def test_a_plan_says_where_and_why_and_for_how_long():
@@ -353,9 +378,23 @@ def test_verify_returns_1_where_the_bound_is_broken(files, monkeypatch):
     assert not json.loads(run(*words, "--json", code=1))["holds"]
 
 
-def test_info_names_versions_and_engines():
+def test_info_names_versions_and_engines(monkeypatch):
     printed = run("info")
     assert "numpy" in printed
+    root = pathlib.Path(__file__).parent.parent
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = re.findall(r"pip install '\.\[(\w+)\]'", (root / "docs/start.md").read_text(encoding="utf-8"))
+    for package, extra in EXTRAS.items():
+        assert extra in named and any(each.startswith(package) for each in extras[extra]), package
+    version = importlib.metadata.version
+
+    def missing(package):
+        if package in EXTRAS:
+            raise importlib.metadata.PackageNotFoundError
+        return version(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert "not installed (pip install '.[torch]' in a checkout)" in run("info")
     found = json.loads(run("info", "--json"))
     assert found["versions"]["numpy"] == np.__version__
     assert "float64" in found["engines"]["numpy"]
@@ -364,7 +403,6 @@ def test_info_names_versions_and_engines():
 @pytest.mark.parametrize(
     ("text", "accuracy"),
     [
-        (None, None),
         ("fp32", "fp32"),
         ("106", 106),
         ("1e-20", 1e-20),
@@ -375,8 +413,8 @@ def test_info_names_versions_and_engines():
     ],
 )
 def test_accuracies_as_they_are_typed(text, accuracy):
-    assert parse_accuracy(text) == accuracy
-    assert type(parse_accuracy(text)) is type(accuracy)
+    assert of_text(text) == accuracy
+    assert type(of_text(text)) is type(accuracy)
 
 
 NUMBER = 400 * "1"
@@ -390,7 +428,8 @@ NUMBER = 400 * "1"
         (["multiply", "a.npy", "b.npz", "-o", "c.csv"], "format .csv is not known"),
         (["multiply", "a.npy", "b.npz", "-o", "no/c.npy"], "no folder"),
         (["multiply", "a.npy", "text.npy", "-o", "c.npy"], "text.npy"),
-        (["multiply", "a.npy", "half.npy", "-o", "c.npy"], "float16 is not supported; expected float32"),
+        (["multiply", "a.npy", "brain.npy", "-o", "c.npy"], "brain.npy: two bytes an element, of which the file does"),
+        (["multiply", "a.npy", "brain.npz:x", "-o", "c.npy"], "save it as numpy.save(name, x.astype('float32')), whi"),
         (["multiply", "a.npy", "huge.npy", "-o", "c.npy"], "integers beyond 2**53"),
         (["multiply", "a.npy", "b.npz"], "--output"),
         (["multiply", "a.npy", "odd.npy", "-o", "c.npy"], "integers beyond 2**53"),
@@ -462,7 +501,8 @@ NUMBER = 400 * "1"
 )
 def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, message):
     monkeypatch.chdir(files[2])
-    np.save("half.npy", np.ones((40, 2), np.float16))
+    np.save("brain.npy", np.zeros((40, 2), "V2"))  # as NumPy writes bfloat16
+    np.savez("brain.npz", x=np.zeros((40, 2), "V2"))
     np.save("huge.npy", np.full((40, 2), 2**60 + 1))
     np.save("odd.npy", np.full((40, 2), 2**53 + 1))
     np.save("stack.npy", np.ones((2, 30, 40)))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import ozaki
+from ozaki._accuracy import of_text
 from ozaki._cli import text_files, verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read, write
-from ozaki._cli.options import parse_accuracy
 
 runner = CliRunner()
 
@@ -97,7 +97,7 @@ def test_whole_numbers_are_written_as_such():
 
 
 def test_text_by_hand():
-    text = b"# ozaki: shape (2, 2), bits 120\n# comment\n\n 0.1   1/3\n-2.5e-7 4\n"
+    text = b"\xef\xbb\xbf# ozaki: shape (2, 2), bits 120\n# comment\n\n 0.1   1/3\n-2.5e-7 4\n"
     x = text_files.read(io.BytesIO(text))
     assert identical(x, ozaki.mparray([["0.1", "1/3"], ["-2.5e-7", 4]], bits=120))
 
@@ -133,7 +133,7 @@ def test_text_of_another_form_is_named(folder, text, message):
 def test_multiply_writes_the_multiprecision_product(accuracy, output):
     a, b = np.load("a.npy"), np.load("b.npy")
     assert run("multiply", "a.npy", "b.npy", "-o", output, "--accuracy", accuracy, "--dtype", "mp") == ""
-    expected = ozaki.matmul(a, b, accuracy=parse_accuracy(accuracy), dtype="mp")
+    expected = ozaki.matmul(a, b, accuracy=of_text(accuracy), dtype="mp")
     assert identical(read(output), expected)
     if output == "c.npz":
         assert identical(ozaki.MPArray.load(output), expected)
@@ -244,7 +244,7 @@ def test_what_cannot_be_is_named_before_the_work(folder, monkeypatch, words, mes
 @pytest.mark.parametrize("options", [["--accuracy", "212"], ["--accuracy", "relative:1e-20"], ["--accuracy", "exact"]])
 def test_plans_of_multiprecision_files(options):
     plan = json.loads(run("plan", "wide.npz", "wide.txt", *options, "--json"))
-    expected = ozaki.plan(read("wide.npz"), read("wide.txt"), accuracy=parse_accuracy(options[1]))
+    expected = ozaki.plan(read("wide.npz"), read("wide.txt"), accuracy=of_text(options[1]))
     assert (plan["dtype"], plan["slices"], plan["bound"]) == (expected.dtype, expected.slices, expected.bound)
     assert plan["seconds"] > 0
     printed = run("plan", "wide.npz", "wide.txt", *options, "--explain", "--steps")
@@ -375,14 +375,14 @@ def test_stacks_of_multiprecision_matrices_are_checked():
     ],
 )
 def test_tolerances_below_the_range_of_a_float(text, measure, value):
-    found = parse_accuracy(text)
+    found = of_text(text)
     assert found.measure == measure and found.exponent < 0
     assert 1 - Fraction(1, 2**50) <= Fraction(found.tolerance) / 2**-found.exponent / value <= 1
 
 
 def test_accuracies_of_any_size_as_they_are_typed():
-    assert parse_accuracy("exact") == "exact"
-    assert parse_accuracy("100000") == 100_000
-    assert parse_accuracy("relative:1e-12") == ozaki.Accuracy("relative", 1e-12)
-    assert parse_accuracy("1e-300") == 1e-300
-    assert parse_accuracy("componentwise:0") == ozaki.Accuracy("componentwise", 0)
+    assert of_text("exact") == "exact"
+    assert of_text("100000") == 100_000
+    assert of_text("relative:1e-12") == ozaki.Accuracy("relative", 1e-12)
+    assert of_text("1e-300") == 1e-300
+    assert of_text("componentwise:0") == ozaki.Accuracy("componentwise", 0)

@@ -113,6 +113,49 @@ def test_float64_needs_x64(place, rng):
         ozaki.matmul(a, a, dtype="float64", accuracy="fp64")
 
 
+DIMENSIONS = (([1], [0]), ([], []))
+JAX_FUNCTIONS = {"matmul": matmul, "dot_general": lambda a, b, **options: dot_general(a, b, DIMENSIONS, **options)}
+
+
+@pytest.mark.parametrize("name", JAX_FUNCTIONS)
+def test_nothing_of_a_numpy_operand_is_lost(rng, name):
+    """JAX without x64 rounds NumPy's float64 without a word; and it drops masks and units."""
+    product, a = JAX_FUNCTIONS[name], made(rng, 3, 3)
+    big = a.astype(">f8")
+    np.testing.assert_array_equal(product(big, a, **FP64), product(a, a, **FP64))
+    quantity = type("Quantity", (np.ndarray,), {"__module__": "astropy.units", "unit": "m", "value": a})
+    for x, message in (
+        (np.ma.masked_less(a, 0), "masked elements"),
+        (a.view(quantity), "astropy.Quantity, which has a unit; use a.value"),
+        (
+            type("DataFrame", (), {"__module__": "pandas", "to_numpy": None})(),
+            r"pandas.DataFrame, .*use a.to_numpy\(\)",
+        ),
+    ):
+        with pytest.raises(TypeError, match=f"^a: {message}"):
+            product(x, a)
+    jax.config.update("jax_enable_x64", False)
+    for x in (a, a + 1j, np.arange(9).reshape(3, 3)):
+        with pytest.raises(ValueError, match=rf"^b: dtype {x.dtype}, of which JAX makes .*jax_enable_x64.*b.astype\("):
+            product(jnp.ones((3, 3)), x)
+    assert product(a.astype("f4"), a.astype("f4")).dtype == "float32"
+
+
+@pytest.mark.parametrize("name", JAX_FUNCTIONS)
+def test_accuracies_beyond_the_longest_format_come_with_a_word(rng, name):
+    a = jnp.asarray(made(rng, 3, 3, dtype="f4"))
+    product = JAX_FUNCTIONS[name]
+    assert product(a, a, accuracy="fp64").dtype == "float32"  # as the operands are, which might be float64
+    jax.config.update("jax_enable_x64", False)
+    for accuracy in ("fp32", 24, 1e-20, "exact", None):
+        assert product(a, a, accuracy=accuracy).dtype == "float32"
+    for accuracy in ("fp64", "dd", 25):
+        for call in (product, jax.jit(product, static_argnames="accuracy")):
+            with pytest.warns(UserWarning, match=rf"^accuracy: {accuracy!r} holds before .* float32") as found:
+                call(a, a, accuracy=accuracy)
+            assert found[0].filename == __file__
+
+
 def test_errors_in_compiled_code_name_the_argument(place, rng):
     f = jax.jit(lambda x: matmul(x, x, accuracy="fp64", workspace_limit=10, reproducible=True))
     with pytest.raises(jax.errors.JaxRuntimeError, match="workspace_limit: leaves"):

@@ -217,6 +217,19 @@ def test_the_parts_of_a_block_are_equally_many(sizes):
         ("coordinate real general", "0 5 0\n", np.zeros((0, 5))),
         ("array real general", "5 0\n", np.zeros((5, 0))),
         ("array real skew-symmetric", "0 0\n", np.zeros((0, 0))),
+        # Of real numbers hermitian is symmetric.
+        ("array real hermitian", "2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+        ("array double hermitian", "2 2\n-0.0\n2\n3\n", [[-0.0, 2], [2, 3]]),
+        ("array integer hermitian", "2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+        ("coordinate real hermitian", "2 2 2\n2 1 .5\n2 2 5\n", [[0, 0.5], [0.5, 5]]),
+        ("coordinate integer Hermitian", "2 2 1\n2 1 7\n", [[0, 7], [7, 0]]),
+        ("coordinate unsigned-integer hermitian", "2 2 1\n2 1 7\n", [[0, 7], [7, 0]]),
+        ("coordinate pattern hermitian", "2 2 2\n2 1\n2 2\n", [[0, 1], [1, 1]]),
+        ("coordinate real hermitian", "3 3 0\n", np.zeros((3, 3))),
+        # Words behind the kind mean nothing, as for SciPy and NIST's own reader.
+        ("array real general of my own", "1 1\n7\n", [[7]]),
+        ("array real general % comment", "1 1\n7\n", [[7]]),
+        ("coordinate integer symmetric symmetric\t\r", "2 2 1\n2 1 7\n", [[0, 7], [7, 0]]),
     ],
 )
 def test_kinds_of_matrices(from_text, kind, lines, expected):
@@ -271,10 +284,15 @@ def test_the_parts_of_a_complex_number_are_read_by_themselves(from_text, text, p
             "line 1: is longer than 1024 char",
         ),
         ("%%MatrixMarket matrix array real general".ljust(1024) + "%\n1 1\n7\n", "line 1: is longer than 1024"),
-        ("%%MatrixMarket matrix array real general x\n", "line 1, column 42: expected %%MatrixMarket"),
         ("%%MatrixMarket vector array real general\n", "line 1, column 16: 'vector' is not known; expected matrix"),
         (DENSE.format("quaternion", "general"), "line 1, column 29: 'quaternion' is not known; expected real"),
-        (DENSE.format("real", "hermitian"), "line 1, column 34: a real matrix is symmetric, not hermitian"),
+        (DENSE.format("real", "hermitian") + "2 3\n", "line 2, column 1: a symmetric matrix is square, not 2 x 3"),
+        ("\ufeff" + SPARSE + "2 2 1\n1 1 x\n", "line 3, column 5: 'x' is not a number"),
+        ("\ufeff%%MatrixMarket matrix array foo general", "line 1, column 29: 'foo' is not known"),
+        ("\ufeff\ufeff" + SPARSE, "line 1, column 1: expected a first line"),
+        ((SPARSE + "1 1 0\n").encode("utf-16"), "line 1: is text in UTF-16 or UTF-32; save it in UTF-8"),
+        ((SPARSE + "1 1 0\n").encode("utf-32"), "line 1: is text in UTF-16 or UTF-32; save it in UTF-8"),
+        (b"\xfe\xff" + SPARSE.encode("utf-16-be"), "line 1: is text in UTF-16 or UTF-32; save it in UTF-8"),
         (DENSE.format("pattern", "general"), "line 1, column 29: a pattern has no values"),
         (SPARSE.replace("real general", "pattern skew-symmetric"), "line 1, column 34: a pattern has no values"),
         (SPARSE + "%\n\n", "line 3: the file ends before the sizes"),
@@ -309,7 +327,7 @@ def test_the_parts_of_a_complex_number_are_read_by_themselves(from_text, text, p
         (DENSE.format("unsigned-integer", "general") + "1 1\n3.0\n", "line 3, column 1: '3.0' is not an integer with"),
         (DENSE.format("real", "general") + "2 2\n1\n2\n3\n", "line 5: the file ends after 3 of 4 entries"),
         (DENSE.format("real", "symmetric") + "2 2\n1\n2\n3\n4\n", "line 6, column 1: expected 3 entries"),
-        (DENSE.format("pattern", "hermitian"), "line 1, column 37: a pattern matrix is symmetric, not hermitian"),
+        (DENSE.format("pattern", "hermitian"), "line 1, column 29: a pattern has no values"),
         (
             DENSE.format("complex", "general") + "1 1\n1\n",
             "line 3, column 2: an imaginary part is missing; an entry is",
@@ -407,8 +425,6 @@ def test_what_scipy_writes_is_read(x, symmetry, sparse):
         lower = np.tril(x[: min(x.shape), : min(x.shape)], -1)
         upper = {"symmetric": lower, "skew-symmetric": -lower, "hermitian": lower.conj()}[symmetry].T
         x = np.where(np.tri(len(lower), k=-1, dtype=bool), lower, upper)
-        if symmetry == "hermitian":
-            np.fill_diagonal(x, 1)  # SciPy names a sparse matrix without entries "real hermitian", which is no kind
     file = io.BytesIO()
     scipy.io.mmwrite(file, scipy.sparse.coo_array(x) if sparse else x, symmetry=symmetry, precision=17)
     assert np.array_equal(matrix_market.read(io.BytesIO(file.getvalue())), x)
@@ -427,6 +443,23 @@ def test_integers_that_scipy_writes_are_read(x, sparse):
     file = io.BytesIO()
     scipy.io.mmwrite(file, scipy.sparse.coo_array(x) if sparse else x)
     assert np.array_equal(matrix_market.read(io.BytesIO(file.getvalue())), x.astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_real_matrices_that_scipy_calls_hermitian_are_read(dtype, sparse):
+    x = np.array([[1, 2, 0], [2, 3, -4], [0, -4, 0]], dtype)
+    file = io.BytesIO()
+    scipy.io.mmwrite(file, scipy.sparse.coo_array(x) if sparse else x, symmetry="hermitian")
+    assert b"hermitian" in file.getvalue()
+    found = matrix_market.read(io.BytesIO(file.getvalue()), integers=True)
+    assert np.array_equal(found, x) and found.dtype == (np.int64 if np.issubdtype(dtype, np.integer) else np.float64)
+
+
+@pytest.mark.parametrize("name", ["x.mtx", "x.mtx.gz"])
+def test_a_byte_order_mark_is_left_out(from_text, name):
+    text = b"\xef\xbb\xbf" + ("%%MatrixMarket matrix array real general".ljust(1024) + "\n1 1\n7\n").encode()
+    assert from_text(gzip.compress(text) if name.endswith("gz") else text, name).tolist() == [[7.0]]
 
 
 def test_nan_and_inf_go_and_come_back():

@@ -41,7 +41,7 @@ def test_squarings_are_few(monkeypatch):
         (np.eye(2), 1.0, TypeError, "n: float; expected an integer"),
         (np.ones((2, 3)), 2, ValueError, r"a: shape \(2, 3\); expected square matrices"),
         (np.ones(2), 0, ValueError, r"a: shape \(2,\)"),
-        ([["0.1"]], 2, ValueError, "x: element .* has no end in binary"),
+        ([["0.1"]], 2, ValueError, "a: element .* has no end in binary"),
     ],
 )
 def test_what_has_no_power_is_refused(a, n, error, message):

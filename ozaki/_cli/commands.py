@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
-from ozaki._cli.devices import backend_on, environment, pick_device, placed, places, recorded, to_host
+from ozaki._cli.devices import EXTRAS, backend_on, environment, pick_device, placed, places, recorded, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -271,7 +271,8 @@ def verify(
 def _verify_product(product: str, a: str, b: str, accuracy: Any, sample: tuple[int, int, int], as_json: bool) -> None:
     """Print a verdict on a product in a file; `sample` is how many rows and columns to check, and the seed."""
     with progress(as_json, 3) as step:
-        x, y, c = (files.read(path, integers=True) for path in (a, b, product))
+        x, y = (files.read(path, integers=True) for path in (a, b))
+        c = files.read(product, integers=True, halves=False)  # judged by its format, of which nothing is known here
         expected = shapes(x.shape, y.shape).result
         if c.shape != expected:
             raise ValueError(f"--product: {product} has shape {c.shape}; the product of A and B has shape {expected}")
@@ -339,13 +340,13 @@ def info(as_json: JsonOption = False) -> None:
         return
     table = Table(show_header=False, box=None)
     for name, version in found["versions"].items():
-        table.add_row(name, version or "not installed")
+        table.add_row(name, version or escape(f"not installed (pip install '.[{EXTRAS[name]}]' in a checkout)"))
     for index, gpu in enumerate(found["gpus"]):
         table.add_row(f"GPU {index}", f"{gpu['name']}, sm_{gpu['capability']}, {gpu['memory'] / 2**30:.0f} GiB")
     if not found["gpus"]:
         table.add_row(
             "GPU",
-            "none" if found["versions"]["cupy"] else escape("none (needs CuPy: pip install 'cupy-cuda13x[ctk]')"),
+            "none" if found["versions"]["cupy"] else "none (needs CuPy: the extra cuda13 or cuda12)",
             end_section=True,
         )
     for backend, engines in found["engines"].items():

@@ -122,9 +122,13 @@ def to_host(x: Any) -> Any:
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
+EXTRAS = {"cupy": "cuda13", "torch": "torch", "jax": "jax", "scipy": "examples", "matplotlib": "plot"}
+"""Packages that need not be installed, and extras of this one that bring them; of CuPy the one for CUDA 13."""
+
+
 def environment() -> dict[str, Any]:
     """Return versions, GPUs (memory in bytes) and engines, as plain data."""
-    packages = ("ozaki", "numpy", "mpmath", "matplotlib")
+    packages = ("ozaki", "numpy", "mpmath", *(package for package in EXTRAS if package != "cupy"))
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
         try:

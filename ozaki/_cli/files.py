@@ -23,7 +23,7 @@ SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
 Matrix = npt.NDArray[Any] | ozaki.MPArray
 
 
-def read(path: str, integers: bool = False) -> Matrix:
+def read(path: str, integers: bool = False, halves: bool = True) -> Matrix:
     """Read an array of real or complex floats, or of multiprecision numbers.
 
     Parameters
@@ -33,6 +33,8 @@ def read(path: str, integers: bool = False) -> Matrix:
         dense.
     integers : bool
         Whether integers stay integers; else they become float64, which must hold them.
+    halves : bool
+        Whether float16 becomes float32; else it is refused.
 
     Returns
     -------
@@ -58,6 +60,8 @@ def read(path: str, integers: bool = False) -> Matrix:
         raise ValueError(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
     if isinstance(array, ozaki.MPArray) or (integers and array.dtype.kind in "iub"):
         return array
+    if halves and array.dtype.kind == "f" and array.dtype.itemsize == 2:
+        return array.astype(np.float32)
     return _as_float(path, array)
 
 
@@ -161,6 +165,11 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return array.astype(np.float64)
         raise ValueError(
             f"{path}: integers beyond 2**53, which float64 does not hold; --dtype int64 or --dtype mp multiplies them"
+        )
+    if native == np.dtype("V2"):
+        raise TypeError(
+            f"{path}: two bytes an element, of which the file does not say what they are, as NumPy writes bfloat16; "
+            "save it as numpy.save(name, x.astype('float32')), which is exact"
         )
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32, float64, complex64 or complex128")
 

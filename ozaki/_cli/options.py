@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from decimal import Context, Decimal
 from enum import StrEnum
-from math import floor
 from typing import Annotated, Any
 
 import typer
 
-import ozaki
+from ozaki._accuracy import of_text
 from ozaki._cli.echo import cut
-from ozaki._formats import MOST_BITS
 from ozaki.backends.cupy.devices.models import MODELS
 
 _LONGEST_SHAPE = 1000  # characters
@@ -72,7 +68,7 @@ def options_of(
 ) -> dict[str, Any]:
     """Return the options of `ozaki.matmul` that those of a command line mean."""
     return {
-        "accuracy": parse_accuracy(accuracy),
+        "accuracy": None if accuracy is None else of_text(accuracy),
         "dtype": None if dtype is None else str(dtype),
         "scheme": scheme,
         "slices": slices,
@@ -89,68 +85,6 @@ def refuse_beside_product(options: dict[str, Any], device: Device) -> None:
     if given:
         which = "this option" if len(given) == 1 else "these options"
         raise ValueError(f"{', '.join(given)}: with --product ozaki computes nothing; remove {which}")
-
-
-def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
-    """Return the accuracy that the text of `--accuracy` means; None for None."""
-    if text is None:
-        return None
-    measure, colon, number = text.rpartition(":")
-    power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)
-    tiny = _tiny(text, int(power[1]), Decimal(1)) if power else _tiny_decimal(text, number)
-    if tiny is not None:
-        return ozaki.Accuracy(measure if colon else "componentwise", tiny[0], exponent=tiny[1])  # type: ignore[arg-type]
-    value: str | int | float = _power(text, int(power[1])) if power else number
-    if not power and number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
-        for kind in (int, float):
-            try:
-                value = kind(number)
-                break
-            except ValueError:
-                continue
-    if not colon:
-        return value
-    if isinstance(value, str):
-        raise ValueError(f"accuracy: {cut(text)!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
-    return ozaki.Accuracy(measure, value)  # type: ignore[arg-type]
-
-
-_LEAST = -1000
-"""Tolerances below 2**_LEAST are given in units of a power of two: floats end soon after."""
-
-
-def _tiny_decimal(text: str, number: str) -> tuple[float, int] | None:
-    """Return a decimal number below 2**_LEAST, as 1e-400, as (tolerance, exponent); None for anything else."""
-    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,30})?[eE]-[0-9]{1,6}", number):
-        return None
-    digits, _, power = number.lower().partition("e")
-    return _tiny(text, 0, Decimal(digits).scaleb(int(power)))
-
-
-def _tiny(text: str, exponent: int, factor: Decimal) -> tuple[float, int] | None:
-    """Return factor 2**exponent below 2**_LEAST as (tolerance, exponent of two); None for a larger number, and for 0.
-
-    Raises
-    ------
-    ValueError
-        About the option `text`, if the number is below 2**-100000.
-    """
-    if not factor:
-        return None
-    tens = Context(prec=30)
-    whole = exponent + floor(tens.divide(tens.log10(factor), tens.log10(Decimal(2)))) + 1
-    if whole > _LEAST:
-        return None
-    if whole <= -MOST_BITS:
-        raise ValueError(f"accuracy: {cut(text)!r}; expected a tolerance of at least 2^-{MOST_BITS}")
-    return float(tens.divide(factor, tens.power(2, whole - exponent))) * (1 - 2.0**-53), whole
-
-
-def _power(text: str, exponent: int) -> float:
-    """Return 2**exponent; raise about the option `text` if it overflows."""
-    if exponent > 1023:
-        raise ValueError(f"accuracy: {cut(text)}; expected a tolerance that float64 holds")
-    return math.ldexp(1.0, exponent)
 
 
 def parse_shape(text: str) -> tuple[int, ...] | None:

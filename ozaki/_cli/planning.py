@@ -50,6 +50,7 @@ class Planned:
     steps : the steps of the product, a line each, of a complex one as the backend computes it (`as_computed`)
     seconds : the estimated time of the product; None if there is no estimate
     timed : whether the estimate rests on times that were measured on such a device
+    for_accuracy : whether an accuracy was named; without one the plan's target is nobody's
     """
 
     plan: ozaki.Plan
@@ -59,6 +60,7 @@ class Planned:
     steps: str
     seconds: float | None
     timed: bool
+    for_accuracy: bool
 
     def explained(self) -> str:
         """The candidates that were weighed, a line each, with their times and what they prove."""
@@ -77,7 +79,7 @@ class Planned:
         return {
             **{name: getattr(plan, name) for name in names},
             "scheme": "native" if plan.scheme is None else plan.scheme.name,
-            "target": asdict(plan.target),
+            "target": asdict(plan.target) if self.for_accuracy else None,
             "candidates": [asdict(candidate) for candidate in plan.candidates],
             "undecided": self.undecided,
             "device": self.device,
@@ -102,7 +104,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], device: str, backend: B
     """Plan the product of these operands."""
     plan = ozaki.plan(a, b, **options)
     sizes = shapes(tuple(a.shape), tuple(b.shape))
-    return _planned(plan, "", device, sizes, backend)
+    return _planned(plan, "", device, sizes, backend, options["accuracy"] is not None)
 
 
 def of_shapes(
@@ -119,10 +121,12 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), planner)
-    return _planned(plan, undecided, device, sizes, planner)
+    return _planned(plan, undecided, device, sizes, planner, options["accuracy"] is not None)
 
 
-def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, planner: Planner) -> Planned:
+def _planned(
+    plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, planner: Planner, for_accuracy: bool
+) -> Planned:
     machine = planner.machine()
     if is_exact(plan.scheme) or machine.core() is None:  # words of such a plan are not yet those of the device's core
         check_runs(plan.scheme, plan.engine, machine)
@@ -132,7 +136,7 @@ def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, plann
     # On a CPU rates are not known, and only the plan's own product is timed.
     timed = (replace(x, seconds=seconds) if x.chosen and x.seconds is None else x for x in plan.candidates)
     plan = replace(plan, candidates=tuple(timed))
-    return Planned(plan, undecided, device, engine, steps, seconds, machine.timed)
+    return Planned(plan, undecided, device, engine, steps, seconds, machine.timed, for_accuracy)
 
 
 def _plan_of_shapes(

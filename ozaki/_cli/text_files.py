@@ -15,6 +15,7 @@ from math import ceil, log10, prod
 
 import numpy as np
 
+from ozaki._cli.byte_order_mark import without_mark
 from ozaki._cli.echo import cut
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import numbers_of
@@ -50,7 +51,7 @@ def read(file: BufferedIOBase) -> MPArray:
     ValueError
         If it has another form; the message names the line.
     """
-    first, *lines = file.read().decode("ascii", errors="replace").splitlines() or [""]
+    first, *lines = without_mark(file.read()).decode("ascii", errors="replace").splitlines() or [""]
     found = _HEADER.fullmatch(first)
     if not found:
         raise ValueError(

@@ -141,8 +141,14 @@ class Backend(Planner, Protocol):
         """Raise if one of these (name, array) operands does not lie where the backend computes."""
         ...
 
-    def asarray(self, x: Any) -> Any:
-        """x, or an array of this library that holds the elements of x."""
+    def asarray(self, name: str, x: Any) -> Any:
+        """The argument x of that name, or an array of this library that holds its elements.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it cannot be converted, or something of it would be lost.
+        """
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ozaki._prepared import Prepared
 from ozaki.interchange.kinds import Kind, kind_of
+from ozaki.interchange.plain import check_plain
 from ozaki.multiprecision.numbers import Numbers
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -26,8 +27,8 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
     Raises
     ------
     TypeError, ValueError
-        From the decorated function, for arrays that it cannot take, or of two libraries or devices; the message names
-        the argument.
+        For arrays that have more than numbers, as units and labels (`interchange.plain`), or are of two libraries or
+        devices; from the decorated function, for those that it cannot take. The message names the argument.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -36,6 +37,12 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            for place, name in places:
+                if place < len(args):
+                    _check_plain(name, args[place])
+            for name in names:
+                if name in kwargs:
+                    _check_plain(name, kwargs[name])
             for x in args:
                 if (kind := kind_of(x)) is not None:
                     return _call(function, places, names, kind, args, kwargs)
@@ -47,6 +54,20 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def _check_plain(name: str, x: Any) -> None:
+    """Refuse an argument, or an item of a tuple, that has more than numbers (`check_plain`)."""
+    if type(x) is tuple:
+        for item, each in _items(name, x):
+            check_plain(item, each)
+    else:
+        check_plain(name, x)
+
+
+def _items(name: str, x: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
+    """The items of an argument that is a tuple, and what messages call them."""
+    return ((f"operand {place}" if name == "operands" else name, each) for place, each in enumerate(x))
 
 
 def _call(
@@ -92,8 +113,8 @@ def _viewed(kind: Kind, name: str, x: Any, device: Any) -> tuple[Any, Any]:
     """
     if isinstance(x, tuple):
         views = []
-        for each in x:
-            view, device = _viewed(kind, name, each, device)
+        for item, each in _items(name, x):
+            view, device = _viewed(kind, item, each, device)
             views.append(view)
         return tuple(views), device
     if kind_of(x) is kind:

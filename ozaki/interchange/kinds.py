@@ -48,11 +48,11 @@ def kind_of(x: Any) -> Kind | None:
     if type(x) is tuple:
         return next((kind for each in x if (kind := kind_of(each)) is not None), None)
     of: Any = type(x)
-    return _kind_of_class(of)
+    return kind_of_class(of)
 
 
 @lru_cache(maxsize=1024)
-def _kind_of_class(of: Any) -> Kind | None:
+def kind_of_class(of: Any) -> Kind | None:
     """The kind of arrays of a class, which is known by its bases' names: no library is imported to ask it."""
     for base in of.__mro__:
         library = base.__module__.partition(".")[0]

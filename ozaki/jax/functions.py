@@ -11,6 +11,9 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
+from ozaki._formats import precision_of
+from ozaki._warning import warn
+from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.given import check_alone
 
@@ -64,7 +67,7 @@ def matmul(
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
-    choices = _choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = _choices(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
@@ -136,14 +139,49 @@ def dot_general(
     rows, columns = tuple(a.shape[axis] for axis in free_a), tuple(b.shape[axis] for axis in free_b)
     left = a.transpose(*batch_a, *free_a, *sums_a).reshape(*batch, prod(rows), k)
     right = b.transpose(*batch_b, *sums_b, *free_b).reshape(*batch, k, prod(columns))
-    choices = _choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = _choices(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
     return product(left, right, choices).reshape(*batch, *rows, *columns)
 
 
-def _choices(*choices: Any) -> Choices:
-    """The choices of a caller, checked: in compiled code an error is a page long, and comes when the product runs."""
+def _array(name: str, x: Any) -> Any:
+    """An operand as an array of JAX, with all of its digits.
+
+    Raises
+    ------
+    TypeError
+        If it is no array of JAX or NumPy, or more than one.
+    ValueError
+        If JAX would round it.
+    """
+    if isinstance(x, jax.Array):
+        return x
+    check_plain(name, x)
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"{name}: {type(x).__name__}; expected an array of jax or NumPy")
+    x = plain(name, x)
+    held = jax.dtypes.canonicalize_dtype(x.dtype)
+    if held != x.dtype:
+        raise ValueError(
+            f"{name}: dtype {x.dtype}, of which JAX makes {held}; jax.config.update('jax_enable_x64', True), or "
+            f"{name}.astype({held.name!r})"
+        )
+    return jnp.asarray(x)
+
+
+def _choices(dtype: Any, *choices: Any) -> Choices:
+    """The choices of a caller, checked: in compiled code an error is a page long, and comes when the product runs.
+
+    `dtype` is that of the result. A warning says if JAX has no format with as many bits as the accuracy names.
+    """
     made = Choices(*choices)
     check_alone(made)
+    target = made.target(1)
+    asked = 0 if target is None else target.bits or 0
+    if asked > precision_of(dtype.name) and not jax.config.jax_enable_x64:
+        warn(
+            f"accuracy: {made.accuracy!r} holds before the product is rounded to {dtype}, the longest format of JAX as "
+            "it is set; jax.config.update('jax_enable_x64', True)"
+        )
     return made
 
 
@@ -152,12 +190,9 @@ def _promoted(a: Any, b: Any) -> tuple[Any, Any]:
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
     """
-    for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, jax.Array | np.ndarray):
-            raise TypeError(f"{name}: {type(x).__name__}; expected an array of jax or NumPy")
-    a, b = jnp.asarray(a), jnp.asarray(b)
+    a, b = _array("a", a), _array("b", b)
     dtype = jnp.promote_types(a.dtype, b.dtype)
     if dtype in (jnp.float16, jnp.bfloat16):
         dtype = jnp.dtype("float32")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, of_text
 from ozaki._api import gemm
 from ozaki.linalg._arrays import array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
@@ -57,7 +57,7 @@ def factor_target(
     ValueError, TypeError
         If the accuracy or the dtype cannot be had.
     """
-    if isinstance(accuracy, Accuracy):
+    if isinstance(of_text(accuracy), Accuracy):
         raise ValueError(f"accuracy: an Accuracy; expected a name, bits or a tolerance ({measure})")
     return target_of(accuracy, dtype, formats)
 

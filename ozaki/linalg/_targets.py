@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import Any, Literal, NamedTuple
 
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, of_text
 from ozaki._formats import COMPLEX, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki._result import result_format
 
@@ -45,6 +45,7 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
     if named is not None and named.exact:
         raise ValueError("accuracy: 'exact'; a quotient has no end in binary, so name bits or a tolerance")
     measure: Literal["normwise", "relative"] = "normwise"
+    accuracy = None if accuracy is None else of_text(accuracy)
     if isinstance(accuracy, Accuracy):
         if accuracy.measure not in ("normwise", "relative"):
             raise ValueError(f"accuracy: measure {accuracy.measure!r}; expected 'normwise' or 'relative' of a solution")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX
-from ozaki._masks import unmasked
+from ozaki.interchange.plain import check_items, check_plain, plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
@@ -45,9 +45,18 @@ def numbers_of(x: Any, bits: int | None) -> Numbers:
     return found if bits is None else with_bits(found, bits)
 
 
-def exactly(x: Any) -> Numbers:
-    """The numbers of anything that `mparray` takes without `bits`."""
-    return numbers_of(x, None)
+def exactly(x: Any, name: str = "x") -> Numbers:
+    """The numbers of anything that `mparray` takes without `bits`; `name` is that of the argument, for messages.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `mparray` says.
+    """
+    try:
+        return numbers_of(x, None)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name}: {str(error).removeprefix('x: ')}") from None
 
 
 def is_matrix(x: Any) -> bool:
@@ -122,18 +131,18 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
         return x
     if isinstance(x, tuple):
         return of_words(_stacked(x))
-    kind, matrix = type(x), _matrix_of(x)
+    matrix = _matrix_of(x)
     if matrix is not None:
         shape, entries = matrix(x)
         return _of_objects(entries, shape, cut, bits)
-    if kind.__module__.startswith("numpy.ma"):
-        x = unmasked(x, "x")
+    check_plain("x", x)
     if isinstance(x, Sequence) and not isinstance(x, str | bytes | memoryview):
+        check_items("x", x)
         x = _nested(x)
-    elif kind.__module__.partition(".")[0] != "cupy":
-        if not hasattr(x, "__array__"):
+    elif library(x) is np:
+        if not (hasattr(x, "__array__") or isinstance(x, memoryview)):
             return _of_objects([x], (), cut, bits)
-        x = np.asarray(x)
+        x = plain("x", x, objects=True)
     return _of_array(x, cut, bits)
 
 
@@ -141,7 +150,7 @@ def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     """The numbers of a NumPy or CuPy array."""
     name = x.dtype.name if isinstance(x.dtype, np.dtype) and x.dtype.kind in "fiubc" else ""
     if name in PRECISION or name in COMPLEX:
-        return of_floats(x.astype(x.dtype.newbyteorder("="), copy=False))
+        return of_floats(x)
     if x.dtype.kind in "iub" and name:
         found = of_integers(x)
         return Numbers(found.signs, found.exponents, found.limbs, max(found.bits, 2))

@@ -149,8 +149,6 @@ def _refuse(value: Any, bits: int | None) -> Whole:
 
 
 def _refuse_row(value: Any, bits: int | None) -> Whole:
-    if value is np.ma.masked:
-        raise ValueError("is masked and has no value")
     raise ValueError(f"is of type {type(value).__name__}; expected a number: all rows must be equally long")
 
 

@@ -22,8 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
-from ozaki._masks import unmasked
+from ozaki._operands import HALVES
+from ozaki.interchange.plain import plain
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.convert import exactly, is_matrix
+from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.moving import asnumpy
 from ozaki.multiprecision.numbers import MOST_BITS
 from ozaki.multiprecision.objects import mparray
@@ -201,10 +204,10 @@ def aligned(numbers: Sequence[tuple[Array, int]]) -> tuple[list[Array], int]:
 
 
 def on_host(name: str, x: Operand) -> Matrix:
-    """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if it is masked."""
-    if isinstance(x, MPArray):
-        return asnumpy(x)
-    return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
+    """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if something of it would be lost."""
+    if isinstance(x, MPArray) or is_matrix(x):
+        return asnumpy(x if isinstance(x, MPArray) else MPArray._of(exactly(x, name)))
+    return plain(name, x) if library(x) is np else cast(Any, x).get()
 
 
 def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
@@ -222,6 +225,8 @@ def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
         return matrix
     if matrix.dtype.kind in "biu":
         return mparray(matrix)
+    if matrix.dtype.name in HALVES:
+        matrix = matrix.astype(np.float32)
     if matrix.dtype not in (np.float32, np.float64, np.complex64, np.complex128):
         raise TypeError(
             f"{name}: expected float32, float64, complex64, complex128, integers or an MPArray, got {matrix.dtype}"

@@ -204,6 +204,34 @@ def test_unknown_options_are_errors(device, call):
         call(ones(device, A), ones(device, B), acuracy="fp64")
 
 
+class Table:
+    """Stands for a table of pandas."""
+
+    __module__ = "pandas"
+
+    def to_numpy(self):
+        return np.ones((4, 4))
+
+
+def test_arrays_that_are_more_than_numbers_are_refused_beside_those_of_the_device(device):
+    x, table = ones(device, (4, 4)), Table()
+    for call, name in (
+        (lambda: ozaki.matmul(table, x), "a"),
+        (lambda: ozaki.matmul(x, table), "b"),
+        (lambda: ozaki.gemm(1, x, x, 1, table), "c"),
+        (lambda: ozaki.plan(x, table), "b"),
+        (lambda: ozaki.residual(x, table, x), "x"),
+        (lambda: ozaki.linalg.solve(x, table), "b"),
+        (lambda: ozaki.reference.exact_matmul(device.asnumpy(x), table), "b"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}: pandas.Table, which has labels.*; use {name}.to_numpy\(\)"):
+            call()
+    with pytest.raises(TypeError, match=r"^operand 1: pandas.Table, .*; use x.to_numpy\(\)"):
+        ozaki.einsum("ij,jk", x, table)
+    with pytest.raises(TypeError, match=r"^out: pandas.Table, .*; expected a plain array to write to"):
+        ozaki.matmul(x, x, table)
+
+
 def test_arrays_of_two_libraries_do_not_mix(device):
     if device.xp is np:
 

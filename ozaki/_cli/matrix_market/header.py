@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ozaki._cli.byte_order_mark import LONGEST, without_mark
 from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, without_end, words
 
 BANNER = "%%MatrixMarket matrix"
@@ -28,7 +29,8 @@ class Header:
     ----------
     sparse : whether entries come with their rows and columns; else all entries come, column by column
     field : "real", "complex", "integer", "unsigned-integer" or "pattern"
-    symmetry : "general", "symmetric", "skew-symmetric" or, of complex numbers, "hermitian"
+    symmetry : "general", "symmetric", "skew-symmetric" or, of complex numbers, "hermitian", which of real ones is
+        "symmetric"
     rows, columns : size of the matrix
     entries : number of entries that follow
     lines : number of lines of the header
@@ -61,7 +63,7 @@ def read_header(file: BufferedIOBase) -> Header:
     ValueError
         If the file is no MatrixMarket file, or holds what is not supported; the message names line and column.
     """
-    layout, field, symmetry = _kind(file.readline(_LONGEST + len(b"\r\n")))
+    layout, field, symmetry = _kind(without_mark(file.readline(LONGEST + _LONGEST + len(b"\r\n"))))
     sparse = layout == "coordinate"
     number, line = _first_filled(file)
     rows, columns, *entries = _sizes(number, line, ("ROWS", "COLUMNS", "ENTRIES") if sparse else ("ROWS", "COLUMNS"))
@@ -83,22 +85,22 @@ def read_header(file: BufferedIOBase) -> Header:
 
 
 def _kind(line: bytes) -> tuple[str, str, str]:
-    """Return format, field and symmetry, which the first line says."""
+    """Return format, field and symmetry, which the first line says; words behind these mean nothing."""
     found = words(line)
     if not found or found[0][0].lower() != b"%%matrixmarket":
         refuse(1, line, 0, f"expected a first line {BANNER} FORMAT FIELD SYMMETRY; this is no MatrixMarket file")
     if len(without_end(line)) > _LONGEST:
         raise ValueError(f"line 1: is longer than {_LONGEST} characters, the most that the format has")
-    if len(found) != 5:
+    if len(found) < 5:
         refuse(1, line, 5, f"expected {BANNER} FORMAT FIELD SYMMETRY, got {len(found)} words")
     # The definition has readers ignore upper and lower case.
-    what, layout, field, symmetry = (word[0].decode("latin-1").lower() for word in found[1:])
+    what, layout, field, symmetry = (word[0].decode("latin-1").lower() for word in found[1:5])
     known = (("matrix",), _FORMATS, _FIELDS, _SYMMETRIES)
     for place, (got, expected) in enumerate(zip((what, layout, field, symmetry), known, strict=True), 1):
         if got not in expected:
             refuse(1, line, place, f"{quoted(found[place][0])} is not known; expected {' or '.join(expected)}")
     if symmetry == "hermitian" and field != "complex":
-        refuse(1, line, 4, f"a {field} matrix is symmetric, not hermitian")
+        symmetry = "symmetric"  # SciPy and Julia name real matrices so, too
     if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         refuse(1, line, 3, f"a pattern has no values, so it cannot be {'an array' if layout == 'array' else symmetry}")
     return layout, "real" if field == "double" else field, symmetry

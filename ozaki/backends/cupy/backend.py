@@ -38,8 +38,8 @@ def owns(x: Any) -> bool:
     return isinstance(x, cp.ndarray)
 
 
-def asarray(x: Any) -> Any:
-    """x if it is a CuPy array, else a CuPy array of its elements."""
+def asarray(name: str, x: Any) -> Any:
+    """The argument x of that name if it is a CuPy array, else a CuPy array of its elements."""
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
 
 

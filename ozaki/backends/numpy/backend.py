@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ozaki import _environment
 from ozaki._combination import Combination
-from ozaki._masks import unmasked
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki.backends import results
@@ -24,6 +23,7 @@ from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.listing import steps_of
 from ozaki.backends.numpy.work import Work
+from ozaki.interchange.plain import plain
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
@@ -34,9 +34,9 @@ engines: tuple[str, ...] = ("float64", "int8")
 row_bytes = 256  # 48 for the fields of a description, 8 for an exponent, the rest for error terms and norms
 
 
-def asarray(x: Any) -> npt.NDArray[Any]:
-    """x, or an array that holds the elements of x; raises if some are masked."""
-    return unmasked(x)
+def asarray(name: str, x: Any) -> npt.NDArray[Any]:
+    """The argument x of that name, or an array that holds its elements (`backends.Backend.asarray`)."""
+    return plain(name, x)
 
 
 def owns(x: Any) -> bool:
