@@ -180,7 +180,7 @@ class MPArray(Numbers):
     def __lt__(self, other: Any) -> Any:
         """Whether the elements are smaller: a bool array of the broadcast shape.
 
-        The numbers are compared exactly, 1/3 and infinite ones of `other`, too. To NaN no order holds.
+        The numbers are compared exactly, 1/3 and infinite floats of `other`, too. To NaN no order holds.
 
         Raises
         ------
@@ -229,18 +229,22 @@ class MPArray(Numbers):
         Raises
         ------
         TypeError
-            If it is an array that lies elsewhere.
+            If it is an array that lies elsewhere, or of what is no number.
+        ValueError
+            If an element cannot be used, as 1/3; the message names it.
         """
         if other is None or isinstance(other, str | bytes | tuple | dict | set):
             return None
-        if not isinstance(other, Numbers | list) and not hasattr(other, "dtype") and not hasattr(other, "tolist"):
-            try:
-                return moved(convert(other), self.library)
-            except TypeError:  # no number: perhaps its class knows what to do
-                return None
-        found = convert(other)
+        try:
+            found = convert(other)
+        except ValueError as error:
+            raise ValueError(f"other: {str(error).removeprefix('x: ')}") from None
+        except TypeError as error:
+            if not isinstance(other, list) and not hasattr(other, "dtype") and not hasattr(other, "tolist"):
+                return None  # no number: perhaps its class knows what to do
+            raise TypeError(f"other: {str(error).removeprefix('x: ')}") from None
         if found.library is not self.library:
-            if found.ndim and not isinstance(other, list):
+            if found.ndim and (isinstance(other, Numbers) or hasattr(other, "dtype")):
                 raise TypeError("operands in NumPy and CuPy memory; move one by ozaki.asnumpy or ozaki.ascupy")
             found = moved(found, self.library)
         return found
