@@ -221,7 +221,13 @@ def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Lab
     labels = [_of_operand(subscripts, name, x.ndim) for name, x in zip(names, operands, strict=True)]
     sizes: dict[Any, int] = {}
     for place, (of, x) in enumerate(zip(labels, operands, strict=True)):
+        own: dict[Any, int] = {}  # a diagonal is of axes of one size, also where one of them could be broadcast
         for label, size in zip(of, x.shape, strict=True):
+            if own.setdefault(label, size) != size:
+                raise ValueError(
+                    f"subscripts: axes {label!r} of operand {place} have sizes {own[label]} and {size}; expected equal "
+                    "ones"
+                )
             if sizes.setdefault(label, size) != size:
                 if 1 in (sizes[label], size):  # such axes are broadcast
                     sizes[label] = size if sizes[label] == 1 else sizes[label]
