@@ -42,7 +42,7 @@ SIGNATURES = {
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
     "return_report=False)",
-    "matrix_power": "(a, n)",
+    "matrix_power": "(a, n, *, accuracy='exact', dtype=None)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "residual": "(a, x, b, *, accuracy='exact', dtype=None)",
