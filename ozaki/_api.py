@@ -24,6 +24,7 @@ from ozaki._choices import Choices
 from ozaki._complex import real_rows
 from ozaki._environment import default_environment
 from ozaki._formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki._integers import are_integers, as_floats, as_numbers
 from ozaki._operands import (
     Side,
     as_array,
@@ -102,9 +103,11 @@ def matmul(
     ----------
     a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
         Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
-        array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. With `dtype`, integers and bools,
-        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers. What has a unit, labels, masked
-        elements or another meaning beside its numbers is refused, with the word that makes numbers of it.
+        array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. Integers and bools, also in
+        lists, count as float64, which must hold them; with `dtype`, or beside an `MPArray`, they may have any length.
+        A matrix of mpmath or python-flint, or an array of numpy_quaddtype, counts as the `MPArray` of its numbers. What
+        has a unit, labels, masked elements or another meaning beside its numbers is refused, with the word that makes
+        numbers of it.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
@@ -115,8 +118,9 @@ def matmul(
         fastest here of the array library's native product, slices and words that proves it. "exact": every bit, by
         residues; a float result is the exact one, correctly rounded. Default: the fastest of the native product, slices
         that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
-        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53; for integers
-        "exact".
+        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53. "exact" for
+        dtype="int64"; and, where the result is multiprecision, for integers: with dtype="mp" if an operand holds
+        integers, or both are whole numbers, else if integers or an `fmpz_mat` meet whole numbers.
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -143,7 +147,8 @@ def matmul(
     dtype : str, optional
         The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
         once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
-        complex if an operand is. Default: that of the operands.
+        complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
+        Default: that of the operands.
     return_report : bool or "relative"
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
         `report.relative_bound`.
@@ -159,7 +164,8 @@ def matmul(
     Raises
     ------
     ValueError, TypeError
-        For an argument that cannot be used, which the message names; before anything is computed.
+        For an argument that cannot be used, which the message names; before anything is computed. So for an integer
+        that float64 does not hold, without `dtype`.
     NotImplementedError
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
     OverflowError
@@ -287,6 +293,9 @@ def plan(
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
+    for name, x, other in (("a", a, b), ("b", b, a)):
+        if isinstance(x, tuple) and not isinstance(other, tuple):
+            raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, choices)
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
@@ -340,6 +349,8 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         raise TypeError("x: prepared already; expected an array")
     backend = backend_of(("x", x))
     x = as_array("x", x, backend)
+    if are_integers(x):
+        x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
     check_runs(plan.scheme, plan.engine, backend.machine())

@@ -15,11 +15,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
+from ozaki._integers import are_integers, as_floats
 from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Integers, Numbers
 
 Multiply = Callable[[Any, Any], Any]
 """Multiplies stacks of matrices, as `matmul` does."""
@@ -37,22 +40,22 @@ def tensordot(
     engine: str = "auto",
     reproducible: bool = False,
     workspace_limit: int | None = None,
+    dtype: str | None = None,
 ) -> Any:
     """Sum products of two arrays over some of their axes, as `numpy.tensordot` does, to a named accuracy.
 
     Parameters
     ----------
-    a, b : arrays of one library and device, float32, float64, complex64 or complex128
-        Floats of 16 bits count as float32. Integers and an `MPArray` are refused.
+    a, b : arrays of one library and device, or MPArrays, as for `matmul`
     axes : int or (axes of a, axes of b)
         An int n: the last n axes of a, and the first n of b. Default: 2.
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
         As for `matmul`: it is one matrix product.
 
     Returns
     -------
     array: the other axes of a, then those of b
-        Of the dtype that both promote to. Its bound is that of the product, with the sums over all contracted axes as
+        Of the dtype that `matmul` gives. Its bound is that of the product, with the sums over all contracted axes as
         inner dimension. No report is returned.
 
     Raises
@@ -66,16 +69,21 @@ def tensordot(
     >>> ozaki.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0]), accuracy="fp64").shape
     (2, 5)
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     backend = backend_of(("a", a), ("b", b))
-    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **choices._asdict()))
+    left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
+    return tensordot_by(left, right, axes, partial(matmul, **choices._asdict()))
 
 
 @any_arrays("operands")
 def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
-    arrays = [_array(f"operand {place}", x, backend) for place, x in enumerate(operands)]
-    return einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()))
+    names = [f"operand {place}" for place in range(len(operands))]
+    arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
+    if choices.dtype is None and not any(isinstance(x, Numbers) for x in arrays):
+        arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
+    found = einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()), always=choices.dtype is not None)
+    return MPArray._of(found) if isinstance(found, Numbers) else found
 
 
 def einsum(
@@ -87,6 +95,7 @@ def einsum(
     engine: str = "auto",
     reproducible: bool = False,
     workspace_limit: int | None = None,
+    dtype: str | None = None,
 ) -> Any:
     """Evaluate Einstein's summation convention, as `numpy.einsum` does, out of products to a named accuracy.
 
@@ -94,9 +103,8 @@ def einsum(
     ----------
     subscripts : str
         As "bij,bjk->bik"; also with "...", and without "->".
-    *operands : arrays of one library and device, float32, float64, complex64 or complex128
-        Floats of 16 bits count as float32. Integers and an `MPArray` are refused.
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    *operands : arrays of one library and device, or MPArrays, as for `matmul`
+    accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
         As for `matmul`, of each product.
 
     Returns
@@ -123,21 +131,23 @@ def einsum(
         raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
-    return _einsum(subscripts, operands, Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit))
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    return _einsum(subscripts, operands, choices)
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:
-    """An operand as an array of floats or complex numbers of the backend.
+    """An operand as an array of floats, complex numbers or integers of the backend, or as an `MPArray`.
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
         If it is none.
     """
     found = as_array(name, x, backend)
-    if isinstance(found, Numbers):
-        raise TypeError(f"{name}: multiprecision numbers; expected an array of floats or complex numbers")
-    dtype_of(name, found)
+    if isinstance(found, Numbers) and not isinstance(found, Integers):
+        return MPArray._of(found)
+    if not are_integers(found):
+        dtype_of(name, found)
     return found
 
 
@@ -173,8 +183,8 @@ def tensordot_by(a: Any, b: Any, axes: Any, multiply: Multiply) -> Any:
     return multiply(left, right).reshape((*rows, *columns))
 
 
-def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> Any:
-    """`einsum` by calls of `multiply`.
+def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply, always: bool = False) -> Any:
+    """`einsum` by calls of `multiply`; of floats, products without sums are NumPy's or CuPy's, unless `always`.
 
     Raises
     ------
@@ -195,8 +205,11 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> A
         while chosen:
             other = chosen.pop()
             kept = set(result).union(*(of for _, of in terms + chosen))
-            term = _contracted(term, other, kept, multiply)
+            term = _contracted(term, other, kept, multiply, always)
         terms.append(term)
+    if always and len(operands) == 1 and set(terms[0][1]) <= set(result):  # nothing was multiplied
+        x, of = terms[0]
+        terms = [(multiply(x[..., None], _ones(x, (1, 1))).reshape(x.shape), of)]
     c, of = _summed(terms[0], set(result), multiply)
     return c.transpose([of.index(label) for label in result])
 
@@ -221,7 +234,13 @@ def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Lab
     labels = [_of_operand(subscripts, name, x.ndim) for name, x in zip(names, operands, strict=True)]
     sizes: dict[Any, int] = {}
     for place, (of, x) in enumerate(zip(labels, operands, strict=True)):
+        own: dict[Any, int] = {}  # a diagonal is of axes of one size, also where one of them could be broadcast
         for label, size in zip(of, x.shape, strict=True):
+            if own.setdefault(label, size) != size:
+                raise ValueError(
+                    f"subscripts: axes {label!r} of operand {place} have sizes {own[label]} and {size}; expected equal "
+                    "ones"
+                )
             if sizes.setdefault(label, size) != size:
                 if 1 in (sizes[label], size):  # such axes are broadcast
                     sizes[label] = size if sizes[label] == 1 else sizes[label]
@@ -298,10 +317,18 @@ def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:
     free = [axis for axis in range(x.ndim) if axis not in sums]
     sizes, length = [x.shape[axis] for axis in free], prod(x.shape[axis] for axis in sums)
     rows = x.transpose(*free, *sums).reshape(prod(sizes), length)
-    return multiply(rows, library(x).ones((length, 1), x.dtype)).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
+    return multiply(rows, _ones(x, (length, 1))).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
 
 
-def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -> Term:
+def _ones(x: Any, shape: tuple[int, ...]) -> Any:
+    """Ones of the kind and the dtype of x."""
+    if not isinstance(x, Numbers):
+        return library(x).full(shape, 1, x.dtype)
+    ones = of_integers(x.library.full(shape, 1, np.int8))
+    return Integers.of(ones) if isinstance(x, Integers) else MPArray._of(ones)
+
+
+def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply, always: bool) -> Term:
     """The product of two arrays, summed over the labels that both have and nobody keeps."""
     a, of_a = _summed(first, kept | set(second[1]), multiply)
     b, of_b = _summed(second, kept | set(of_a), multiply)
@@ -312,7 +339,7 @@ def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -
     a = a.transpose([of_a.index(label) for label in (*batch, *free_a, *sums)])
     b = b.transpose([of_b.index(label) for label in (*batch, *sums, *free_b)])
     count, rows, columns = len(batch), a.shape[len(batch) : len(batch) + len(free_a)], b.shape[len(batch) + len(sums) :]
-    if not sums:
+    if not sums and not (always or isinstance(a, Numbers) or isinstance(b, Numbers)):
         b = b.reshape((*b.shape[:count], *(1,) * len(rows), *columns))
         return a.reshape((*a.shape, *(1,) * len(free_b))) * b, labels
     length = prod(b.shape[count : count + len(sums)])

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._checks import check_finite
 from ozaki._choices import Choices
-from ozaki._formats import MULTIPRECISION, is_complex, is_multiprecision
+from ozaki._formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki.multiprecision.numbers import Numbers
@@ -17,7 +17,7 @@ from ozaki.multiprecision.numbers import Numbers
 def format_of_plan(plan: Plan, asked: str | None) -> str:
     """The format of a given plan, which is to be the one that the caller asks for, if he does.
 
-    The exact product of a plan that holds every bit may also be returned as int64.
+    The exact product of a plan that holds every bit may also be returned as int64, any multiprecision one as quads.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def format_of_plan(plan: Plan, asked: str | None) -> str:
         If it is another one.
     """
     fits = asked in (None, plan.dtype) or (asked == "int64" and plan.target.exact)
-    if not fits and not (asked == MULTIPRECISION and is_multiprecision(plan.dtype)):
+    if not fits and not (asked in (MULTIPRECISION, QUAD) and is_multiprecision(plan.dtype)):
         raise ValueError(f"dtype: {asked!r}, but the plan is made for {plan.dtype}; omit one of the two")
     return plan.dtype
 
@@ -47,6 +47,17 @@ def check_complex(asked: str | None, of_operands: bool, of_addend: bool) -> None
         raise TypeError(f"dtype: {asked!r}, but a and b are real; use .astype({asked!r}) of the result")
     if of_addend:
         raise TypeError("c: complex, but a and b are real; make one of them complex, as a + 0j")
+
+
+def check_quads(asked: str | None, library: str) -> None:
+    """Refuse quads as the result of arrays of another library than NumPy, which has none.
+
+    Raises
+    ------
+    TypeError
+    """
+    if asked == QUAD and library != "numpy":
+        raise TypeError("dtype: numpy_quaddtype has no arrays on a GPU; ask for 'mp113', and use ozaki.asnumpy of it")
 
 
 def check_target(target: Accuracy | None, multiprecision: bool) -> None:

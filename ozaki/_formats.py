@@ -19,6 +19,12 @@ MULTIPRECISION = "mp"
 Without bits it is the format of an exact product, as long as nobody knows how many it needs.
 """
 
+QUAD = "quad"
+"""The format of arrays of numpy_quaddtype, IEEE 754's binary128: a result of `QUAD_BITS` bits is given back as one."""
+
+QUAD_BITS = 113
+"""Bits of the significand of binary128."""
+
 MOST_BITS = 100_000
 """Largest number of bits that a caller may ask for."""
 
@@ -31,6 +37,23 @@ def is_multiprecision(dtype: str) -> bool:
 def is_complex(dtype: str) -> bool:
     """Whether a format is one of complex numbers."""
     return dtype in COMPLEX
+
+
+def is_quad_dtype(dtype: Any) -> bool:
+    """Whether a dtype, or a class of dtypes, is one of numpy_quaddtype, which need not be installed to ask."""
+    kind = dtype if isinstance(dtype, type) else type(dtype)
+    return kind.__module__.partition(".")[0] == "numpy_quaddtype" and issubclass(kind, np.dtype)
+
+
+def check_quad_dtype(dtype: Any) -> None:
+    """Refuse a dtype of numpy_quaddtype whose numbers are long doubles.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(dtype, type) and dtype.backend != 0:
+        raise TypeError(f"dtype: {dtype} is of long doubles; expected numpy_quaddtype.QuadPrecDType()")
 
 
 def part_of(dtype: str) -> str:
@@ -69,7 +92,7 @@ def in_units(x: float, exponent: int, how: str) -> str:
 
 
 def format_named(dtype: Any) -> str | None:
-    """The format that a caller asks for: "float32", "complex128", "int64", "mp" or "mp106"; None if he asks for none.
+    """The format that a caller asks for: "float32", "complex128", "int64", "mp", "mp106", "quad"; None if for none.
 
     Raises
     ------
@@ -80,6 +103,8 @@ def format_named(dtype: Any) -> str | None:
     """
     if dtype is None:
         return None
+    if type(dtype).__module__ == "torch":
+        dtype = str(dtype).removeprefix("torch.")  # torch.float64 is "float64" for NumPy
     name = dtype if isinstance(dtype, str) else ""
     bits = name.removeprefix(MULTIPRECISION)
     if name == MULTIPRECISION:
@@ -88,6 +113,9 @@ def format_named(dtype: Any) -> str | None:
         if not 2 <= int(bits) <= MOST_BITS:
             raise ValueError(f"dtype: {name!r}; expected 'mp' with 2 to {MOST_BITS} bits, as 'mp106'")
         return f"{MULTIPRECISION}{int(bits)}"
+    if is_quad_dtype(dtype):
+        check_quad_dtype(dtype)
+        return QUAD
     try:
         name = str(np.dtype(dtype))
     except TypeError:

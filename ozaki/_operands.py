@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -13,8 +13,10 @@ import numpy as np
 
 from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS
+from ozaki._integers import of_objects, of_sequences
 from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.quads import is_quad
 
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 
@@ -187,9 +189,11 @@ _LONGEST = 2**40
 
 
 def as_array(name: str, x: Any, backend: Any) -> Any:
-    """Convert x to an array of the backend; matrices of mpmath and python-flint to multiprecision numbers.
+    """Convert x to an array of the backend, or to multiprecision numbers: matrices of mpmath and python-flint, quads.
 
-    Floats of 16 bits become float32, which is exact, and all others have the byte order of the machine.
+    Floats of 16 bits become float32, which is exact, and all others have the byte order of the machine. Objects that
+    are all integers become an array of int64, uint64, or, where these do not hold them, Python's ints; there are no
+    other objects in the result.
 
     Raises
     ------
@@ -201,6 +205,15 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     if is_matrix(x):
         return exactly(x, name)
     found = backend.asarray(name, x)
+    if is_quad(found):
+        return exactly(found, name)
+    if found.dtype.kind == "O":
+        integers = of_objects(found)
+        if integers is None:
+            dtype_of(name, found)  # raises
+        return integers
+    if isinstance(x, Sequence):
+        found = of_sequences(name, x, found)
     return found.astype(np.float32) if found.dtype.name in HALVES else found
 
 
@@ -289,14 +302,11 @@ def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
     if dtype.kind in "OSUT":
         return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects and strings)"
-    if dtype.kind not in "biuf":
+    if dtype.kind != "f":
         return ""
-    exact = "" if dtype.kind == "f" else ", or dtype='int64' or 'mp' for the exact product"
-    if dtype.itemsize < 8 or dtype.newbyteorder("=") == np.float64:
-        return f" ({name}.astype('float64') is exact){exact}"
-    if dtype.kind == "f":
-        return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
-    return f" ({name}.astype('float64') rounds integers beyond 2**53){exact}"
+    if dtype.newbyteorder("=") == np.float64:
+        return f" ({name}.astype('float64') is exact)"
+    return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
 
 
 def tiles_of_rows(batch: int, rows: int, k: int, tile: int) -> Iterator[tuple[slice, slice]]:

@@ -15,20 +15,23 @@ from ozaki._format_checks import (
     check_all_finite,
     check_complex,
     check_integer,
+    check_quads,
     check_room,
     check_target,
     format_of_plan,
     refuse_words,
 )
-from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, part_of, precision_of
+from ozaki._formats import MULTIPRECISION, QUAD, format_named, is_multiprecision, part_of, precision_of
+from ozaki._integers import are_integers, as_floats, as_numbers
 from ozaki._operands import Side, as_array, dtype_of, holds_complex, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
 from ozaki.backends import Backend, backend_of
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
+from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.quads import to_quads
 from ozaki.schemes import PRESETS, Words
 
 NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"
@@ -57,7 +60,7 @@ class Pair:
     combination : Combination or None: the expression that is computed in place of the product
     sizes : Shapes
     destination : Destination: the memory of the result
-    copied : bytes of copies made so far: of operands that cannot be viewed as rows, and those of the destination
+    copied : bytes of copies made so far: of integers, of operands that cannot be viewed as rows, and of the destination
     """
 
     def __init__(
@@ -78,17 +81,18 @@ class Pair:
         c = None if terms is None or terms[2] is None else as_array("c", terms[2], self.backend)
         choices = choices or Choices()
         self.asked = format_named(choices.dtype)
+        check_quads(self.asked, self.backend.name)
         if plan is not None:
             multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
             choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
         self.choices = choices
-        takes_integers = choices.dtype is not None or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
-        if takes_integers and (_is_integer(self.a) or _is_integer(self.b)):
-            self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
-            if choices.accuracy is None and self.asked == MULTIPRECISION:
-                self.choices = choices._replace(accuracy="exact")
-        if takes_integers and c is not None and _is_integer(c):
-            c = of_integers(c)
+        if choices.accuracy is None and self._gives_every_bit():
+            self.choices = choices._replace(accuracy="exact")
+        self.copied = 0
+        in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (self.a, self.b, c))
+        self.a, self.b, c = (
+            self._converted(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
+        )
         if self.asked == "int64":
             check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
@@ -127,7 +131,34 @@ class Pair:
         read = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
-        self.copied = self.destination.copied
+        self.copied += self.destination.copied
+
+    def _gives_every_bit(self) -> bool:
+        """Whether a multiprecision result without a named accuracy is exact: that of integers, and of whole numbers.
+
+        With dtype="mp" one operand of integers is enough, or two of whole numbers, whatever they were made of. Without,
+        it is the product of integers by whole numbers; two `MPArray`s give the larger precision of both.
+        """
+        integers, numbers = (any(test(x) for x in (self.a, self.b)) for test in (are_integers, _is_multiprecision))
+        if self.asked == MULTIPRECISION and integers:
+            return True
+        if self.asked not in (None, MULTIPRECISION) or not numbers or not (integers or self.asked):
+            return False
+        return all(are_integers(x) or (isinstance(x, Numbers) and are_whole(x)) for x in (self.a, self.b))
+
+    def _converted(self, name: str, x: Any, in_floats: bool) -> Any:
+        """An operand or the addend, integers as multiprecision numbers, or `in_floats` as float64, counted as copies.
+
+        Raises
+        ------
+        ValueError
+            If float64 does not hold one of the integers.
+        """
+        if x is None or isinstance(x, Numbers) or not are_integers(x):
+            return x
+        found = as_floats(name, x) if in_floats else as_numbers(x)
+        self.copied += int(found.nbytes)
+        return found
 
     @property
     def _target(self) -> Accuracy | None:
@@ -290,7 +321,9 @@ class Pair:
             c = self.combination.exactly(c)
         if self.sums_exactly:
             c = trimmed(c)
-        return scalar_if_no_axes(to_int64(c)) if self.asked == "int64" else MPArray._of(c)
+        if self.asked == "int64":
+            return scalar_if_no_axes(to_int64(c))
+        return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
 
 
 def _parts_of(x: Any) -> int:
@@ -298,11 +331,6 @@ def _parts_of(x: Any) -> int:
     if isinstance(x, Prepared):
         return x.plan.parts[x.side == "right"]
     return 1 + holds_complex(x)
-
-
-def _is_integer(x: Any) -> bool:
-    """Whether x is an array of integers or bools."""
-    return not isinstance(x, Numbers | Prepared) and x.dtype.kind in "biu"
 
 
 def _is_multiprecision(x: Any) -> bool:

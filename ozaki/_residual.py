@@ -10,7 +10,15 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
 from ozaki._checks import check_finite
 from ozaki._environment import default_environment
-from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki._formats import (
+    COMPLEX,
+    MULTIPRECISION,
+    QUAD,
+    SIGNIFICAND_BITS,
+    format_named,
+    is_multiprecision,
+    precision_of,
+)
 from ozaki._operands import as_array, holds_complex
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
@@ -69,15 +77,15 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     a, factor, b = (as_array(name, each, backend) for name, each in (("a", a), ("x", factor), ("b", b)))
     usual = "complex128" if holds_complex(a) or holds_complex(factor) else "float64"
     wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, Numbers) else usual)
-    if wanted not in (*SIGNIFICAND_BITS, *COMPLEX) and not is_multiprecision(wanted):
+    if wanted not in (*SIGNIFICAND_BITS, *COMPLEX, QUAD) and not is_multiprecision(wanted):
         raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64', 'complex64', 'complex128' or 'mp'")
     for name, each in (("a", a), ("x", factor), ("b", b)):
         if isinstance(each, np.ndarray) and each.dtype.kind in "fc":
             check_finite(name, each)
-    asked = MULTIPRECISION if is_multiprecision(wanted) else wanted
+    asked = MULTIPRECISION if is_multiprecision(wanted) else dtype if wanted == QUAD else wanted
     try:
         rest = gemm(-1, a, factor, 1, b, accuracy=accuracy, dtype=asked, reproducible=True)
-        return rest if wanted == asked else rest.round_to(precision_of(wanted))
+        return rest.round_to(precision_of(wanted)) if is_multiprecision(wanted) and wanted != MULTIPRECISION else rest
     except (TypeError, ValueError) as error:
         name, colon, rest = str(error).partition(": ")
         if colon and name in _NAMES:

@@ -8,6 +8,8 @@ from math import ceil, log2
 from ozaki._accuracy import Accuracy
 from ozaki._formats import (
     MULTIPRECISION,
+    QUAD,
+    QUAD_BITS,
     SIGNIFICAND_BITS,
     complex_of,
     is_complex,
@@ -34,6 +36,8 @@ def result_format(asked: str | None, operands: Sequence[str], target: Accuracy |
     if asked is None and not any(map(is_multiprecision, operands)):
         widest = part_of(max(operands, key=precision_of))
         return complex_of(widest) if any(map(is_complex, operands)) else widest
+    if asked == QUAD and (target is None or not target.exact):
+        return f"{MULTIPRECISION}{QUAD_BITS}"
     if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:
         return asked
     if target is None:

@@ -4,6 +4,7 @@ import io
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,6 +186,51 @@ def test_an_integer_matrix_market_file_is_multiplied_exactly():
     run("multiply", "small.mtx", "small.mtx", "-o", "c.txt", "--dtype", "mp")
     assert identical(read("c.txt"), ozaki.matmul(small, small, dtype="mp"))
     assert read("small.mtx").dtype == np.float64
+
+
+LONG = {
+    "general": [2**53 + 1, -(2**63), 2**64 + 1, -(10**30)],
+    "symmetric": [2**53 + 1, -(2**63), 2**64 + 1],
+    "skew-symmetric": [-(2**63)],
+}
+
+
+@pytest.mark.parametrize("layout", ["array", "coordinate"])
+@pytest.mark.parametrize(("symmetry", "stored"), LONG.items(), ids=LONG)
+@pytest.mark.usefixtures("folder")
+def test_long_integers_of_a_matrix_market_file(layout, symmetry, stored):
+    """Those beyond 2**53, and beyond 64 bits: refused as float64, and multiplied exactly."""
+    places = {"general": "1 1,2 1,1 2,2 2", "symmetric": "1 1,2 1,2 2", "skew-symmetric": "2 1"}[symmetry].split(",")
+    sizes = "2 2" if layout == "array" else f"2 2 {len(stored)}"
+    entries = stored if layout == "array" else [f"{at} {x}" for at, x in zip(places, stored, strict=True)]
+    text = "\n".join([f"%%MatrixMarket matrix {layout} integer {symmetry}", sizes, *map(str, entries), ""])
+    Path("long.mtx").write_text(text, encoding="ascii")
+    x = np.zeros((2, 2), object)
+    for at, value in zip(places, stored, strict=True):
+        i, j = (int(place) - 1 for place in at.split())
+        if symmetry != "general":
+            x[j, i] = -value if symmetry == "skew-symmetric" else value
+        x[i, j] = value
+    if symmetry != "skew-symmetric":
+        assert "--dtype int64 or mp" in run("multiply", "long.mtx", "long.mtx", "-o", "c.npz", code=2)
+    run("multiply", "long.mtx", "long.mtx", "-o", "c.npz", "--dtype", "mp")
+    assert (read("c.npz").to_integers() == x @ x).all()
+    assert "every bit" in run("plan", "long.mtx", "long.mtx", "--dtype", "mp")
+    run("verify", "long.mtx", "long.mtx", "--product", "c.npz")
+
+
+@pytest.mark.usefixtures("folder")
+def test_integers_of_a_matrix_market_file_keep_their_size():
+    for field, values, dtype in (
+        ("integer", [2**63 - 1, -(2**63)], np.int64),
+        ("unsigned-integer", [2**64 - 1, 0], np.uint64),
+        ("integer", [7, 0], np.int64),
+    ):
+        Path("x.mtx").write_text(f"%%MatrixMarket matrix array {field} general\n2 1\n{values[0]}\n{values[1]}\n")
+        x = read("x.mtx", integers=True)
+        assert x.dtype == dtype and x.ravel().tolist() == values
+    Path("x.mtx").write_text(f"%%MatrixMarket matrix array integer general\n1 1\n-1{5000 * '0'}\n")
+    assert read("x.mtx", integers=True).to_integers()[0, 0] == -(10**5000)
 
 
 @pytest.mark.usefixtures("folder")

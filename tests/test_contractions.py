@@ -50,6 +50,8 @@ EINSUMS = [
     ("i,j->ji", (3,), (4,)),
     ("i,i", (3,), (3,)),
     (",i->i", (), (3,)),
+    ("ii,i->", (1, 1), (3,)),
+    ("iij,jk->ik", (1, 1, 4), (4, 5)),
     ("ijk,kjl->il", (3, 4, 5), (5, 4, 2)),
     ("ab,bc,cd->ad", (3, 4), (4, 5), (5, 6)),
     ("a,b,c->abc", (3,), (4,), (5,)),
@@ -96,6 +98,8 @@ def test_tensordot_is_numpys(xp, rng, axes):
     np.testing.assert_allclose(host(found), wanted, rtol=1e-12, atol=1e-13)
 
 
+LARGE = np.array([[1, 2**53 + 1, 5]] * 3)
+
 BAD = {
     "no string": (lambda a: einsum([0, 1], a), TypeError, "subscripts: list; expected a string"),
     "no operands": (lambda a: einsum("ij"), ValueError, "operands: none"),
@@ -103,12 +107,29 @@ BAD = {
     "axes": (lambda a: einsum("ijk", a), ValueError, "subscripts: 'ijk' does not fit an operand of 2 axes"),
     "fewer axes": (lambda a: einsum("i", a), ValueError, "subscripts: 'i' does not fit an operand of 2 axes"),
     "sizes": (lambda a: einsum("ij,jk", a, a[:2]), ValueError, "subscripts: axis 'j' has size 2 in operand 1, and 3"),
+    "diagonal": (
+        lambda a: einsum("ii,i->", a[:, :1], a[0]),
+        ValueError,
+        "subscripts: axes 'i' of operand 0 have sizes",
+    ),
+    "diagonal of one": (lambda a: einsum("jj->j", a[:1]), ValueError, "subscripts: axes 'j' of operand 0 have sizes 1"),
+    "trace": (lambda a: einsum("ii", a[:2]), ValueError, "subscripts: axes 'i' of operand 0 have sizes 2 and 3"),
+    "diagonal, later": (lambda a: einsum("ij,jkj", a, a[:, None, :1]), ValueError, "subscripts: axes 'j' of operand 1"),
     "unknown": (lambda a: einsum("ij->k", a), ValueError, "subscripts: 'ij->k'; expected each axis of the result once"),
     "twice": (lambda a: einsum("ij->ii", a), ValueError, "subscripts: 'ij->ii'; expected each axis of the result once"),
     "letters": (lambda a: einsum("i1->i", a), ValueError, "subscripts: 'i1->i'; expected letters"),
     "dots": (lambda a: einsum("...j->j", a), ValueError, r"subscripts: '...j->j'; expected '\.\.\.' in the result"),
-    "integers": (lambda a: einsum("ij,jk", a.astype(int), a), TypeError, "operand 0: dtype int64 is not supported"),
-    "multiprecision": (lambda a: einsum("ij", ozaki.mparray([[1]])), TypeError, "operand 0: multiprecision numbers"),
+    "integers": (
+        lambda a: einsum("ij,jk", a, LARGE),
+        ValueError,
+        r"operand 1: element \[0, 1\] is 9007199254740993, an",
+    ),
+    "integers of tensordot": (
+        lambda a: tensordot(LARGE, a),
+        ValueError,
+        r"a: element \[0, 1\] is 9007199254740993, an",
+    ),
+    "objects": (lambda a: einsum("ij", a.astype(object)), TypeError, "operand 0: dtype object is not supported"),
     "many axes": (lambda a: tensordot(a, a, 3), ValueError, "axes: 3; a has 2 axes, and b 2"),
     "other axes": (lambda a: tensordot(a, a, (2, 0)), ValueError, "axes of a"),
 }

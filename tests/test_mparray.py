@@ -264,7 +264,9 @@ def test_matrices_of_other_libraries():
     assert mparray(mpmath.matrix([1, 2])).shape == (2, 1)
     third = flint.fmpq_mat([[flint.fmpq(1, 3)]])
     assert same(mparray(third, bits=9), [[rounded(Fraction(1, 3), 9)]])
-    with pytest.raises(ValueError, match=r"^x: element \[0, 0\] is 1/3, which has no end in binary; give `bits`"):
+    with pytest.raises(
+        ValueError, match=r"^x: element \[0, 0\] is 1/3, which has no end in binary; ozaki.mparray rounds it"
+    ):
         mparray(third)
     ball = flint.arb("0.1")  # it counts as its midpoint
     assert ball.rad() > 0 and same(
@@ -281,7 +283,9 @@ def test_constants_of_mpmath_are_their_values_not_those_at_its_precision():
                 assert same(mparray(constant, bits=bits), rounded(exact, bits))
                 with mpmath.workprec(11):
                     assert same(mparray([constant, 1], bits=bits), [rounded(exact, bits), 1])
-    with pytest.raises(ValueError, match=r"^x: the number is .*pi.*, which has no end in binary; give `bits`"):
+    with pytest.raises(
+        ValueError, match=r"^x: the number is .*pi.*, which has no end in binary; ozaki.mparray rounds it"
+    ):
         mparray(mpmath.pi)
     with pytest.raises(ValueError, match="depends on mpmath's precision"):
         mparray(mpmath.eps, bits=10)
@@ -328,10 +332,10 @@ def test_nested_lists():
         (mpmath.nan, ValueError, "is nan; there is no such"),
         (Decimal("NaN"), ValueError, "is NaN; there is no such"),
         ("-Infinity", ValueError, "is '-Infinity'; there is no such"),
-        (Fraction(1, 3), ValueError, "is 1/3, which has no end in binary; give `bits`"),
-        ("0.1", ValueError, "is '0.1', which has no end in binary; give `bits`"),
-        (Decimal("1e-30000"), ValueError, "is 1E-30000, which has no end in binary; give `bits`"),
-        ("1e9999999", ValueError, "is '1e9999999', which has more than 16777216 bits; give `bits`"),
+        (Fraction(1, 3), ValueError, "is 1/3, which has no end in binary; ozaki.mparray rounds it"),
+        ("0.1", ValueError, "is '0.1', which has no end in binary; ozaki.mparray rounds it"),
+        (Decimal("1e-30000"), ValueError, "is 1E-30000, which has no end in binary; ozaki.mparray rounds it"),
+        ("1e9999999", ValueError, "is '1e9999999', which has more than 16777216 bits; ozaki.mparray rounds it"),
         ("0x10", ValueError, "is '0x10'; expected a decimal number"),
         ("", ValueError, "is ''; expected a decimal number"),
         ("1/0", ValueError, "is '1/0'; the denominator is zero"),

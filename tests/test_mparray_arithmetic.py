@@ -206,7 +206,7 @@ def test_what_cannot_be_added_or_multiplied():
         assert (x == other) is False and (x != other) is True
     for bad in (Fraction(1, 3), Decimal("0.1")):
         for call in (operator.add, operator.sub, operator.mul):
-            with pytest.raises(ValueError, match=r"^x: the number is .* which has no end in binary"):
+            with pytest.raises(ValueError, match=r"^other: the number is .* which has no end in binary"):
                 call(x, bad)
     for bad in (np.nan, np.inf, np.float32(np.nan)):
         with pytest.raises(ValueError, match=r"is (nan|inf); there is no such multiprecision number"):

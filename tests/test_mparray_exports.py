@@ -252,8 +252,11 @@ def test_other_files_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.ones(3))
     with pytest.raises(ValueError, match=r"^file: a single array"):
         MPArray.load(tmp_path / "x.npy")
+    np.save(tmp_path / "x.npy", np.asarray(mparray([1, 2])))
+    with pytest.raises(ValueError, match=r"^file: .*; expected a file that MPArray.save wrote \(numpy.save pickles"):
+        MPArray.load(tmp_path / "x.npy")
     (tmp_path / "x.npz").write_bytes(b"no zip")
-    with pytest.raises(ValueError, match=r"pickle|file"):
+    with pytest.raises(ValueError, match=r"^file: .*pickle"):
         MPArray.load(tmp_path / "x.npz")
     file = io.BytesIO()
     mparray([1, 2]).save(file)

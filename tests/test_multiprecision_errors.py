@@ -44,7 +44,7 @@ CASES = {
     "shapes": (matmul(b=mparray([[1, 2, 3]])), ValueError, "b", "expected (2, n)"),
     "batches": (matmul(X.reshape(1, 2, 2)[[0, 0]], Y.reshape(1, 2, 2)[[0, 0, 0]]), ValueError, "b", "broadcast"),
     "a scalar": (matmul(mparray(1)), ValueError, "a", "a scalar"),
-    "Python's long integers": (matmul([[10**30]], [[1]], dtype="mp"), TypeError, "a", "object"),
+    "fractions": (matmul([[Fraction(1, 2)]], [[1]], dtype="mp"), TypeError, "a", "ozaki.mparray(a, bits)"),
     # dtype
     **{
         f"dtype {dtype!r}": (matmul(dtype=dtype), TypeError, "dtype", "'int64' or 'mp'")

@@ -66,8 +66,29 @@ DIFFERENCES = {
             "TypeError: [ab]: dtype .* is not supported; expected float32 or float64",
             "slices and bounds are of binary floats of 24 or 53 bits",
         )
-        for char in "?bhilqBHILQgGO"
+        for char in "gG"
     },
+    **{
+        f"integers {char}": Difference(
+            lambda matmul, char=char: matmul(A.astype(char), A.astype(char))[0, 0],
+            np.dtype(char).type.__name__,
+            "float64",
+            "sums of NumPy's integers wrap around; as float64 numbers they do not, and dtype='int64' is an error there",
+        )
+        for char in "?bhilqBHILQ"
+    },
+    "objects that are integers": Difference(
+        lambda matmul: matmul(A.astype(int).astype(object), A.astype(int).astype(object))[0, 0],
+        "int",
+        "float64",
+        "integers are one kind, whatever holds them; dtype='mp' gives every bit",
+    ),
+    "other objects": Difference(
+        lambda matmul: matmul(A.astype(object), A.astype(object)),
+        "ndarray",
+        "TypeError: a: dtype object is not supported; .*ozaki.mparray",
+        "Python multiplies them, by whatever they are",
+    ),
     "out of another dtype": Difference(
         lambda matmul: matmul(A, A, out=np.zeros((2, 2), complex)),
         "ndarray",
@@ -136,20 +157,32 @@ def refusal(a, b, out):
     for x in (a, b):
         if f"dtype {x.dtype.char}" in DIFFERENCES:
             return DIFFERENCES[f"dtype {x.dtype.char}"]
-    if out is not None and out.dtype != np.result_type(a, b):
+        if x.dtype == object and not all(isinstance(value, int) for value in x.flat):
+            return DIFFERENCES["other objects"]
+    if out is not None and out.dtype != (np.float64 if of_integers(a, b) else np.result_type(a, b)):
         return DIFFERENCES["out of another dtype"]
     if out is not None and out.shape != np.shape(np.matmul(a, b)):
         return DIFFERENCES["out of another shape"]
     return None
 
 
+def of_integers(a, b):
+    """Whether NumPy's product of a and b is one of integers or bools, or of objects."""
+    return np.result_type(a, b).kind in "biuO"
+
+
 def product(a, b, out=None, *, way):
-    """`ozaki.matmul`; for a call that it refuses, assert the listed error, and return NumPy's product."""
+    """`ozaki.matmul`; for a call that it refuses, assert the listed error, and return NumPy's product.
+
+    The result has NumPy's dtype where ours has more bits: of floats of 16 bits, which count as float32, and of
+    integers, which count as float64.
+    """
     refused = refusal(a, b, out)
     if refused is None:
         found = ozaki.matmul(a, b, out, **way)
-        # Floats of 16 bits count as float32, as which a product has more of its bits.
-        return found.astype("e") if np.result_type(a, b) == np.float16 else found
+        if out is not None:
+            return found
+        return found.astype(np.result_type(a, b)) if of_integers(a, b) or np.result_type(a, b) == "e" else found
     assert re.match(refused.ours, outcome(lambda: ozaki.matmul(a, b, out, **way)))
     return np.matmul(a, b, out)
 

@@ -36,13 +36,13 @@ REST = "engine='auto', reproducible=False"
 SIGNATURES = {
     "ascupy": "(x)",
     "asnumpy": "(x)",
-    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None)",
+    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None, dtype=None)",
     "emulate": f"(accuracy=None, *, report=False, scheme='auto', slices=None, {REST}, workspace_limit=None)",
-    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None)",
+    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None, dtype=None)",
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
     "return_report=False)",
-    "matrix_power": "(a, n)",
+    "matrix_power": "(a, n, *, accuracy='exact', dtype=None)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "residual": "(a, x, b, *, accuracy='exact', dtype=None)",

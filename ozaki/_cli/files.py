@@ -16,6 +16,7 @@ import ozaki
 from ozaki._cli import matrix_market, numpy_files, text_files
 from ozaki._cli.replacing import check_place, written_whole
 from ozaki._formats import is_complex
+from ozaki._integers import first_rounded
 from ozaki._operands import holds_complex
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
@@ -38,8 +39,8 @@ def read(path: str, integers: bool = False, halves: bool = True) -> Matrix:
 
     Returns
     -------
-    array of float32, float64, complex64 or complex128, or of integers; or an MPArray, of a .txt file or, real or
-    complex, one that `MPArray.save` wrote
+    array of float32, float64, complex64 or complex128, or of integers; or an MPArray, of a .txt file, of integers
+    beyond 64 bits, or, real or complex, of a file that `MPArray.save` wrote
 
     Raises
     ------
@@ -60,6 +61,8 @@ def read(path: str, integers: bool = False, halves: bool = True) -> Matrix:
         raise ValueError(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
     if isinstance(array, ozaki.MPArray) or (integers and array.dtype.kind in "iub"):
         return array
+    if array.dtype == object:
+        return ozaki.mparray(array)
     if halves and array.dtype.kind == "f" and array.dtype.itemsize == 2:
         return array.astype(np.float32)
     return _as_float(path, array)
@@ -161,7 +164,7 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if native in (np.float32, np.float64, np.complex64, np.complex128):
         return array.astype(native, copy=False)
     if array.dtype.kind in "iub":
-        if _held_by_float64(array):
+        if first_rounded(array) is None:
             return array.astype(np.float64)
         raise ValueError(
             f"{path}: integers beyond 2**53, which float64 does not hold; --dtype int64 or --dtype mp multiplies them"
@@ -172,12 +175,3 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
             "save it as numpy.save(name, x.astype('float32')), which is exact"
         )
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32, float64, complex64 or complex128")
-
-
-def _held_by_float64(integers: npt.NDArray[Any]) -> bool:
-    """Return whether float64 holds each integer: from the highest to the lowest set bit it has at most 53 bits."""
-    if integers.size == 0 or (int(integers.min()) >= -(2**53) and int(integers.max()) <= 2**53):
-        return True
-    magnitudes = (np.abs(integers) if integers.dtype.kind == "i" else integers).astype(np.uint64)
-    lowest_bits = magnitudes & (~magnitudes + np.uint64(1))
-    return bool((magnitudes // np.maximum(lowest_bits, np.uint64(1)) < 2**53).all())

@@ -21,8 +21,7 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
     """Decorate a function whose arguments `names` are arrays of NumPy or CuPy: it takes those of other libraries, too.
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
-    is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object. A `dtype` of PyTorch
-    becomes the name of that of NumPy.
+    is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object.
 
     Raises
     ------
@@ -90,8 +89,6 @@ def _call(
             kwargs[name], device = _viewed(kind, name, kwargs[name], device)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    if type(kwargs.get("dtype")).__module__ == "torch":
-        kwargs["dtype"] = str(kwargs["dtype"]).removeprefix("torch.")  # torch.float64 is "float64" for NumPy
     with kind.on(device):
         found = function(*positional, **kwargs)
         if out is not None:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ozaki._formats import complex_of
+from ozaki._integers import are_integers, as_numbers
 from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
 from ozaki.linalg._arrays import array_library
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.floats import not_finite, of_integers
+from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
@@ -38,8 +39,8 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
             x = MPArray._of(x)  # a matrix of mpmath is one of numbers by now
         elif lower and x.ndim == 2:
             x = array_library(x).tril(x)
-        if not isinstance(x, Numbers) and x.dtype.kind in "iub":
-            x, form = mparray(of_integers(x)), "float64"
+        if not isinstance(x, Numbers) and are_integers(x):
+            x, form = mparray(as_numbers(x)), "float64"
         else:
             form = dtype_of(name, x)
         if not isinstance(x, Numbers):

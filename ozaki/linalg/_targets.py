@@ -6,7 +6,7 @@ from math import ceil, log2
 from typing import Any, Literal, NamedTuple
 
 from ozaki._accuracy import Accuracy, of_text
-from ozaki._formats import COMPLEX, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki._formats import COMPLEX, QUAD, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki._result import result_format
 
 SMALLEST = 2.0**-900
@@ -37,8 +37,8 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
         If the accuracy or the dtype cannot be had of a solution.
     """
     asked = format_named(dtype)
-    if asked == "int64":
-        raise TypeError("dtype: 'int64'; expected a floating-point dtype or 'mp'")
+    if asked in ("int64", QUAD):
+        raise TypeError(f"dtype: {asked!r}; expected a floating-point dtype or 'mp'")
     if asked in SIGNIFICAND_BITS and any(x in COMPLEX for x in operands):
         raise TypeError(f"dtype: {asked!r}, but operands are complex; expected complex64, complex128 or 'mp'")
     named = None if accuracy is None else Accuracy.of(accuracy, 1)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki._environment import default_environment
-from ozaki._formats import COMPLEX
+from ozaki._formats import COMPLEX, check_quad_dtype, is_quad_dtype
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
     add,
@@ -31,6 +31,7 @@ from ozaki.multiprecision.exact import check_real
 from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.printing import repr_of, text_of
+from ozaki.multiprecision.quads import to_quads
 from ozaki.multiprecision.wholes import to_wholes
 
 
@@ -104,6 +105,13 @@ class MPArray(Numbers):
             raise TypeError("only an array without axes can be converted to a Python float")
         check_real(self, "float")
         return float(self.astype("float64"))
+
+    def __int__(self) -> int:
+        """The whole part of the number, as `int` of a float."""
+        if self.ndim:
+            raise TypeError("only an array without axes can be converted to a Python int; use to_integers()")
+        check_real(self, "int")
+        return int(exact.to_fractions(self)[()])
 
     def __complex__(self) -> complex:
         if self.ndim:
@@ -180,7 +188,7 @@ class MPArray(Numbers):
     def __lt__(self, other: Any) -> Any:
         """Whether the elements are smaller: a bool array of the broadcast shape.
 
-        The numbers are compared exactly, 1/3 and infinite ones of `other`, too. To NaN no order holds.
+        The numbers are compared exactly, 1/3 and infinite floats of `other`, too. To NaN no order holds.
 
         Raises
         ------
@@ -229,18 +237,22 @@ class MPArray(Numbers):
         Raises
         ------
         TypeError
-            If it is an array that lies elsewhere.
+            If it is an array that lies elsewhere, or of what is no number.
+        ValueError
+            If an element cannot be used, as 1/3; the message names it.
         """
         if other is None or isinstance(other, str | bytes | tuple | dict | set):
             return None
-        if not isinstance(other, Numbers | list) and not hasattr(other, "dtype") and not hasattr(other, "tolist"):
-            try:
-                return moved(convert(other), self.library)
-            except TypeError:  # no number: perhaps its class knows what to do
-                return None
-        found = convert(other)
+        try:
+            found = convert(other)
+        except ValueError as error:
+            raise ValueError(f"other: {str(error).removeprefix('x: ')}") from None
+        except TypeError as error:
+            if not isinstance(other, list) and not hasattr(other, "dtype") and not hasattr(other, "tolist"):
+                return None  # no number: perhaps its class knows what to do
+            raise TypeError(f"other: {str(error).removeprefix('x: ')}") from None
         if found.library is not self.library:
-            if found.ndim and not isinstance(other, list):
+            if found.ndim and (isinstance(other, Numbers) or hasattr(other, "dtype")):
                 raise TypeError("operands in NumPy and CuPy memory; move one by ozaki.asnumpy or ozaki.ascupy")
             found = moved(found, self.library)
         return found
@@ -355,7 +367,8 @@ class MPArray(Numbers):
         Parameters
         ----------
         dtype : {"float64", "float32", "float16", "complex128", "complex64"} or that dtype
-            One of a complex array has to be complex. Or object: then the result is that of `numpy.asarray`.
+            One of a complex array has to be complex. Or object: then the result is that of `numpy.asarray`. Or, of real
+            numbers, `numpy_quaddtype.QuadPrecDType()`.
 
         Returns
         -------
@@ -373,6 +386,12 @@ class MPArray(Numbers):
         >>> ozaki.mparray(["0.1", "1e999"], bits=100).astype("float64")
         array([0.1, inf])
         """
+        if is_quad_dtype(dtype):
+            check_quad_dtype(dtype)
+            check_real(self, "astype of quads")
+            if self.library is not np:
+                raise TypeError("dtype: numpy_quaddtype has no arrays on a GPU; use ozaki.asnumpy first")
+            return to_quads(self)
         found = np.dtype(dtype)
         if found.kind == "O":
             return exact.to_mpfs(self)
@@ -447,8 +466,32 @@ class MPArray(Numbers):
         """
         return exact.to_mpmath(self)
 
+    def to_integers(self) -> npt.NDArray[np.object_]:
+        """The elements as Python's integers, exactly.
+
+        Returns
+        -------
+        array of objects, int, of the same shape
+
+        Raises
+        ------
+        ValueError
+            If one is no whole number, or takes more than 2**24 bits; the message names it.
+        TypeError
+            If the numbers are complex; it is there of .real and .imag.
+
+        Examples
+        --------
+        >>> import numpy as np, ozaki
+        >>> ozaki.matmul([[2**40, 5]], [[2**40], [5]], dtype="mp").to_integers().tolist()
+        [[1208925819614629174706201]]
+        """
+        return exact.to_integers(self)
+
     def to_ints(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
-        """The elements as whole numbers times powers of two: ints * 2**exponents, exactly.
+        """The elements as odd whole numbers times powers of two: ints * 2**exponents, exactly.
+
+        Integers come back as they are from `to_integers`.
 
         Returns
         -------

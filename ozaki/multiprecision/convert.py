@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
-from ozaki._formats import COMPLEX
+from ozaki._formats import COMPLEX, QUAD_BITS
 from ozaki.interchange.plain import check_items, check_plain, plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers, as_complex, of_parts
+from ozaki.multiprecision.numbers import Integers, Numbers, as_complex, of_parts
+from ozaki.multiprecision.quads import is_quad
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
 
@@ -134,7 +135,8 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
     matrix = _matrix_of(x)
     if matrix is not None:
         shape, entries = matrix(x)
-        return _of_objects(entries, shape, cut, bits)
+        found = _of_objects(entries, shape, cut, bits)
+        return Integers.of(found) if type(x).__name__ == "fmpz_mat" else found
     check_plain("x", x)
     if isinstance(x, Sequence) and not isinstance(x, str | bytes | memoryview):
         check_items("x", x)
@@ -154,11 +156,13 @@ def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     if x.dtype.kind in "iub" and name:
         found = of_integers(x)
         return Numbers(found.signs, found.exponents, found.limbs, max(found.bits, 2))
-    if library(x) is not np or not (x.dtype.kind in "OUfc" or type(x.dtype).__module__ == "numpy_quaddtype"):
+    if library(x) is not np or not (x.dtype.kind in "OUfc" or is_quad(x)):
         raise TypeError(f"x: an array of dtype {x.dtype}; expected floats, complex numbers, integers, bools or objects")
     flat = x.reshape(-1)
     # Long doubles and quads stay scalars of their libraries: tolist() would round them to Python's numbers.
     found = _of_objects(flat.tolist() if x.dtype.kind in "OU" else [*flat], x.shape, cut, bits)
+    if is_quad(x) and bits is None:
+        found = with_bits(found, QUAD_BITS)
     return as_complex(found) if x.dtype.kind == "c" else found
 
 

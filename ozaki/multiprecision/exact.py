@@ -30,6 +30,30 @@ def to_ints(x: Numbers) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]
 
 
 @paused_collector()
+def to_integers(x: Numbers) -> npt.NDArray[np.object_]:
+    """An array of objects: Python's integers.
+
+    Raises
+    ------
+    ValueError
+        If one is no whole number, or would take more than `MOST_BITS` bits; the message names it.
+    TypeError
+        If x is complex.
+    """
+    check_real(x, "to_integers")
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    for wrong, what in (
+        (exponents < 0, "is no whole number; to_fractions() takes it"),
+        (exponents > MOST_BITS, f"takes more than {MOST_BITS} bits"),
+    ):
+        if wrong.any():
+            raise ValueError(f"{element(np.unravel_index(int(wrong.argmax()), x.shape))} {what}")
+    each = zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True)
+    return _objects([whole << exponent for whole, exponent in each], x.shape)
+
+
+@paused_collector()
 def to_fractions(x: Numbers) -> npt.NDArray[np.object_]:
     """An array of objects: Python's fractions.
 

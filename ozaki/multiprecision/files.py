@@ -70,13 +70,17 @@ def load(file: Any) -> Numbers:
 
 def _read(file: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:
     """The arrays of a file, and whether its numbers are complex."""
-    stored = np.load(file, allow_pickle=False)
+    expected = "expected a file that MPArray.save wrote"
+    try:
+        stored = np.load(file, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"file: {error}; {expected} (numpy.save pickles instead)") from None
     if not isinstance(stored, np.lib.npyio.NpzFile):
-        raise ValueError("file: a single array; expected a file that MPArray.save wrote")
+        raise ValueError(f"file: a single array; {expected}")
     with stored:
         absent = [name for name in PLANES if name not in stored]
         if absent:
-            raise ValueError(f"file: no array {absent[0]!r}; expected a file that MPArray.save wrote")
+            raise ValueError(f"file: no array {absent[0]!r}; {expected}")
         flag = stored.get(COMPLEX, np.False_)
         if flag.dtype != bool or flag.ndim:
             raise ValueError(f"file: {COMPLEX} must be one bool")

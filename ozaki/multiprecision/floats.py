@@ -173,6 +173,18 @@ def to_floats(x: Numbers, dtype: str) -> Any:
     return out.reshape(x.shape)
 
 
+def are_whole(x: Numbers) -> bool:
+    """Whether all numbers, or the parts of complex ones, are whole."""
+    signs, exponents, limbs = x.parts.flat
+    return not any(bool(_broken(signs[at], exponents[at], limbs[:, at]).any()) for at in tiles(signs))
+
+
+def _broken(signs: Any, exponents: Any, limbs: Any) -> Any:
+    """Where a number has bits behind the point; signs and exponents of shape (n,), limbs (L, n)."""
+    last = 32 * len(limbs) - trailing_zeros(limbs)
+    return (signs != 0) & (last > exponents)
+
+
 def to_int64(x: Numbers) -> Any:
     """The elements as an int64 array.
 
@@ -184,9 +196,7 @@ def to_int64(x: Numbers) -> Any:
         If an element is no whole number; the message names it.
     """
     xp = library(x.limbs)
-    size = 32 * len(x.limbs)
-    last = size - trailing_zeros(x.limbs.reshape(len(x.limbs), -1)).reshape(x.shape)
-    broken = (x.signs != 0) & (last > x.exponents)
+    broken = _broken(*x.flat).reshape(x.shape)
     if bool(broken.any()):
         index = [int(i[0]) for i in xp.nonzero(broken)] if x.ndim else []
         raise ValueError(f"dtype: entry {index} of the result is no whole number; ask for dtype='mp'")

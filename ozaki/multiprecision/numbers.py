@@ -154,6 +154,16 @@ class Numbers:
         axes[first], axes[second] = second, first
         return self.transpose(axes)
 
+    def diagonal(self, axis1: int = 0, axis2: int = 1) -> Self:
+        """The diagonals of the matrices of two axes, along a new last axis; a view."""
+        first, second = (normalize_axis_index(axis, self.ndim) for axis in (axis1, axis2))
+
+        def along(x: Any, lead: tuple[slice, ...]) -> Any:
+            found = x.diagonal(axis1=len(lead) + first, axis2=len(lead) + second)
+            return found.swapaxes(-1, -2) if self.is_complex else found  # the axis of parts stays the last one
+
+        return self._each(along)
+
     def copy(self) -> Self:
         """The same elements in memory of their own, in row-major order."""
         return self._each(lambda x, lead: x.copy(order="C"))
@@ -164,6 +174,15 @@ class Numbers:
         signs, exponents = (xp.asarray(change(x, ())) for x in (self.signs, self.exponents))
         limbs = change(self.limbs, (slice(None),))
         return type(self)(signs, exponents, limbs, self.bits, self.is_complex)
+
+
+class Integers(Numbers):
+    """Numbers that a caller gave as integers: products of them have every bit where nobody names an accuracy."""
+
+    @classmethod
+    def of(cls, x: Numbers) -> Self:
+        """The same numbers, known to be integers."""
+        return cls(x.signs, x.exponents, x.limbs, x.bits, x.is_complex)
 
 
 def of_parts(x: Numbers) -> Numbers:

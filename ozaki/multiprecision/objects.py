@@ -37,8 +37,8 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
     Returns
     -------
     MPArray
-        Its `bits` are those given; without, 53, 24 and 11 for floats, 8 itemsize for unsigned integers and one less for
-        signed ones, else the least that hold all elements, at least 2.
+        Its `bits` are those given; without, 53, 24 and 11 for floats, 113 for quads, 8 itemsize for unsigned integers
+        and one less for signed ones, else the least that hold all elements, at least 2.
 
     Raises
     ------

@@ -201,8 +201,7 @@ def _of_decimal(value: Decimal, bits: int | None, given: Any = None) -> Whole:
         if near or (bits is None and 3 * fives <= MOST_BITS):
             return whole * 5**fives, exponent
         if bits is None:
-            text = f"is {_short(given)}, which has more than {MOST_BITS} bits; give `bits`, and it is rounded"
-            raise ValueError(text)
+            raise ValueError(f"is {_short(given)}, which has more than {MOST_BITS} bits; {_ROUNDS}")
     elif 2 * fives <= abs(whole).bit_length():
         quotient, rest = divmod(whole, 5**fives)  # 5**fives has more than 2 fives bits, so no other number is dyadic
         if rest == 0:
@@ -298,16 +297,16 @@ def _of_fmpq(value: Any, bits: int | None) -> Whole:
 
 
 def _of_arb(value: Any, bits: int | None) -> Whole:
+    """The midpoint of a ball; one of infinite radius is refused."""
     if not value.is_finite():
         raise _not_finite(value)
     return _of_arf(value.mid(), bits)
 
 
 def _of_arf(value: Any, bits: int | None) -> Whole:
-    try:
-        mantissa, exponent = value.man_exp()
-    except (ValueError, OverflowError):
-        raise _not_finite(value) from None
+    if not value.is_finite():  # its man_exp() is that of zero
+        raise _not_finite(value)
+    mantissa, exponent = value.man_exp()
     return int(mantissa), int(exponent)
 
 
@@ -345,12 +344,15 @@ def integer(digits: str) -> int:
     return integer(digits[:-half]) * power + integer(digits[-half:])
 
 
+_ROUNDS = "ozaki.mparray rounds it if `bits` are given"
+
+
 def _not_finite(value: Any) -> ValueError:
     return ValueError(f"is {_short(value)}; there is no such multiprecision number")
 
 
 def _not_dyadic(value: Any) -> ValueError:
-    return ValueError(f"is {_short(value)}, which has no end in binary; give `bits`, and it is rounded to nearest")
+    return ValueError(f"is {_short(value)}, which has no end in binary; {_ROUNDS}")
 
 
 def _short(value: Any) -> str:

@@ -278,6 +278,8 @@ def install(capability: str) -> None:
         def call(*arguments: Any, **options: Any) -> Any:
             drain(current().ptr)
             result = function(*map(_on_numpy, arguments), **options)
+            if isinstance(result, tuple):  # of frexp and nonzero
+                return tuple(map(as_array, result))
             return as_array(result) if isinstance(result, np.ndarray) else result
 
         return call

@@ -265,3 +265,12 @@ def test_no_words_or_digits_of_multiprecision_numbers(device, prng):
     a, b = pair(prng, 2, 16, 17, 53, ("zeros", "far"))
     same_as_numpy(device, a, b, accuracy=20, dtype="float32")
     assert ozaki.plan(a, b, accuracy=20, dtype="float32").scheme.name == "residues"
+
+
+def test_powers_to_an_accuracy(device, rng):
+    a = rng.standard_normal((device.size(9, 3),) * 2)
+    for x in (a, mparray(a)):
+        for options in device.some(({"accuracy": 80}, {"accuracy": "fp64"}), 1, rng):
+            found = ozaki.matrix_power(moved(device, x), 11, **options)
+            wanted = ozaki.matrix_power(x, 11, **options)
+            assert same_planes(back(device, found), wanted)

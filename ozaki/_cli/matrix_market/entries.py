@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki._cli.matrix_market.header import Header
-from ozaki._cli.matrix_market.numbers import INTEGER, REAL, UNSIGNED, first_lost, to_floats
+from ozaki._cli.matrix_market.numbers import INTEGER, REAL, UNSIGNED, first_lost, to_floats, to_integers
 from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
 
 _BLOCK = 1 << 22  # bytes that are read and parsed at a time; split into words they take about ten times the memory
 _INDEX = rb"\d{1,18}+"
 
 Indices = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64 | np.complex128]
+Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Block:
         Number of the line of each entry, from 1.
     rows, columns : arrays of int
         Row and column of each entry, from 0; empty for a file in array format, which has none.
-    values : array of float64 or complex128
+    values : array of float64 or complex128; of integers one of int64, or of objects if that does not hold them
         Value of each entry.
 
     Raises
@@ -52,8 +52,8 @@ class Block:
             raise ValueError(f"{values} values in {lines} lines, with {rows} rows and {columns} columns")
 
 
-def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
-    """Read the entries block by block, as many as the header says.
+def read_blocks(file: BufferedIOBase, header: Header, integers: bool) -> Iterator[Block]:
+    """Read the entries block by block, as many as the header says; `integers`: the values as integers.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
             entries.refuse(missing, 0, f"expected {header.entries} entries; here is one more")
         missing -= entries.numbers.size
         number += len(lines)
-        yield Block(entries.numbers, *_places(entries, header), _values(entries, header))
+        yield Block(entries.numbers, *_places(entries, header), _values(entries, header, integers))
     if missing:
         got = header.entries - missing
         raise ValueError(f"line {number - 1}: the file ends after {got} of {header.entries} entries")
@@ -182,11 +182,13 @@ def _check_range(entries: _Entries, word: int, name: str, indices: Indices, size
     entries.refuse_where(wrong, word, lambda i: f"there is no {name} {indices[i] + 1}; expected 1 to {size}")
 
 
-def _values(entries: _Entries, header: Header) -> Values:
-    """Return the values of entries; raise if float64 does not hold one, or a part of one."""
+def _values(entries: _Entries, header: Header, integers: bool) -> Values:
+    """Return the values of entries; raise if they are no `integers` and float64 does not hold one, or a part of one."""
     if header.field == "pattern":
         return np.ones(entries.numbers.size)
     last = len(entries.columns) - 1
+    if integers:
+        return to_integers(entries.columns[last])
     if header.field == "complex":
         values = np.empty(entries.numbers.size, dtype=np.complex128)
         # Not real + 1j * imaginary, which turns Inf into NaN, and loses the signs of zeros.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ozaki.multiprecision.scalars import integer
 
 # An exponent begins with e or, as Fortran writes it, with d; in a number with a decimal point its letter may be
 # missing, which is how Fortran writes exponents of three digits. Quantifiers are possessive (++, *+, ?+): without
@@ -30,6 +33,19 @@ def to_floats(numbers: Sequence[bytes]) -> npt.NDArray[np.float64]:
         return np.array([float(_FORTRAN_EXPONENT.sub(b"e", number)) for number in numbers], dtype=np.float64)
 
 
+def to_integers(numbers: Sequence[bytes]) -> npt.NDArray[Any]:
+    """Return numbers that match `INTEGER` or `UNSIGNED`: as int64, or, if one has another magnitude, as objects."""
+    wholes = [_integer(number) for number in numbers]
+    fits = all(-(2**63) < whole < 2**63 for whole in wholes)
+    return np.array(wholes, np.int64 if fits else object)
+
+
+def _integer(number: bytes) -> int:
+    """The integer of a number of any length: int(number) refuses long ones."""
+    magnitude = integer(number.lstrip(b"+-").decode("ascii"))
+    return -magnitude if number.startswith(b"-") else magnitude
+
+
 def first_lost(numbers: Sequence[bytes], floats: npt.NDArray[np.float64], whole: bool) -> tuple[int, str] | None:
     """Find the first number that float64 turns into 0 or Inf or, if numbers are `whole`, rounds.
 
@@ -48,5 +64,5 @@ def first_lost(numbers: Sequence[bytes], floats: npt.NDArray[np.float64], whole:
             # int() takes a limited number of digits: without leading zeros, a number whose float64 is finite has few
             # enough.
             if len(number) > _DIGITS_HELD and abs(int(floats[i])) != int(number.lstrip(b"+-0") or b"0"):
-                return i, "is an integer that float64 does not hold (beyond 2**53)"
+                return i, "is an integer that float64 does not hold (beyond 2**53); --dtype int64 or mp multiplies it"
     return None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ozaki._cli.matrix_market.entries import Block, Indices, Values, read_blocks
 from ozaki._cli.matrix_market.header import Header, read_header
+from ozaki._integers import of_objects
 
 
 def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
@@ -21,28 +22,30 @@ def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
     ----------
     file : binary file
     integers : bool
-        Whether a file of integers becomes an array of int64, if that holds them.
+        Whether a file of integers becomes an array of integers.
 
     Returns
     -------
-    array of float64, complex128, or int64
+    array of float64 or complex128; of integers one of int64, uint64 or, beyond these, of Python's
         Each element, or part of a complex one, is the float64 nearest to the decimal number in the file.
 
     Raises
     ------
     ValueError
-        If the file violates the format, a number is beyond the range of float64, an integer is not exactly a float64,
-        an entry comes twice, or one on the diagonal of a skew-symmetric matrix is not 0, or of a hermitian one not
-        real. The message names the line and, if the reason is a word, its column.
+        If the file violates the format, a number is beyond the range of float64, an integer that is to become one is
+        not exactly a float64, an entry comes twice, or one on the diagonal of a skew-symmetric matrix is not 0, or of a
+        hermitian one not real. The message names the line and, if the reason is a word, its column.
     MemoryError
         If the matrix is larger than the memory of the machine.
     """
     header = read_header(file)
     _check_fits(header)
-    matrix = _from_places(file, header) if header.sparse else _from_columns(file, header)
-    if integers and header.whole and bool((abs(matrix) < 2.0**63).all()):
-        return matrix.astype(np.int64)
-    return matrix
+    matrix = (_from_places if header.sparse else _from_columns)(file, header, integers and header.whole)
+    if matrix.dtype != object:
+        return matrix
+    found = of_objects(matrix)
+    assert found is not None  # all are integers
+    return found
 
 
 def _check_fits(header: Header) -> None:
@@ -56,7 +59,7 @@ def _check_fits(header: Header) -> None:
         )
 
 
-def _all_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
+def _all_blocks(file: BufferedIOBase, header: Header, integers: bool) -> Iterator[Block]:
     """Read the entries, and check their number: `_from_columns` stores them in memory that is not initialized.
 
     Raises
@@ -65,19 +68,18 @@ def _all_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
         If there are not as many entries as the header says.
     """
     got = 0
-    for block in read_blocks(file, header):
+    for block in read_blocks(file, header, integers):
         got += block.values.size
         yield block
     if got != header.entries:
         raise ValueError(f"{got} of {header.entries} entries were read")
 
 
-def _from_places(file: BufferedIOBase, header: Header) -> Values:
-    """Read entries that come with their rows and columns."""
-    blocks = list(_all_blocks(file, header))
-    matrix: Values = np.zeros((header.rows, header.columns), header.dtype)
+def _from_places(file: BufferedIOBase, header: Header, integers: bool) -> Values:
+    """Read entries that come with their rows and columns; `integers`: as integers."""
+    blocks = list(_all_blocks(file, header, integers))
     if not blocks:
-        return matrix
+        return np.zeros((header.rows, header.columns), np.int64 if integers else header.dtype)
     entries = Block(
         np.concatenate([block.lines for block in blocks]),
         np.concatenate([block.rows for block in blocks]),
@@ -85,6 +87,7 @@ def _from_places(file: BufferedIOBase, header: Header) -> Values:
         np.concatenate([block.values for block in blocks]),
     )
     _check_once(entries, header)
+    matrix = np.zeros((header.rows, header.columns), entries.values.dtype)
     diagonal = entries.rows == entries.columns
     _check_diagonal(entries.lines[diagonal], entries.values[diagonal], header)
     if header.symmetry != "general":
@@ -121,20 +124,25 @@ def _check_diagonal(lines: Indices, values: Values, header: Header) -> None:
         )
 
 
-def _from_columns(file: BufferedIOBase, header: Header) -> Values:
-    """Read entries that come column by column: all, those on and below the diagonal, or those below it."""
-    stored: Values = np.empty(header.entries, header.dtype)
+def _from_columns(file: BufferedIOBase, header: Header, integers: bool) -> Values:
+    """Read entries that come column by column: all, those on and below the diagonal, or those below it.
+
+    `integers`: as integers.
+    """
+    stored: Values = np.empty(header.entries, np.int64 if integers else header.dtype)
     diagonal = _diagonal_places(header.rows if header.symmetry == "hermitian" else 0)
     start = 0
-    for block in _all_blocks(file, header):
+    for block in _all_blocks(file, header, integers):
         end = start + block.values.size
+        if block.values.dtype == object:
+            stored = stored.astype(object, copy=False)
         stored[start:end] = block.values
         here = diagonal[(start <= diagonal) & (diagonal < end)] - start
         _check_diagonal(block.lines[here], block.values[here], header)
         start = end
     if header.symmetry == "general":
         return stored.reshape((header.rows, header.columns), order="F")
-    matrix: Values = np.zeros((header.rows, header.columns), header.dtype)
+    matrix = np.zeros((header.rows, header.columns), stored.dtype)
     below = int(header.symmetry == "skew-symmetric")
     start = 0
     for column in range(header.columns):
@@ -158,4 +166,4 @@ def _mirrored(values: Values, header: Header) -> Values:
         return values.conj()
     if header.symmetry != "skew-symmetric":
         return values
-    return np.subtract(0.0, values) if header.whole else np.negative(values)  # integers have no negative zero
+    return 0 - values if header.whole else np.negative(values)  # integers have no negative zero
