@@ -16,7 +16,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._integers import are_integers, as_floats
-from ozaki._operands import as_array, dtype_of
+from ozaki._operands import as_array, dtype_of, scalar_if_no_axes
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
@@ -83,7 +83,7 @@ def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any
     if choices.dtype is None and not any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
     found = einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()), always=choices.dtype is not None)
-    return MPArray._of(found) if isinstance(found, Numbers) else found
+    return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
 
 
 def einsum(

@@ -74,6 +74,33 @@ def test_einsum_is_numpys(xp, rng, case, dtype):
     np.testing.assert_allclose(host(found), wanted, rtol=1e-11, atol=1e-13)
 
 
+def test_what_has_no_axes_is_a_scalar():
+    """As of NumPy; of CuPy and of multiprecision numbers it is an array."""
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    for subscripts in ("ij,ij", "ii", "ij->", "ij,jk->"):
+        found = einsum(subscripts, *[a] * (subscripts.count(",") + 1), accuracy="fp64")
+        assert type(found) is np.float64 and found == np.einsum(subscripts, *[a] * (subscripts.count(",") + 1))
+    assert isinstance(einsum("ij->", ozaki.mparray(a)), ozaki.MPArray)
+
+
+def test_multiprecision_contractions(rng):
+    """As of Python's fractions, complex ones and diagonals, too; products without sums are exact here."""
+    from mparrays import rationals
+
+    x = ozaki.mparray(rng.integers(-(2**60), 2**60, (3, 3))).ldexp(-70)
+    y = ozaki.mparray(rng.integers(-(2**60), 2**60, (3, 3))).ldexp(rng.integers(-9, 9, (3, 3)))
+    for subscripts in ("ij,jk->ki", "ii->i", "ii,ij->j", "ij,ij->ij", "ij,kl->likj", "ij->j", "ij,ji", "ij,jk,kl->il"):
+        count = subscripts.count(",") + 1
+        found = einsum(subscripts, *(x, y, x)[:count], accuracy="exact")
+        wanted = np.einsum(subscripts, *map(rationals, (x, y, x)[:count]))
+        assert (rationals(found) == wanted).all()
+        found = einsum(subscripts, *(x * 1j, y * -1j, x)[:count], accuracy="exact")
+        factor = {1: (0, 1), 2: (1, 0), 3: (1, 0)}[count]
+        assert (rationals(found.real) == factor[0] * wanted).all()
+        assert (rationals(found.imag) == factor[1] * wanted).all()
+    assert (rationals(tensordot(x, y, ([0], [1]), accuracy="exact")) == rationals(x).T @ rationals(y).T).all()
+
+
 def test_two_operands_are_one_product(xp, rng):
     a, b = made(xp, rng, [(2, 3, 40), (2, 40, 5)])
     wanted = ozaki.matmul(a, b, **FP64)
