@@ -182,12 +182,7 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> A
         If the subscripts do not fit the operands.
     """
     labels, result = _labels(subscripts, operands)
-    sizes = {
-        label: x.shape[axis]
-        for x, of in zip(operands, labels, strict=True)
-        for axis, label in enumerate(of)
-        if x.shape[axis] != 1
-    }
+    sizes = _sizes(labels, operands)
     terms = [_squeezed(*_diagonal(x, of), sizes) for x, of in zip(operands, labels, strict=True)]
     for step in _path(labels, result, [x.shape for x in operands]):
         chosen = [terms.pop(place) for place in sorted(step, reverse=True)]
@@ -199,6 +194,19 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> A
         terms.append(term)
     c, of = _summed(terms[0], set(result), multiply)
     return c.transpose([of.index(label) for label in result])
+
+
+def shape_of_einsum(subscripts: str, operands: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of the result of `einsum`.
+
+    Raises
+    ------
+    ValueError
+        If the subscripts do not fit the operands.
+    """
+    labels, result = _labels(subscripts, operands)
+    sizes = _sizes(labels, operands)
+    return tuple(sizes.get(label, 1) for label in result)
 
 
 Labels = tuple[Any, ...]
@@ -242,6 +250,16 @@ def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Lab
     if arrow and batch and not any(isinstance(label, int) for label in result):
         raise ValueError(f"subscripts: {subscripts!r}; expected '...' in the result, too")
     return labels, result
+
+
+def _sizes(labels: list[Labels], operands: Sequence[Any]) -> dict[Any, int]:
+    """The sizes of axes, by their labels, but for those of size 1 in all operands."""
+    return {
+        label: x.shape[axis]
+        for x, of in zip(operands, labels, strict=True)
+        for axis, label in enumerate(of)
+        if x.shape[axis] != 1
+    }
 
 
 def _of_operand(subscripts: str, name: str, ndim: int) -> Labels:
@@ -298,7 +316,8 @@ def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:
     free = [axis for axis in range(x.ndim) if axis not in sums]
     sizes, length = [x.shape[axis] for axis in free], prod(x.shape[axis] for axis in sums)
     rows = x.transpose(*free, *sums).reshape(prod(sizes), length)
-    return multiply(rows, library(x).ones((length, 1), x.dtype)).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
+    ones = (x.library if isinstance(x, Numbers) else library(x)).ones((length, 1), getattr(x, "dtype", np.float64))
+    return multiply(rows, ones).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
 
 
 def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -> Term:
@@ -312,7 +331,7 @@ def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -
     a = a.transpose([of_a.index(label) for label in (*batch, *free_a, *sums)])
     b = b.transpose([of_b.index(label) for label in (*batch, *sums, *free_b)])
     count, rows, columns = len(batch), a.shape[len(batch) : len(batch) + len(free_a)], b.shape[len(batch) + len(sums) :]
-    if not sums:
+    if not sums and not isinstance(a, Numbers):
         b = b.reshape((*b.shape[:count], *(1,) * len(rows), *columns))
         return a.reshape((*a.shape, *(1,) * len(free_b))) * b, labels
     length = prod(b.shape[count : count + len(sums)])

@@ -34,6 +34,23 @@ from ozaki.multiprecision.printing import repr_of, text_of
 from ozaki.multiprecision.wholes import to_wholes
 
 
+class _ForNumPyOnly:
+    """`__array_ufunc__`: a method for NumPy, which asks the class for it; None for those that ask an object.
+
+    These are CuPy's arrays and NumPy's masked ones: None tells their operators to leave it to the other operand's,
+    instead of taking `numpy.asarray` of it.
+    """
+
+    def __get__(self, instance: Any, owner: Any) -> Callable[..., Any] | None:
+        return _array_ufunc if instance is None else None
+
+
+def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    from ozaki.multiprecision.numpy_functions import array_ufunc  # here, since that module imports this one
+
+    return array_ufunc(ufunc, method, inputs, kwargs)
+
+
 class MPArray(Numbers):
     """An array of binary floating-point numbers, real or complex, of up to `bits` bits each.
 
@@ -71,8 +88,8 @@ class MPArray(Numbers):
     1.850371707708594e-17
     """
 
-    __array_ufunc__: ClassVar[None] = None
     __array_priority__: ClassVar[float] = 1000.0
+    __pandas_priority__: ClassVar[int] = 5000  # above that of data frames: operators of pandas leave it to this class
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     @classmethod
@@ -156,14 +173,21 @@ class MPArray(Numbers):
     __rmul__ = __mul__
 
     def __matmul__(self, other: Any) -> Any:
-        from ozaki import matmul  # here, since that module imports this one
+        from ozaki._emulation import multiplier  # here, since that module imports this one
 
-        return matmul(self, other)
+        return multiplier("matmul")(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from ozaki import matmul
+        from ozaki._emulation import multiplier
 
-        return matmul(other, self)
+        return multiplier("matmul")(other, self)
+
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ozaki.multiprecision.numpy_functions import array_function
+
+        return array_function(function, types, args, kwargs)
+
+    __array_ufunc__ = _ForNumPyOnly()
 
     def __eq__(self, other: Any) -> Any:
         """Whether the elements are the same numbers: a bool array of the broadcast shape.
