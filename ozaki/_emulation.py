@@ -27,7 +27,7 @@ from ozaki.planning.given import check_alone
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """Dtypes of arrays whose products are emulated; others are left to the library."""
 
-UNSEEN = "@ and .dot of NumPy arrays, names that were imported before, compiled code as of SciPy and scikit-learn"
+UNSEEN = "@ and .dot of NumPy arrays, names imported before the block, compiled code (SciPy, scikit-learn)"
 """What the account of an emulation cannot tell of."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -140,6 +140,8 @@ class Emulation:
         of_context = _of_context.get()
         with _lock:
             here = [block for block in self._blocks if block in of_context]
+            if not self._blocks:
+                raise RuntimeError("emulate: the block is left more often than it was entered")
             block = (here or self._blocks)[-1]  # else: a generator that is closed in another context
             self._blocks.remove(block)
         block.__exit__(kind, error, trace)

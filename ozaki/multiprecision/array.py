@@ -56,8 +56,13 @@ class MPArray(Numbers):
 
     `ozaki.mparray` makes one. Its elements never change. Each has an exponent of its own; of a complex one, each part
     has. Sums, differences and multiples are exact: the result has as many bits as it needs; `round_to` makes it
-    shorter. Indexing, `reshape`, `transpose` and `swapaxes` are those of NumPy. There is no NaN, no infinity and no
-    negative zero.
+    shorter. Indexing, `reshape`, `transpose`, `swapaxes` and `diagonal` are those of NumPy. There is no NaN, no
+    infinity and no negative zero.
+
+    NumPy's functions take it where they are products (`numpy.dot`, `einsum`, `linalg.multi_dot`, ...), to the larger
+    `bits` of the operands, and where results are exact (`numpy.sum`, `trace`, `vstack`, `reshape`, `add`, ...); so does
+    `numpy.linalg.norm`, rounded once. Others raise a TypeError. What converts an array by itself, as the method `dot`
+    of NumPy's arrays does, gets `numpy.asarray(x)`: mpmath's numbers, whose arithmetic rounds to mpmath's precision.
 
     Attributes
     ----------

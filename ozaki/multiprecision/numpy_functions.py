@@ -19,6 +19,7 @@ from ozaki._contractions import Multiply
 from ozaki._emulation import multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._power import matrix_power
+from ozaki._replacing import Replacement
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import empty
@@ -67,9 +68,11 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
         As `array_function`.
     """
     name = ufunc.__name__
-    if method != "__call__" or name not in _UFUNCS:
-        what = name if method == "__call__" else f"{name}.{method}"
-        raise TypeError(f"numpy.{what}: not for an MPArray; {_REMEDY}")
+    known = getattr(np, name, None)
+    is_numpys = ufunc is (known.original if isinstance(known, Replacement) else known)  # others may have such names
+    if method != "__call__" or name not in _UFUNCS or not is_numpys:
+        what = f"{'numpy.' if is_numpys else ''}{name}{'' if method == '__call__' else '.' + method}"
+        raise TypeError(f"{what}: not for an MPArray; {_REMEDY}")
     if "out" in kwargs:
         raise TypeError(f"numpy.{name}: out, as in a += x, is not for an MPArray; write a = a + x")
     if kwargs:
