@@ -316,8 +316,8 @@ def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:
     free = [axis for axis in range(x.ndim) if axis not in sums]
     sizes, length = [x.shape[axis] for axis in free], prod(x.shape[axis] for axis in sums)
     rows = x.transpose(*free, *sums).reshape(prod(sizes), length)
-    ones = (x.library if isinstance(x, Numbers) else library(x)).ones((length, 1), getattr(x, "dtype", np.float64))
-    return multiply(rows, ones).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
+    xp, dtype = (x.library, np.float64) if isinstance(x, Numbers) else (library(x), x.dtype)
+    return multiply(rows, xp.ones((length, 1), dtype)).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
 
 
 def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -> Term:

@@ -328,12 +328,15 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
     is_no_product = name == "einsum" and len(args) < 3  # sums, traces and views of one array
     if is_no_product or any(isinstance(x, Numbers) for x in arrays):  # whose class knows what is to be done
         return function.original(*args, **kwargs)
-    reason = "its arguments" if call is None else _obstacle(name, call, function.ndarray)
-    if call is None or reason or emulation is None:
+    if emulation is None:
         found = function.original(*args, **kwargs)
-        if emulation is None and not reason:
+        if call is not None and not _obstacle(call, function.ndarray):
             _pass_by()
-        elif emulation is not None and (call is None or any(isinstance(x, function.ndarray) for x in call.arrays)):
+        return found
+    reason = "its arguments" if call is None else _obstacle(call, function.ndarray) or _obstacle_of_out(name, call)
+    if call is None or reason:
+        found = function.original(*args, **kwargs)
+        if call is None or any(isinstance(x, function.ndarray) for x in call.arrays):
             emulation.account.leave(name, reason)
         return found
     kinds, errors, count = watched() if name in SIGNALLED_AS else set(), set(), 0
@@ -363,8 +366,8 @@ def _pass_by() -> None:
         each.account.pass_by()
 
 
-def _obstacle(name: str, call: Call, ndarray: Any) -> str:
-    """Why a product is left to the library; empty if it is not."""
+def _obstacle(call: Call, ndarray: Any) -> str:
+    """Why a product is left to the library, as far as classes and dtypes say; empty if it is not."""
     for x in call.arrays if call.out is None else (*call.arrays, call.out):
         if type(x) is not ndarray:
             return f"an operand of type {type(x).__name__}"
@@ -372,13 +375,19 @@ def _obstacle(name: str, call: Call, ndarray: Any) -> str:
             return f"dtype {x.dtype}"
     if any(not x.ndim for x in call.arrays):
         return "a scalar"
-    if len(call.arrays) < 2:
-        return "fewer than two operands"
-    return "" if call.out is None else _obstacle_of_out(name, call)
+    return "fewer than two operands" if len(call.arrays) < 2 else ""
 
 
 def _obstacle_of_out(name: str, call: Call) -> str:
-    """Why a result is not the one that `out` would hold; empty if it is."""
+    """Why a result is not the one that `out` would hold; empty if it is, or there is none.
+
+    Raises
+    ------
+    ValueError
+        If the operands do not fit.
+    """
+    if call.out is None:
+        return ""
     if call.out.dtype != np.result_type(*(x.dtype for x in call.arrays)):
         return f"out of dtype {call.out.dtype}"
     if call.out.shape != shape_of(name, call):

@@ -129,6 +129,16 @@ def test_threads_that_start_inside_are_outside_and_counted():
     assert "other threads" not in str(emulate())
 
 
+def test_errors_of_other_threads_are_numpys(rng):
+    a, out = rng.standard_normal((2, 3)), np.empty((2, 2))
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(ValueError, match="matmul") as wanted:
+            np.matmul(a, a, out=out)
+        with emulate(accuracy=120) as run, pytest.raises(ValueError, match="matmul") as found:
+            pool.submit(np.matmul, a, a, out=out).result()
+    assert str(wanted.value) == str(found.value) and run.account.outside == 0
+
+
 def test_tasks_created_inside_are_in_the_block_until_it_ends():
     async def main():
         go = asyncio.Event()

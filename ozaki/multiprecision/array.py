@@ -69,6 +69,8 @@ class MPArray(Numbers):
     shape : tuple of int
     ndim, size : int
     is_complex : bool
+    dtype : numpy.dtype
+        Object: that of `numpy.asarray(x)`, by which other libraries tell the array from one of floats.
     bits : int
         Most bits that an element, or a part of a complex one, may have, from its first set bit to its last.
     nbytes : int
@@ -100,6 +102,11 @@ class MPArray(Numbers):
     @classmethod
     def _of(cls, x: Numbers) -> Self:
         return x if isinstance(x, cls) else cls(x.signs, x.exponents, x.limbs, x.bits, x.is_complex)
+
+    @property
+    def dtype(self) -> np.dtype[np.object_]:
+        """Object: that of `numpy.asarray(x)`, by which other libraries tell the array from one of floats."""
+        return np.dtype(object)
 
     @property
     def T(self) -> Self:  # noqa: N802

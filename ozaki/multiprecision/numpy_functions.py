@@ -18,6 +18,7 @@ from ozaki._api import matmul
 from ozaki._contractions import Multiply
 from ozaki._emulation import multiplier
 from ozaki._numpy_products import call_of, run
+from ozaki._operands import DTYPES
 from ozaki._power import matrix_power
 from ozaki._replacing import Replacement
 from ozaki.multiprecision.arithmetic import with_bits
@@ -102,43 +103,47 @@ def _product(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if call is None or call.out is not None:
         what = "its arguments are" if call is None else "out is"
         raise TypeError(f"numpy.{name}: {what} not for an MPArray; {_REMEDY}")
-    numbers = _all_numbers(call.arrays)
-    if len(numbers) > 2:  # a product of two that are shorter than others would be rounded to fewer bits
+    if known == "einsum" or len(call.arrays) > 2:
+        # Of one length, so that a product of two, or a sum of one, is not rounded to fewer bits than another one has.
+        numbers = _all_numbers(call.arrays)
         bits = max(x.bits for x in numbers)
-        numbers = [MPArray._of(with_bits(x, bits)) for x in numbers]
-    if known in ("dot", "inner") and not all(x.ndim for x in numbers):
-        return numbers[0] * numbers[1]
-    return run(known, call.of(known, numbers), multiplier(known))
+        factors: list[Any] = [MPArray._of(with_bits(x, bits)) for x in numbers]
+    else:
+        factors = _all_numbers(call.arrays, floats_stay=True)
+    if known in ("dot", "inner") and not all(x.ndim for x in factors):
+        return factors[0] * factors[1]
+    return run(known, call.of(known, factors), multiplier(known))
 
 
 def _numbers(x: Any) -> MPArray:
     return x if isinstance(x, MPArray) else mparray(x)
 
 
-def _all_numbers(operands: Iterable[Any]) -> list[MPArray]:
-    """Operands as arrays of multiprecision numbers; those that are no arrays in the memory of one that is."""
-    given = list(operands)
-    numbers = [_numbers(x) for x in given]
-    library = next((number.library for number, x in zip(numbers, given, strict=True) if hasattr(x, "shape")), np)
-    return [number if hasattr(x, "shape") else moved(number, library) for number, x in zip(numbers, given, strict=True)]
+def _all_numbers(operands: Iterable[Any], floats_stay: bool = False) -> list[Any]:
+    """Operands as multiprecision numbers, what is no array in the memory of the others; or floats as given."""
+    given = [*operands]
+    xp = next((x.library for x in given if isinstance(x, MPArray)), np)
+    stay = [floats_stay and str(getattr(x, "dtype", "")) in DTYPES for x in given]
+    found = [x if keep else _numbers(x) for x, keep in zip(given, stay, strict=True)]
+    return [x if hasattr(each, "shape") else moved(x, xp) for x, each in zip(found, given, strict=True)]
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    return multiplier("matmul")(*_all_numbers((a, b)))
+    return multiplier("matmul")(a, b)
 
 
 def _vecdot(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b))
+    x, y = _all_numbers((a, b), floats_stay=True)
     return multiplier("vecdot")(x.conj()[..., None, :], y[..., :, None])[..., 0, 0]
 
 
 def _matvec(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b))
+    x, y = _all_numbers((a, b), floats_stay=True)
     return multiplier("matvec")(x, y[..., :, None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b))
+    x, y = _all_numbers((a, b), floats_stay=True)
     return multiplier("vecmat")(x.conj()[..., None, :], y)[..., 0, :]
 
 

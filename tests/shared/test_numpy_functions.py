@@ -103,6 +103,10 @@ def test_operands_beside(device, rng):
     wanted = exactly(np.dot, [mparray(a), x])
     assert within(device, np.dot(floats, there), wanted, [mparray(a), x], np.dot)
     assert within(device, np.dot(a.tolist(), there), wanted, [mparray(a), x], np.dot)
+    short = moved(device, mparray(rng.integers(-9, 9, (3, 3)), bits=24))
+    of_matmul = back(device, ozaki.matmul(floats, short))
+    for found in (floats @ short, np.matmul(floats, short), np.dot(floats, short), np.tensordot(floats, short, 1)):
+        assert same_planes(back(device, found), of_matmul)
     # A product of two floats in a chain has the bits of the longest operand, too.
     chain = [np.array([[1.0, 2.0**-60]]), np.array([[1.0], [2.0**-60]]), mparray([[1.0]], bits=300) + 2.0**-299]
     found = np.linalg.multi_dot([device.asarray(chain[0]), device.asarray(chain[1]), moved(device, chain[2])])
@@ -299,12 +303,14 @@ def test_classes_that_have_functions_of_their_own(device):
         np.dot(x, units)
 
 
-def test_masked_arrays_and_data_frames_leave_operators_to_this_class(device):
+def test_other_classes_of_arrays_leave_operators_to_this_one(device):
     x = mparray([1.0, 2.0]) + 2.0**-90
     masked = np.ma.array([1.0, 2.0], mask=[False, False])
     tail = Fraction(1, 2**90)
     assert same(masked + x, [2 + tail, 4 + tail]) and same(masked - x, [-tail, -tail])
     assert same(masked @ x, 5 + 3 * tail)
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    assert same((xarray.DataArray([1.0, 2.0]) + x).data, [2 + tail, 4 + tail])  # which keeps arrays of any class
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     try:
         found = pandas.Series([1.0, 2.0]) + x
