@@ -85,8 +85,8 @@ def emulate(
     As a decorator it takes functions, also asynchronous ones, for the length of each call, and generators, for each of
     their steps. A `with` block inside of a generator holds for its caller, too, while the generator waits.
 
-    Errors of products are handled as `numpy.errstate` says: where NumPy's function would signal one, and of the entries
-    that are returned, since nothing overflows on the way.
+    Floating-point errors are handled as `numpy.errstate` says, of functions of which NumPy signals them (not `vdot` and
+    `einsum`). They are those of the entries that are returned: in products of slices nothing overflows on the way.
 
     Examples
     --------

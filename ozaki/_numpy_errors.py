@@ -28,7 +28,7 @@ def errors_of(a: Any, b: Any, c: Any, kinds: set[str]) -> set[str]:
     A product counts as one operation: what would overflow on the way is no error. Of an entry it is
 
     - "invalid" that it is NaN, where its row of a and its column of b hold no NaN;
-    - "over" that it is Inf, where these are finite;
+    - "over" that it is Inf or NaN, where these are finite;
     - "under" that it, or a part of it, is smaller than the normal numbers of its format, and not exact.
     """
     found: set[str] = set()
@@ -41,7 +41,7 @@ def errors_of(a: Any, b: Any, c: Any, kinds: set[str]) -> set[str]:
         if (np.isnan(entries) & ~nan).any():
             found.add("invalid")
         finite = np.isfinite(left).all(axis=-1)[..., :, None] & np.isfinite(right).all(axis=-2)[..., None, :]
-        if (np.isinf(entries) & finite).any():
+        if (~np.isfinite(entries) & finite).any():  # NaN, too: of a native product, Inf - Inf on the way
             found.add("over")
     if "under" in kinds and _underflows(left, right, entries):
         found.add("under")

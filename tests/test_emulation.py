@@ -497,6 +497,17 @@ def test_nothing_overflows_on_the_way_and_zeros_are_exact():
         assert np.dot(a, b).tolist() == [[0.0], [0.0]]
 
 
+@pytest.mark.parametrize("kind", ["over", "invalid"])
+def test_native_products_overflow_on_the_way(kind):
+    a, b = np.array([[1e300, 1e300]]), np.array([[1e300], [-1e300]])
+    with emulate(scheme="native"):
+        found = outcome(np.matmul, a, b, **{kind: "raise"}, **{"over" if kind == "invalid" else "invalid": "ignore"})
+    with np.errstate(all="ignore"):
+        native = np.matmul(a, b)[0, 0]  # Inf or NaN, as BLAS adds
+    assert found == ((FloatingPointError, f"{'overflow' if kind == 'over' else 'invalid value'} encountered in matmul")
+                     if kind == "over" or np.isnan(native) else None)  # fmt: skip
+
+
 def test_handlers_of_errors():
     a, b, calls = np.array([[inf, 1.0]]), np.zeros((2, 1)), []
 
