@@ -192,12 +192,7 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply, alwa
         If the subscripts do not fit the operands.
     """
     labels, result = _labels(subscripts, operands)
-    sizes = {
-        label: x.shape[axis]
-        for x, of in zip(operands, labels, strict=True)
-        for axis, label in enumerate(of)
-        if x.shape[axis] != 1
-    }
+    sizes = _sizes(labels, operands)
     terms = [_squeezed(*_diagonal(x, of), sizes) for x, of in zip(operands, labels, strict=True)]
     for step in _path(labels, result, [x.shape for x in operands]):
         chosen = [terms.pop(place) for place in sorted(step, reverse=True)]
@@ -212,6 +207,19 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply, alwa
         terms = [(multiply(x[..., None], _ones(x, (1, 1))).reshape(x.shape), of)]
     c, of = _summed(terms[0], set(result), multiply)
     return c.transpose([of.index(label) for label in result])
+
+
+def shape_of_einsum(subscripts: str, operands: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of the result of `einsum`.
+
+    Raises
+    ------
+    ValueError
+        If the subscripts do not fit the operands.
+    """
+    labels, result = _labels(subscripts, operands)
+    sizes = _sizes(labels, operands)
+    return tuple(sizes.get(label, 1) for label in result)
 
 
 Labels = tuple[Any, ...]
@@ -261,6 +269,16 @@ def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Lab
     if arrow and batch and not any(isinstance(label, int) for label in result):
         raise ValueError(f"subscripts: {subscripts!r}; expected '...' in the result, too")
     return labels, result
+
+
+def _sizes(labels: list[Labels], operands: Sequence[Any]) -> dict[Any, int]:
+    """The sizes of axes, by their labels, but for those of size 1 in all operands."""
+    return {
+        label: x.shape[axis]
+        for x, of in zip(operands, labels, strict=True)
+        for axis, label in enumerate(of)
+        if x.shape[axis] != 1
+    }
 
 
 def _of_operand(subscripts: str, name: str, ndim: int) -> Labels:

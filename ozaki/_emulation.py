@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from functools import partial, update_wrapper
-from importlib import import_module
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import ContextVar
+from functools import partial, wraps
 from threading import RLock
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
-from ozaki._contractions import einsum_by, tensordot_by
+from ozaki._contractions import Multiply
+from ozaki._numpy_errors import SIGNALLED_AS, errors_of, signal, watched
+from ozaki._numpy_products import Call, call_of, run, shape_of
+from ozaki._replacing import Replacement, replace_all, restore_all
 from ozaki.account import Account
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
 from ozaki.planning.given import check_alone
-
-FUNCTIONS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
-"""Names of functions of both libraries that are replaced; in `linalg` also multi_dot, and NumPy's matmul, tensordot."""
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """Dtypes of arrays whose products are emulated; others are left to the library."""
+
+UNSEEN = "@ and .dot of NumPy arrays, names imported before the block, compiled code (SciPy, scikit-learn)"
+"""What the account of an emulation cannot tell of."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def emulate(
@@ -38,12 +45,12 @@ def emulate(
 ) -> Emulation:
     """Send the matrix products of NumPy and CuPy code inside a `with` block through `ozaki`.
 
-    It replaces `matmul`, `dot`, `vdot`, `inner`, `tensordot`, `einsum` and `linalg.multi_dot` of both modules, for all
-    threads, until the block ends; and `@` and `.dot` of CuPy arrays. `@` and `.dot` of NumPy arrays run as they are:
-    their class cannot be changed; nor can be names that a program, or NumPy itself, took before, as `from numpy import
-    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code. So do other
-    functions, as `numpy.vecdot` and `numpy.linalg.matrix_power`, and products of lists alone. The account counts none
-    of these. `ozaki.torch.emulate` does the same for PyTorch.
+    These are the products of `matmul`, `dot`, `vdot`, `inner`, `tensordot`, `einsum` and `linalg.multi_dot` of both
+    modules, of `@` and `.dot` of CuPy arrays, and of NumPy's functions and `@` of an `MPArray`. `@` and `.dot` of NumPy
+    arrays run as they are: their class cannot be changed; nor can be names that a program, or NumPy itself, took
+    before, as `from numpy import dot` does, CuPy where it is imported inside the block, and what libraries multiply in
+    compiled code. So do other functions, as `numpy.vecdot` and, of floats, `numpy.linalg.matrix_power`, and products of
+    lists alone. The account counts none of these. `ozaki.torch.emulate` does the same for PyTorch.
 
     Parameters
     ----------
@@ -56,12 +63,30 @@ def emulate(
     Returns
     -------
     Emulation
-        The context manager, whose `account` says what ran.
+        The context manager, whose `account` says what ran. It is a decorator, too.
 
     Raises
     ------
     ValueError, TypeError
         For choices that are wrong for every product; others from the products, as `matmul` raises them.
+
+    Notes
+    -----
+    A block holds for the thread or the task of asyncio that enters it, and for tasks that are created inside, as
+    `numpy.errstate` does: for each the innermost block that it is in, whatever blocks others are in. When the block
+    ends, it ends for all of them; so wait inside for the tasks.
+
+    Threads that a program starts inside are in no block (but in builds of Python whose threads inherit the context),
+    nor are those of a `ThreadPoolExecutor`, of `loop.run_in_executor` or of joblib: the account counts their calls, as
+    `outside`. Hand such a thread `run(function)` in place of `function`, where `run` is the emulation: a decorated
+    function runs in a block of its own, with the same account. `contextvars.copy_context().run` and `asyncio.to_thread`
+    take the block along, too. Other processes are neither emulated nor counted.
+
+    As a decorator it takes functions, also asynchronous ones, for the length of each call, and generators, for each of
+    their steps. A `with` block inside of a generator holds for its caller, too, while the generator waits.
+
+    Floating-point errors are handled as `numpy.errstate` says, of functions of which NumPy signals them (not `vdot` and
+    `einsum`). They are those of the entries that are returned: in products of slices nothing overflows on the way.
 
     Examples
     --------
@@ -70,9 +95,16 @@ def emulate(
     >>> with ozaki.emulate(accuracy="dd", report=True) as run:
     ...     np.dot(a, b)
     array([[1.]])
-    >>> print(run)
-    1 product ran through ozaki
-          1  dot       (1 x 3) (3 x 1)                 float64     28 residues         componentwise error <= 1.2e-16
+    >>> run.account.products, run.account.bound < 2e-16
+    (1, True)
+
+    As a decorator:
+
+    >>> @ozaki.emulate(accuracy="dd")
+    ... def product(a, b):
+    ...     return np.dot(a, b)
+    >>> product(a, b)
+    array([[1.]])
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     check_alone(choices)
@@ -82,6 +114,8 @@ def emulate(
 class Emulation:
     """What `emulate` returns: within it, products run through `ozaki`.
 
+    It may be entered any number of times, also by several threads at once.
+
     Attributes
     ----------
     account : Account
@@ -90,180 +124,250 @@ class Emulation:
 
     def __init__(self, options: dict[str, Any], report: bool) -> None:
         self._options, self._report = options, report
-        self.account = Account()
+        self._blocks: list[_Block] = []  # of `with` statements, that have not ended
+        self.account = Account(UNSEEN)
 
     def __str__(self) -> str:
         return str(self.account)
 
     def __enter__(self) -> Self:
+        self._blocks.append(_Block(self).__enter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        of_context = _of_context.get()
         with _lock:
-            if self in _active:
-                raise RuntimeError("emulate: entered already; make another one for a block inside")
-            if not _active:
-                _replace_all()
-            _active.append(self)
+            here = [block for block in self._blocks if block in of_context]
+            if not self._blocks:
+                raise RuntimeError("emulate: the block is left more often than it was entered")
+            block = (here or self._blocks)[-1]  # else: a generator that is closed in another context
+            self._blocks.remove(block)
+        block.__exit__(kind, error, trace)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Decorate a function: each call of it is a block of this emulation.
+
+        Parameters
+        ----------
+        function : callable
+            Of an asynchronous function, the block lasts until what it returns was awaited; of a generator, also an
+            asynchronous one, each step is a block. Where another function returns a coroutine or a generator, that is
+            treated alike.
+
+        Returns
+        -------
+        callable, of the same kind
+
+        Raises
+        ------
+        TypeError
+            For a class, and for a method that `staticmethod`, `classmethod` or `property` has wrapped.
+        """
+        if isinstance(function, type):
+            raise TypeError(f"function: the class {function.__name__}; decorate its methods")
+        if isinstance(function, staticmethod | classmethod | property):
+            raise TypeError(f"function: a {type(function).__name__}; decorate the function first, below that line")
+        if not callable(function):
+            raise TypeError(f"function: {type(function).__name__}; expected a function")
+        return _decorated(function, partial(_Block, self))  # type: ignore[return-value]
+
+    def multiply(self, operator: str, a: Any, b: Any) -> Any:
+        """The product of a and b, entered in the account as one of that operator."""
+        a, b = (x if hasattr(x, "shape") else mparray(x) for x in (a, b))  # beside an MPArray, also lists and matrices
+        return self.account.multiply(operator, a, b, partial(matmul, a, b, **self._options), self._report)
+
+
+def multiplier(operator: str) -> Multiply:
+    """What multiplies for an operator of an `MPArray`: the innermost block here, or `matmul`."""
+    emulation = _emulation_here()
+    return matmul if emulation is None else partial(emulation.multiply, operator)
+
+
+# Blocks --------------------------------------------------------------------------------------------------------------
+
+
+class _Block:
+    """A length of time in which an emulation holds, from `__enter__` to `__exit__`.
+
+    It holds in the context that enters it, and in copies of that. `__exit__` may run in another one.
+    """
+
+    def __init__(self, emulation: Emulation) -> None:
+        self.emulation, self.is_open = emulation, False
+
+    def __enter__(self) -> Self:
+        with _lock:
+            replace_all(_instead)
+            _open.append(self)
+            self.is_open = True
+        _of_context.set((*_of_context.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with _lock:
-            _active.remove(self)
-            if not _active:
-                _restore_all()
+            self.is_open = False
+            _open.remove(self)
+            if not _open:
+                restore_all()
+        _of_context.set(tuple(block for block in _of_context.get() if block.is_open))
 
-    def run(self, name: str, call: Call) -> Any:
-        """The result of a function of that name, called with what `call` says."""
-        return _RUN[name](partial(self._product, name), *call.operands, **call.options)
-
-    def _product(self, name: str, a: Any, b: Any) -> Any:
-        return self.account.multiply(name, a, b, partial(matmul, a, b, **self._options), self._report)
-
-
-# Replacing functions -------------------------------------------------------------------------------------------------
 
 _lock = RLock()
-_active: list[Emulation] = []
-"""The emulations that are entered, of all threads; products go through the last one."""
 
-_replaced: list[tuple[Any, str, Any]] = []
-"""The functions that are replaced while there are any: where, their names, and they themselves."""
+_open: list[_Block] = []
+"""The blocks of all threads that have begun and not ended; while there are any, functions are replaced."""
 
-
-def _replace_all() -> None:
-    libraries = [np] + ([sys.modules["cupy"]] if "cupy" in sys.modules else [])
-    for library in libraries:
-        for name in FUNCTIONS:
-            _replace(library, name, library)
-        for name in ("multi_dot", "matmul", "tensordot"):
-            if hasattr(library.linalg, name):
-                _replace(library.linalg, name, library)
-    for library in libraries[1:]:
-        for name in ("__matmul__", "dot"):
-            _replace(library.ndarray, name, library)
+_of_context: ContextVar[tuple[_Block, ...]] = ContextVar("ozaki.emulate", default=())
+"""The blocks that this thread or task is in, the innermost last; some may have ended elsewhere."""
 
 
-def _replace(place: Any, name: str, library: Any) -> None:
-    original = getattr(place, name)
-    _replaced.append((place, name, original))
-    setattr(place, name, _Replacement(original, name.strip("_"), library.ndarray, f"{place.__name__}.{name}"))
+def _emulation_here() -> Emulation | None:
+    """The emulation of the innermost block that this thread or task is in."""
+    return next((block.emulation for block in reversed(_of_context.get()) if block.is_open), None)
 
 
-def _restore_all() -> None:
-    while _replaced:
-        place, name, original = _replaced.pop()
-        setattr(place, name, original)
+# Decorated functions -------------------------------------------------------------------------------------------------
 
 
-class _Replacement:
-    """What stands for a function while products are emulated; it has the other attributes of that one."""
+def _decorated(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
+    """A function that runs within blocks, of the kind that `inspect` says the given one is."""
+    for is_function, _, within in _KINDS:
+        if is_function(function):
+            return wraps(function)(within(function, block))
 
-    def __init__(self, original: Any, name: str, ndarray: Any, path: str) -> None:
-        update_wrapper(self, original)
-        self._original, self._name, self._ndarray, self._path = original, name, ndarray, path
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            found = function(*args, **kwargs)
+        for _, is_result, within in _KINDS:
+            if is_result(found):  # which runs later
+                return within(lambda: found, block)()
+        return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        emulation = _active[-1] if _active else None
-        one_array = self._name == "einsum" and len(args) < 3  # whose sums, traces and views are no products
-        if emulation is None or one_array or _called_by_this_library():
-            return self._original(*args, **kwargs)
-        call = _call_of(self._name, args, kwargs)
-        reason = "its arguments" if call is None else _obstacle(call, self._ndarray)
-        if reason or call is None:
-            if reason and (call is None or any(isinstance(x, self._ndarray) for x in call.arrays)):
-                emulation.account.leave(self._name, reason)
-            return self._original(*args, **kwargs)
-        found = emulation.run(self._name, call)
-        if call.out is None:
-            return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
-        if call.out.shape != found.shape or call.out.dtype != found.dtype:
-            return self._original(*args, **kwargs)  # which raises the library's own error, or casts as that does
-        call.out[...] = found
-        return call.out
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:  # as a method of a class
-        return self if instance is None else partial(self, instance)
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(self.__dict__["_original"], attribute)
-
-    def __reduce__(self) -> Any:
-        return _named, (self._path,)
+    return call
 
 
-def _named(path: str) -> Any:
-    """The function of a path, as "numpy.linalg.multi_dot": what it stands for where a pickle is read."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
+def _awaiting(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
+    """An asynchronous function that runs within a block."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            return await function(*args, **kwargs)
+
+    return call
 
 
-def _called_by_this_library() -> bool:
-    """Whether this library calls a function that is replaced: it multiplies slices by that function itself."""
-    try:
-        name = sys._getframe(2).f_globals.get("__name__", "")
-    except ValueError:  # called by no Python code
-        return False
-    return bool(name == "ozaki" or name.startswith("ozaki."))
+def _stepping(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
+    """A generator function, each step of whose generators is within a block."""
+
+    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        step, value = generator.send, None
+        while True:
+            try:
+                with block():
+                    found = step(value)
+            except StopIteration as end:
+                return end.value
+            try:
+                step, value = generator.send, (yield found)
+            except GeneratorExit:
+                with block():
+                    generator.close()
+                raise
+            except BaseException as error:
+                step, value = generator.throw, error
+
+    return call
 
 
-class Call(NamedTuple):
-    """The arguments of a function.
+def _stepping_async(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
+    """An asynchronous generator function, each step of whose generators is within a block."""
 
-    Attributes
-    ----------
-    operands : positional ones, as `_RUN` takes them
-    arrays : the operands that are arrays
-    options : for `_RUN`
-    out : where the result goes, or None
-    """
+    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = function(*args, **kwargs)
+        step, value = generator.asend, None
+        while True:
+            try:
+                with block():
+                    found = await step(value)
+            except StopAsyncIteration:
+                return
+            try:
+                step, value = generator.asend, (yield found)
+            except GeneratorExit:
+                with block():
+                    await generator.aclose()
+                raise
+            except BaseException as error:
+                step, value = generator.athrow, error
 
-    operands: tuple[Any, ...]
-    arrays: tuple[Any, ...]
-    options: dict[str, Any]
-    out: Any
-
-
-def _call_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-    """A call's arguments; None if there are some that are not known here."""
-    try:
-        call: Call = _ARGUMENTS[name](*args, **kwargs)
-    except TypeError:
-        return None
-    out = call.out
-    return call._replace(out=out[0]) if isinstance(out, tuple) and len(out) == 1 else call
+    return call
 
 
-def _of_two(a: Any, b: Any, out: Any = None) -> Call:
-    return Call((a, b), (a, b), {}, out)
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any], bool], Callable[..., Callable[..., Any]]], ...] = (
+    (inspect.iscoroutinefunction, inspect.iscoroutine, _awaiting),
+    (inspect.isgeneratorfunction, inspect.isgenerator, _stepping),
+    (inspect.isasyncgenfunction, inspect.isasyncgen, _stepping_async),
+)
+"""Functions whose results run later: how they, and their results, are known, and what runs them within blocks."""
 
 
-def _of_tensordot(a: Any, b: Any, axes: Any = 2) -> Call:
-    return Call((a, b), (a, b), {"axes": axes}, None)
+# What runs in place of a function ------------------------------------------------------------------------------------
 
 
-def _of_einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: bool | str = False) -> Call:
-    if not isinstance(subscripts, str) or optimize not in (True, False, "greedy", "optimal"):
-        raise TypeError
-    return Call((subscripts, *operands), operands, {}, out)
+def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function that is replaced: through `ozaki` if the caller is in a block and it can be."""
+    emulation, name = _emulation_here(), function.name
+    call = call_of(name, args, kwargs)
+    arrays = (*args, *kwargs.values()) if call is None else (*call.arrays, call.out)
+    is_no_product = name == "einsum" and len(args) < 3  # sums, traces and views of one array
+    if is_no_product or any(isinstance(x, Numbers) for x in arrays):  # whose class knows what is to be done
+        return function.original(*args, **kwargs)
+    if emulation is None:
+        found = function.original(*args, **kwargs)
+        if call is not None and not _obstacle(call, function.ndarray):
+            _pass_by()
+        return found
+    reason = "its arguments" if call is None else _obstacle(call, function.ndarray) or _obstacle_of_out(name, call)
+    if call is None or reason:
+        found = function.original(*args, **kwargs)
+        if call is None or any(isinstance(x, function.ndarray) for x in call.arrays):
+            emulation.account.leave(name, reason)
+        return found
+    kinds, errors, count = watched() if name in SIGNALLED_AS else set(), set(), 0
+
+    def multiply(a: Any, b: Any) -> Any:
+        nonlocal count
+        c, count = emulation.multiply(name, a, b), count + 1
+        errors.update(errors_of(a, b, c, kinds))
+        return c
+
+    with np.errstate(all="ignore"):
+        found = run(name, call, multiply)
+        if not count:
+            emulation.account.leave(name, "products without sums")
+        if call.out is not None:
+            call.out[...] = found
+            found = call.out
+    signal(errors, SIGNALLED_AS.get(name, name), 3)  # the caller of `Replacement.__call__`
+    return found[()] if call.out is None and isinstance(found, np.ndarray) and found.ndim == 0 else found
 
 
-def _of_multi_dot(arrays: Any, *, out: Any = None) -> Call:
-    return Call((arrays,), tuple(arrays), {}, out)
-
-
-_ARGUMENTS: dict[str, Callable[..., Call]] = {
-    "matmul": _of_two,
-    "dot": _of_two,
-    "vdot": lambda a, b: _of_two(a, b),
-    "inner": lambda a, b: _of_two(a, b),
-    "tensordot": _of_tensordot,
-    "einsum": _of_einsum,
-    "multi_dot": _of_multi_dot,
-}
+def _pass_by() -> None:
+    """Count a call of a thread or task that is in no block in the accounts of all blocks that are open."""
+    with _lock:
+        emulations = dict.fromkeys(block.emulation for block in _open)
+    for each in emulations:
+        each.account.pass_by()
 
 
 def _obstacle(call: Call, ndarray: Any) -> str:
-    """Why a product is left to the library; empty if it is not."""
+    """Why a product is left to the library, as far as classes and dtypes say; empty if it is not."""
     for x in call.arrays if call.out is None else (*call.arrays, call.out):
         if type(x) is not ndarray:
             return f"an operand of type {type(x).__name__}"
@@ -274,65 +378,18 @@ def _obstacle(call: Call, ndarray: Any) -> str:
     return "fewer than two operands" if len(call.arrays) < 2 else ""
 
 
-# What runs in place of a function: called with a function that multiplies, and the operands --------------------------
+def _obstacle_of_out(name: str, call: Call) -> str:
+    """Why a result is not the one that `out` would hold; empty if it is, or there is none.
 
-
-def _product(multiply: Any, a: Any, b: Any) -> Any:
-    return multiply(a, b)
-
-
-def _dot(multiply: Any, a: Any, b: Any) -> Any:
-    return multiply(a, b) if b.ndim < 3 else tensordot_by(a, b, (-1, -2), multiply)
-
-
-def _vdot(multiply: Any, a: Any, b: Any) -> Any:
-    return multiply(a.conj().reshape(-1), b.reshape(-1))
-
-
-def _inner(multiply: Any, a: Any, b: Any) -> Any:
-    return tensordot_by(a, b, (-1, -1), multiply)
-
-
-def _tensordot(multiply: Any, a: Any, b: Any, axes: Any) -> Any:
-    return tensordot_by(a, b, axes, multiply)
-
-
-def _einsum(multiply: Any, subscripts: str, *operands: Any) -> Any:
-    return einsum_by(subscripts, operands, multiply)
-
-
-def _multi_dot(multiply: Any, arrays: Any) -> Any:
-    """A chain of matrices, the first and last of which may be vectors, in the order of the fewest multiplications.
-
-    Cormen, Leiserson, Rivest and Stein, "Introduction to Algorithms", section on matrix-chain multiplication.
+    Raises
+    ------
+    ValueError
+        If the operands do not fit.
     """
-    chain = [*arrays]
-    for place, x in enumerate(chain):
-        if x.ndim != 2 and not (x.ndim == 1 and place in (0, len(chain) - 1)):
-            raise np.linalg.LinAlgError(f"arrays: item {place} has {x.ndim} dimensions; expected a matrix")
-    sizes = [chain[0].shape[0] if chain[0].ndim > 1 else 1, *(x.shape[0] for x in chain[1:])]
-    sizes.append(chain[-1].shape[-1] if chain[-1].ndim > 1 else 1)
-    count = len(chain)
-    costs, cuts = np.zeros((count, count)), np.zeros((count, count), int)
-    for length in range(1, count):
-        for i in range(count - length):
-            j = i + length
-            of_cut = [costs[i, at] + costs[at + 1, j] + sizes[i] * sizes[at + 1] * sizes[j + 1] for at in range(i, j)]
-            cuts[i, j] = i + int(np.argmin(of_cut))
-            costs[i, j] = min(of_cut)
-
-    def product(i: int, j: int) -> Any:
-        return chain[i] if i == j else multiply(product(i, cuts[i, j]), product(cuts[i, j] + 1, j))
-
-    return product(0, count - 1)
-
-
-_RUN: dict[str, Callable[..., Any]] = {
-    "matmul": _product,
-    "dot": _dot,
-    "vdot": _vdot,
-    "inner": _inner,
-    "tensordot": _tensordot,
-    "einsum": _einsum,
-    "multi_dot": _multi_dot,
-}
+    if call.out is None:
+        return ""
+    if call.out.dtype != np.result_type(*(x.dtype for x in call.arrays)):
+        return f"out of dtype {call.out.dtype}"
+    if call.out.shape != shape_of(name, call):
+        return f"out of shape {call.out.shape}"
+    return "" if getattr(call.out.flags, "writeable", True) else "out that is read-only"

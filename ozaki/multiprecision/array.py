@@ -35,19 +35,43 @@ from ozaki.multiprecision.quads import to_quads
 from ozaki.multiprecision.wholes import to_wholes
 
 
+class _ForNumPyOnly:
+    """`__array_ufunc__`: a method for NumPy, which asks the class for it; None for those that ask an object.
+
+    These are CuPy's arrays and NumPy's masked ones: None tells their operators to leave it to the other operand's,
+    instead of taking `numpy.asarray` of it.
+    """
+
+    def __get__(self, instance: Any, owner: Any) -> Callable[..., Any] | None:
+        return _array_ufunc if instance is None else None
+
+
+def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    from ozaki.multiprecision.numpy_functions import array_ufunc  # here, since that module imports this one
+
+    return array_ufunc(ufunc, method, inputs, kwargs)
+
+
 class MPArray(Numbers):
     """An array of binary floating-point numbers, real or complex, of up to `bits` bits each.
 
     `ozaki.mparray` makes one. Its elements never change. Each has an exponent of its own; of a complex one, each part
     has. Sums, differences and multiples are exact: the result has as many bits as it needs; `round_to` makes it
-    shorter. Indexing, `reshape`, `transpose` and `swapaxes` are those of NumPy. There is no NaN, no infinity and no
-    negative zero.
+    shorter. Indexing, `reshape`, `transpose`, `swapaxes` and `diagonal` are those of NumPy. There is no NaN, no
+    infinity and no negative zero.
+
+    NumPy's functions take it where they are products (`numpy.dot`, `einsum`, `linalg.multi_dot`, ...), to the larger
+    `bits` of the operands, and where results are exact (`numpy.sum`, `trace`, `vstack`, `reshape`, `add`, ...); so does
+    `numpy.linalg.norm`, rounded once. Others raise a TypeError. What converts an array by itself, as the method `dot`
+    of NumPy's arrays does, gets `numpy.asarray(x)`: mpmath's numbers, whose arithmetic rounds to mpmath's precision.
 
     Attributes
     ----------
     shape : tuple of int
     ndim, size : int
     is_complex : bool
+    dtype : numpy.dtype
+        Object: that of `numpy.asarray(x)`, by which other libraries tell the array from one of floats.
     bits : int
         Most bits that an element, or a part of a complex one, may have, from its first set bit to its last.
     nbytes : int
@@ -72,13 +96,18 @@ class MPArray(Numbers):
     1.850371707708594e-17
     """
 
-    __array_ufunc__: ClassVar[None] = None
     __array_priority__: ClassVar[float] = 1000.0
+    __pandas_priority__: ClassVar[int] = 5000  # above that of data frames: operators of pandas leave it to this class
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     @classmethod
     def _of(cls, x: Numbers) -> Self:
         return x if isinstance(x, cls) else cls(x.signs, x.exponents, x.limbs, x.bits, x.is_complex)
+
+    @property
+    def dtype(self) -> np.dtype[np.object_]:
+        """Object: that of `numpy.asarray(x)`, by which other libraries tell the array from one of floats."""
+        return np.dtype(object)
 
     @property
     def T(self) -> Self:  # noqa: N802
@@ -164,14 +193,21 @@ class MPArray(Numbers):
     __rmul__ = __mul__
 
     def __matmul__(self, other: Any) -> Any:
-        from ozaki import matmul  # here, since that module imports this one
+        from ozaki._emulation import multiplier  # here, since that module imports this one
 
-        return matmul(self, other)
+        return multiplier("matmul")(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from ozaki import matmul
+        from ozaki._emulation import multiplier
 
-        return matmul(other, self)
+        return multiplier("matmul")(other, self)
+
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ozaki.multiprecision.numpy_functions import array_function
+
+        return array_function(function, types, args, kwargs)
+
+    __array_ufunc__ = _ForNumPyOnly()
 
     def __eq__(self, other: Any) -> Any:
         """Whether the elements are the same numbers: a bool array of the broadcast shape.

@@ -154,15 +154,15 @@ class Numbers:
         axes[first], axes[second] = second, first
         return self.transpose(axes)
 
-    def diagonal(self, axis1: int = 0, axis2: int = 1) -> Self:
-        """The diagonals of the matrices of two axes, along a new last axis; a view."""
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The diagonals of two axes, as a new last axis; a view."""
         first, second = (normalize_axis_index(axis, self.ndim) for axis in (axis1, axis2))
 
-        def along(x: Any, lead: tuple[slice, ...]) -> Any:
-            found = x.diagonal(axis1=len(lead) + first, axis2=len(lead) + second)
-            return found.swapaxes(-1, -2) if self.is_complex else found  # the axis of parts stays the last one
+        def change(x: Any, lead: tuple[slice, ...]) -> Any:
+            found = x.diagonal(offset, len(lead) + first, len(lead) + second)
+            return found.swapaxes(-1, -2) if self.is_complex else found  # the axis of parts stays the last
 
-        return self._each(along)
+        return self._each(change)
 
     def copy(self) -> Self:
         """The same elements in memory of their own, in row-major order."""

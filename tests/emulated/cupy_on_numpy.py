@@ -63,6 +63,8 @@ class ndarray(np.ndarray):  # noqa: N801
         return np.array(self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.ndarray | np.generic) for x in inputs):
+            return NotImplemented  # as CuPy, for operands of other classes
         drain(current().ptr)
         if "out" in options:
             options["out"] = tuple(map(_on_numpy, options["out"]))
@@ -319,11 +321,13 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
-            "zeros", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin", "take_along_axis",
-            "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite", "equal",
-            "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray",
+            "zeros", "ones", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin",
+            "take_along_axis", "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite",
+            "equal", "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray",
+            "matmul", "dot", "vdot", "inner", "tensordot", "einsum",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
+        linalg=ModuleType("cupy.linalg"),
     )  # fmt: skip
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
 
