@@ -16,6 +16,8 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._operands import as_array, dtype_of
+from ozaki._progress import ProgressFunction
+from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.limbs import library
@@ -26,6 +28,7 @@ Multiply = Callable[[Any, Any], Any]
 
 
 @any_arrays("a", "b")
+@named("tensordot")
 def tensordot(
     a: Any,
     b: Any,
@@ -37,6 +40,7 @@ def tensordot(
     engine: str = "auto",
     reproducible: bool = False,
     workspace_limit: int | None = None,
+    progress: ProgressFunction | None = None,
 ) -> Any:
     """Sum products of two arrays over some of their axes, as `numpy.tensordot` does, to a named accuracy.
 
@@ -48,6 +52,8 @@ def tensordot(
         An int n: the last n axes of a, and the first n of b. Default: 2.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`: it is one matrix product.
+    progress : function of (done, total, unit), optional
+        As for `matmul`.
 
     Returns
     -------
@@ -68,14 +74,16 @@ def tensordot(
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     backend = backend_of(("a", a), ("b", b))
-    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **choices._asdict()))
+    multiply = partial(matmul, **choices._asdict(), progress=progress)
+    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, multiply)
 
 
 @any_arrays("operands")
-def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any:
+@named("einsum")
+def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progress: ProgressFunction | None) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     arrays = [_array(f"operand {place}", x, backend) for place, x in enumerate(operands)]
-    return einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()))
+    return einsum_by(subscripts, arrays, partial(matmul, **choices._asdict(), progress=progress))
 
 
 def einsum(
@@ -87,6 +95,7 @@ def einsum(
     engine: str = "auto",
     reproducible: bool = False,
     workspace_limit: int | None = None,
+    progress: ProgressFunction | None = None,
 ) -> Any:
     """Evaluate Einstein's summation convention, as `numpy.einsum` does, out of products to a named accuracy.
 
@@ -98,6 +107,8 @@ def einsum(
         Floats of 16 bits count as float32. Integers and an `MPArray` are refused.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`, of each product.
+    progress : function of (done, total, unit), optional
+        As for `matmul`, of each product in turn; a single operand without sums has none.
 
     Returns
     -------
@@ -123,7 +134,8 @@ def einsum(
         raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
-    return _einsum(subscripts, operands, Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit))
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    return _einsum(subscripts, operands, choices, progress)
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ozaki._api import matmul
 from ozaki._environment import default_environment
+from ozaki._watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
@@ -17,6 +18,7 @@ from ozaki.multiprecision.objects import mparray
 
 @any_arrays("a")
 @default_environment
+@named("matrix_power")
 def matrix_power(a: Any, n: int) -> MPArray:
     """Compute a matrix to a power, exactly, by repeated squaring.
 

@@ -12,6 +12,7 @@ from ozaki._checks import check_finite
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki._operands import as_array, holds_complex
+from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -23,6 +24,7 @@ _NAMES = {"b": "x", "c": "b"}
 
 @any_arrays("a", "x", "b")
 @default_environment
+@named("residual")
 def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exact", dtype: str | None = None) -> Any:
     """Compute b - a x, rounded once, so that a residual which cancels keeps its digits.
 

@@ -23,9 +23,9 @@ from ozaki.schemes import ComplexResidues, Digits, Residues
 
 FUNCTIONS = [
     "ascupy", "asnumpy", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare",
-    "residual", "tensordot",
+    "recording", "residual", "tensordot",
 ]  # fmt: skip
-CONTEXTS = ["Emulation"]
+CONTEXTS = ["Emulation", "Recording"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
@@ -36,15 +36,16 @@ REST = "engine='auto', reproducible=False"
 SIGNATURES = {
     "ascupy": "(x)",
     "asnumpy": "(x)",
-    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None)",
+    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None, progress=None)",
     "emulate": f"(accuracy=None, *, report=False, scheme='auto', slices=None, {REST}, workspace_limit=None)",
-    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None)",
+    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None, progress=None)",
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
-    "return_report=False)",
+    "progress=None, return_report=False)",
     "matrix_power": "(a, n)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
+    "recording": "()",
     "residual": "(a, x, b, *, accuracy='exact', dtype=None)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
 }

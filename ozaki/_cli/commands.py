@@ -147,7 +147,8 @@ def multiply(
         step("multiplying")
         start = time.perf_counter()
         asked: Literal[True, "relative"] = "relative" if relative else True
-        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=asked)
+        operands = placed(x, where), placed(y, where)
+        c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=asked)
         c = to_host(c)
         seconds = time.perf_counter() - start
         step("writing")
@@ -239,7 +240,8 @@ def verify(
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
         step("multiplying")
-        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
+        operands = placed(x, where), placed(y, where)
+        c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=True)
         step("checking")
         found = account.measure, rows, cols, seed, account.bound, account.exponent
         checked = sampled(to_host(c), x, y, *found)
