@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,8 @@ from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
 from ozaki.schemes import ComplexResidues, Words, is_exact
+
+T = TypeVar("T")
 
 SPECULATE = True
 """Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
@@ -187,6 +189,11 @@ class Product:
         measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
         plan, self.facts = settle(partial(choose, question), measure, self.facts)
         return plan
+
+    def decide(self, answer: Callable[[Facts], T | Need]) -> T:
+        """The decision that `answer` makes of facts about these operands, each found when it asks for it."""
+        decision, self.facts = settle(answer, self._measure, self.facts)
+        return decision
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""

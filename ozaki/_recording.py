@@ -14,27 +14,32 @@ from ozaki.account import Account
 def recording() -> Recording:
     """Keep account of every product, and of every result of `ozaki.linalg`, inside a `with` block.
 
-    It changes nothing that is computed, and asks for no proof of its own. It holds for the thread or the task of
-    asyncio that enters the block, and for tasks that are started inside; another thread is counted where it runs
-    in a copy of the context, as `asyncio.to_thread` makes one, and
-    `contextvars.copy_context().run`. So products are not counted that run in threads of PyTorch (gradients on a GPU)
-    or of JAX (compiled code, on a GPU or several devices). Blocks may be nested: each counts what runs inside it.
+    It changes nothing that is computed, and asks for no proof of its own. It holds for the thread, or the task of
+    asyncio, that enters the block, and for tasks that are started inside. Another thread is counted where it runs in a
+    copy of the context, as `asyncio.to_thread` makes one, and `contextvars.copy_context().run`: so products are not
+    counted that run in threads of PyTorch (gradients on a GPU) or of JAX (compiled code, on a GPU or several devices).
+    Blocks may be nested: each counts what runs inside it.
 
     Returns
     -------
     Recording
         The context manager, which prints as the account.
 
+    Raises
+    ------
+    RuntimeError
+        Where a block is entered that is entered already.
+
     Examples
     --------
     >>> import numpy as np, ozaki
-    >>> a = np.array([[3.0, 1.0], [1.0, 0.5]])
+    >>> a = np.array([[1e16, 1.0], [3.0, -1e16]])
     >>> with ozaki.recording() as run:
-    ...     c = ozaki.matmul(a, a, accuracy="fp64", reproducible=True)
-    ...     x = ozaki.linalg.solve(a, c, accuracy="fp64")
+    ...     c = ozaki.matmul(a, a, accuracy="dd")
+    ...     x = ozaki.linalg.solve(a, c)
     >>> print(run.account)
     1 product ran through ozaki
-          1  matmul    (2 x 2) (2 x 2)                 float64     14 residues         componentwise error <= 1.2e-16
+          1  matmul    (2 x 2) (2 x 2)                 float64     28 residues         componentwise error <= 1.2e-16
     >>> [(entry.operator, entry.shape, entry.measure) for entry in run.results.entries], run.inside > 0
     ([('solve', (2, 2, 2), 'normwise')], True)
     """

@@ -109,7 +109,7 @@ class Watched(NamedTuple):
         level = logging.DEBUG if call is not None and call.solves else logging.INFO
         if not LOGGER.isEnabledFor(level):
             return
-        name, plan = self.function if call is None else call.name, chosen.plan
+        name, plan = self._name, chosen.plan
         LOGGER.log(level, "%s: %s", name, _Line(plan, self._bound(chosen)))
         if not LOGGER.isEnabledFor(logging.DEBUG):
             return
@@ -141,14 +141,19 @@ class Watched(NamedTuple):
             if call is not None and call.solves:
                 recording.count_inside()
             else:
-                name = self.function if call is None else call.name
-                recording.account.add(name, tuple(self.a.shape), tuple(self.b.shape), ran)
+                recording.account.add(self._name, tuple(self.a.shape), tuple(self.b.shape), ran)
 
     def ran_before(self, chosen: Chosen) -> None:
         """Log and enter a product by the program of an earlier call."""
         self.chosen(chosen)
-        step("by the program of an earlier call, since the plan for these operands has the same scheme")
+        LOGGER.debug("%s: by the program of an earlier call, since the plan has its scheme", self._name)
         self.ran(chosen)
+
+    @property
+    def _name(self) -> str:
+        """The public function that the caller called."""
+        call = _call.get()
+        return self.function if call is None else call.name
 
     def _bound(self, chosen: Chosen) -> float | None:
         """The bound of the result: of an expression that is rounded more than once, none is known."""

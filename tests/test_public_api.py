@@ -198,11 +198,11 @@ def test_plain_data_are_pickled_and_copied():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstrings_of_functions(name):
     function = getattr(ozaki, name)
-    text = inspect.getdoc(function)
-    for section in ("Parameters", "Returns", "Raises"):
+    text, known = inspect.getdoc(function), inspect.signature(function).parameters.values()
+    for section in ("Parameters", "Returns", "Raises") if known else ("Returns", "Raises"):
         assert f"\n{section}\n{'-' * len(section)}\n" in text, section
-    parameters = text.split("\nParameters\n")[1].split("\n\n")[0]
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = text.partition("\nParameters\n")[2].split("\n\n")[0]
+    for parameter in known:
         stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
         shown = f"{stars}{parameter.name}"
         assert shown in parameters, parameter
