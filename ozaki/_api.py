@@ -222,9 +222,9 @@ def _multiply(
     told, name = progress_of(progress), "matmul" if terms is None else "gemm"
     if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
         c, chosen = found
+        told.end()
         if watching():
             Watched(name, a, b, dtype=choices.dtype).ran_before(chosen)
-        told.end()
         return c
     if plan is not None:
         check_plan_alone(plan, choices)
@@ -236,10 +236,10 @@ def _multiply(
             key = *key, pair.combination and pair.combination.factors, adjoint
             if not return_report and (found := repeated(*pair.given, key)) is not None:
                 c, chosen = found
-                if watched is not None:
-                    watched.ran_before(chosen)
                 c = pair.returned(c)
                 told.end()
+                if watched is not None:
+                    watched.ran_before(chosen)
                 return c
         product = Product(pair, pair.choices, plan, told)
         plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
@@ -251,10 +251,10 @@ def _multiply(
             product.keep(key, plan)
         else:
             report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
-        if watched is not None:
-            watched.ran(product.chosen(plan), report)
         c = pair.returned(c)
         told.end()
+        if watched is not None:
+            watched.ran(product.chosen(plan), report)
         return c if report is None else (c, report)
 
 
