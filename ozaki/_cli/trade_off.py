@@ -24,7 +24,7 @@ from ozaki.planning.facts import Facts, NativeInRange, or_need
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question
 from ozaki.planning.search import likely_schemes
-from ozaki.schemes import Scheme, is_exact
+from ozaki.schemes import Scheme, is_exact, slice_products
 from ozaki.schemes.named import least_of, most_of, scheme_of
 
 
@@ -97,7 +97,9 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
         gains = not ways or ways[-1].family != scheme.name or bound < ways[-1].bound - _LEAST_GAIN
         if chosen or gains:  # with more slices than these nothing gets better but the rounding to the result stays
             name = counted(scheme.count, scheme.name)
-            ways.append(Way(scheme.name, name, str(scheme.count), scheme.products, seconds[scheme], bound, chosen))
+            ways.append(
+                Way(scheme.name, name, str(scheme.count), slice_products(scheme), seconds[scheme], bound, chosen)
+            )
     if not question.multiprecision:
         bound = _log10(product.decide(partial(_native, question)), 0)
         time = question.machine.seconds(question.sizes, question.dtype, None)
