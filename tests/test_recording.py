@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -296,3 +297,66 @@ def test_every_choice_can_be_logged(rng, caplog):
         ozaki.plan((5, 5), (5, 5), dtype="float64", scheme="residues", slices=14)
     assert all(record.getMessage() for record in caplog.records)
     assert "plan: (5 x 5) (5 x 5), float64: 14 residues, 14 products; row-column error" in caplog.messages[-2]
+
+
+# Progress ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_units_of_a_product_are_counted(rng, monkeypatch):
+    monkeypatch.setattr("ozaki._progress._INTERVAL", 0.0)
+    x, y = rng.standard_normal((40, 300)), rng.standard_normal((300, 30))
+    f, stack = x.astype("f"), rng.standard_normal((3, 5, 40))
+    mp, limit = {"accuracy": 200, "dtype": "mp"}, {"workspace_limit": 10**6}
+    for a, b, options in (
+        (x, y, FP64), (x, x.T, FP64), (x + 1j, y, FP64), (x + 1j, y - 1j, FP64), (stack, x, FP64), (stack[0], x, mp),
+        (x, y, mp), (x + 1j, x.T + 1j, mp), (x, y, {**FP64, **limit}), (x, x.T, {**FP64, **limit}),
+        (x, y, {"scheme": "digits", "slices": 6, "engine": "int8"}), (f, f.T, {"scheme": "halfhalf"}),
+    ):  # fmt: skip
+        for calls in (1, 2):
+            told = []
+            show = partial(lambda told, *call: told.append(call), told)
+            if calls == 1:
+                ozaki.matmul(a, b, progress=show, **options)
+            else:
+                ozaki.gemm(1.5, a, b, 0, None, progress=show, **options)
+            total, unit = told[-1][1:]
+            done = [each[0] for each in told]
+            # Rounding numbers of many bits counts as several steps, of which small results take all at once.
+            whole = done == sorted(set(done)) if "dtype" in options else done == list(range(1, total + 1))
+            assert whole and total > 2, (unit, options, done)
+            assert {each[1:] for each in told} == {(total, unit)}
+
+
+def test_a_relative_accuracy_is_complete_once(rng, monkeypatch):
+    monkeypatch.setattr("ozaki._progress._INTERVAL", 0.0)
+    told = []
+    x = rng.standard_normal((9, 9))
+    ozaki.matmul(x, x, accuracy=ozaki.Accuracy("relative", 1e-9), progress=lambda *call: told.append(call))
+    assert [done == total for done, total, _ in told] == [False] * (len(told) - 1) + [True]
+
+
+def test_at_most_ten_calls_a_second(rng, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("ozaki._progress.time.monotonic", lambda: now)
+    told = []
+
+    def show(done, total, unit):
+        told.append(done)
+
+    x = rng.standard_normal((20, 300))
+    ozaki.matmul(x, x.T, progress=show, **FP64)
+    assert len(told) == 1
+
+
+def test_an_interrupted_product_leaves_the_environment_as_it_was(rng):
+    def stop(done, total, unit):
+        raise KeyboardInterrupt
+
+    x = rng.standard_normal((20, 300))
+    before = np.geterr()
+    with pytest.raises(KeyboardInterrupt):
+        ozaki.matmul(x, x.T, progress=stop, **FP64)
+    assert np.geterr() == before
+    with ozaki.recording() as run:
+        ozaki.matmul(x, x.T, **FP64)
+    assert [entry.operator for entry in run.account.entries] == ["matmul"]
