@@ -305,7 +305,7 @@ def test_every_choice_can_be_logged(rng, caplog):
 def test_all_units_of_a_product_are_counted(rng, monkeypatch):
     monkeypatch.setattr("ozaki._progress._INTERVAL", 0.0)
     x, y = rng.standard_normal((40, 300)), rng.standard_normal((300, 30))
-    f, stack = x.astype("f"), rng.standard_normal((3, 5, 40))
+    f, stack = rng.standard_normal((150, 50)).astype("f"), rng.standard_normal((3, 5, 40))
     mp, limit = {"accuracy": 200, "dtype": "mp"}, {"workspace_limit": 10**6}
     for a, b, options in (
         (x, y, FP64), (x, x.T, FP64), (x + 1j, y, FP64), (x + 1j, y - 1j, FP64), (stack, x, FP64), (stack[0], x, mp),
