@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, ldexp, nextafter
+from math import frexp, inf, ldexp, nextafter
 from threading import Lock
 from typing import Any, NamedTuple
 
+from ozaki._formats import MULTIPRECISION
 from ozaki._operands import broadcast
 from ozaki._report import Report, rounded_up, several
+from ozaki.multiprecision.numbers import Numbers
 
 __all__ = ["Account", "Entry", "Ran"]
 
@@ -57,13 +59,13 @@ class Entry:
     batch, shape
         Matrices in a stack (shape of the stack), and (m, k, n) of each.
     dtype
-        "float64", ...
+        "float64", ...; "mp106" of multiprecision numbers of 106 bits.
     count
         How many products, each of the whole stack.
     how
         "14 residues" or "native product"; empty without reports.
     bound
-        The largest bound that was proven for one of them (inf: nothing is), in units of 2**exponent; None where it is
+        The largest bound that was proven for one of them, in units of 2**exponent (inf: nothing is); None where it is
         not known, as without reports.
     measure
         Of the bound.
@@ -86,45 +88,97 @@ class Entry:
         m, k, n = self.shape
         proven = Ran(self.how, self.dtype, self.measure, self.bound, self.exponent).proven
         sizes = f"{stack}({m} x {k}) ({k} x {n})"
-        columns = (
-            f"{self.operator} ".ljust(10),
-            f"{sizes} ".ljust(32),
-            f"{self.dtype} ".ljust(12),
-            f"{self.how} ".ljust(20),
-        )
-        return f"{self.count:>7}  {''.join(columns)}{proven}".rstrip()
+        columns = (self.operator, 10), (sizes, 32), (self.dtype, 12), (self.how, 20)
+        padded = "".join(f"{text} ".ljust(width) for text, width in columns)
+        return f"{self.count:>7}  {padded}{proven}".rstrip()
+
+
+class _Products(NamedTuple):
+    """How many products there were of one key, and the largest bound of them, in units of 2**exponent."""
+
+    number: int = 0
+    bound: float | None = None
+    exponent: int = 0
+
+    def with_one(self, ran: Ran) -> _Products:
+        """These and one more product."""
+        more = self._replace(number=self.number + 1)
+        if ran.bound is None or (self.bound is not None and self.size >= _size(ran.bound, ran.exponent)):
+            return more
+        return more._replace(bound=ran.bound, exponent=ran.exponent)
+
+    @property
+    def size(self) -> tuple[bool, bool, int, float]:
+        return _size(self.bound or 0.0, self.exponent)
+
+
+def _size(bound: float, exponent: int) -> tuple[bool, bool, int, float]:
+    """What bounds in units of different powers of two are compared by."""
+    fraction, power = frexp(bound)
+    return bound == inf, bound > 0, power + exponent, fraction
 
 
 class Account:
     """The products of a program, counted; of all blocks that one emulation was entered for.
+
+    Threads may count and read at the same time: each reading is of one moment.
+
+    Parameters
+    ----------
+    unseen : str
+        What no count here tells of: the closing line of the account. Empty: it has none.
 
     Attributes
     ----------
     entries : list of Entry
         In the order of the first product of each.
     left : dict of (operator, reason) to a count
-        Calls that were left to the array library, which computed them natively: of which operator, and why.
+        Calls that were left to the array library, which computed them natively: of which operator, and why; a copy.
+    outside : int
+        Calls that the array library computed natively while a block was open, since the thread or task that made them
+        was in no block.
     """
 
-    def __init__(self) -> None:
-        self._counts: dict[Any, int] = {}
-        self._bounds: dict[Any, float] = {}
-        self.left: dict[tuple[str, str], int] = {}
+    def __init__(self, unseen: str = "") -> None:
+        self._unseen = unseen
         self._lock = Lock()
+        self._products: dict[Any, _Products] = {}
+        self._left: dict[tuple[str, str], int] = {}
+        self._outside = 0
 
     @property
     def entries(self) -> list[Entry]:
-        return [self._entry(key) for key in self._counts]
+        with self._lock:
+            products = dict(self._products)
+        return [_entry(key, of) for key, of in products.items()]
+
+    @property
+    def left(self) -> dict[tuple[str, str], int]:
+        with self._lock:
+            return dict(self._left)
+
+    @property
+    def outside(self) -> int:
+        return self._outside
 
     @property
     def products(self) -> int:
         """How many products ran through `ozaki`."""
-        return sum(self._counts.values())
+        return sum(entry.count for entry in self.entries)
 
     @property
     def bound(self) -> float | None:
-        """The largest bound of all, each in the measure of its product; None without reports."""
-        return max((_float(bound, key[-1]) for key, bound in self._bounds.items()), default=None)
+        """The largest bound of all, each in the measure of its product; None without reports.
+
+        One below the range of a float is rounded up.
+        """
+        with self._lock:
+            proven = [of for of in self._products.values() if of.bound is not None]
+        if not proven:
+            return None
+        largest = max(proven, key=lambda of: of.size)
+        found = ldexp(largest.bound or 0.0, largest.exponent)
+        return found if _size(found, 0) >= largest.size else nextafter(found, inf)
 
     def multiply(self, operator: str, a: Any, b: Any, run: Callable[..., Any], with_report: bool) -> Any:
         """The product of a and b that `run` computes, counted; `with_report` it is asked for a report, too."""
@@ -136,48 +190,55 @@ class Account:
 
     def enter(self, operator: str, a: Any, b: Any, c: Any, report: Report | None) -> None:
         """Count a product c of operands a and b."""
-        ran = Ran("", str(c.dtype), "", None)
+        dtype = f"{MULTIPRECISION}{c.bits}" if isinstance(c, Numbers) else str(c.dtype).removeprefix("torch.")
+        ran = Ran("", dtype, "", None)
         if report is not None:
             how = way_of(report.native, report.slices, report.scheme)
-            ran = Ran(how, str(c.dtype), report.measure, report.bound, report.exponent)
+            bound = None if report.rounded_once is False else report.bound  # else it is that of A B alone
+            ran = Ran(how, dtype, report.measure, bound, report.exponent)
         self.add(operator, tuple(a.shape), tuple(b.shape), ran)
 
     def add(self, operator: str, left: tuple[int, ...], right: tuple[int, ...], ran: Ran) -> None:
-        """Count a product of operands of these shapes."""
-        key = operator, left, right, ran.dtype, ran.how, ran.measure, ran.bound is None, ran.exponent
+        """Count a result of operands of these shapes; those whose bound is known have an entry of their own."""
+        key = operator, left, right, ran.dtype, ran.how, ran.measure, ran.bound is None
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
-            if ran.bound is not None:
-                self._bounds[key] = max(self._bounds.get(key, 0.0), ran.bound)
+            self._products[key] = self._products.get(key, _Products()).with_one(ran)
 
     def leave(self, operator: str, reason: str) -> None:
         """Count a call of an operator that is left to the array library, which computes it natively."""
         with self._lock:
-            self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
+            self._left[operator, reason] = self._left.get((operator, reason), 0) + 1
 
-    def _entry(self, key: Any) -> Entry:
-        operator, left, right, dtype, how, measure, _, exponent = key
-        m, k = (1, *left)[-2:]
-        n = right[-1] if len(right) > 1 else 1
-        name, batch = dtype.removeprefix("torch."), broadcast(left[:-2], right[:-2])
-        bound = self._bounds.get(key)
-        return Entry(operator, batch, (m, k, n), name, self._counts[key], how, bound, measure, exponent)
+    def pass_by(self) -> None:
+        """Count a call in a thread or task that is in no block."""
+        with self._lock:
+            self._outside += 1
 
     def __str__(self) -> str:
-        lines = [f"{several(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
-        if self.left:
-            left = sum(self.left.values())
-            lines.append(f"{several(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
-            lines += [f"{count:>7}  {operator}: {reason}" for (operator, reason), count in self.left.items()]
-        return "\n".join(lines)
+        with self._lock:
+            products, left, outside = dict(self._products), dict(self._left), self._outside
+        lines = [f"{several(sum(of.number for of in products.values()), 'product')} ran through ozaki"]
+        lines += [str(_entry(key, of)) for key, of in products.items()]
+        if left:
+            count = sum(left.values())
+            lines.append(f"{several(count, 'operator')} {'was' if count == 1 else 'were'} left alone")
+            lines += [f"{count:>7}  {operator}: {reason}" for (operator, reason), count in left.items()]
+        if outside:
+            lines.append(
+                f"{several(outside, 'call')} of other threads or tasks ran natively: `emulate` says how to hand them "
+                "the block"
+            )
+        return "\n".join([*lines, f"not seen: {self._unseen}"] if self._unseen else lines)
+
+
+def _entry(key: Any, of: _Products) -> Entry:
+    operator, left, right, dtype, how, measure, _ = key
+    m, k = (1, *left)[-2:]
+    n = right[-1] if len(right) > 1 else 1
+    batch = broadcast(left[:-2], right[:-2])
+    return Entry(operator, batch, (m, k, n), dtype, of.number, how, of.bound, measure, of.exponent)
 
 
 def way_of(native: bool, slices: int, scheme: str) -> str:
     """How a product runs: "native product", "14 residues"."""
     return "native product" if native else f"{slices} {scheme}"
-
-
-def _float(bound: float, exponent: int) -> float:
-    """A bound in units of 2**exponent as a float that is no smaller."""
-    found = ldexp(bound, exponent)
-    return nextafter(found, inf) if exponent and 0 < bound < inf else found

@@ -232,6 +232,19 @@ def test_functions_of_torch(a):
     assert all(entry.dtype == "float64" and entry.bound < 1e-14 for entry in run.account.entries)
 
 
+def test_an_account_of_torch_has_no_bound_of_a_product_alone(a):
+    """addmm by the native product rounds A B first: the report's bound is not that of the sum."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import ozaki.torch
+
+    x = torch.tensor(a)
+    with ozaki.torch.emulate(report=True, scheme="native") as emulation, ozaki.recording() as run:
+        torch.addmm(x, x, x)
+        torch.mm(x, x)
+    for account in (emulation.account, run.account):
+        assert [entry.bound is None for entry in account.entries] == [True, False]
+
+
 def test_functions_of_jax(a):
     jax = pytest.importorskip("jax", reason="jax is not installed")
     import ozaki.jax
