@@ -8,6 +8,7 @@ from ozaki._emulation import Emulation, emulate
 from ozaki._plan import Plan
 from ozaki._power import matrix_power
 from ozaki._prepared import Prepared
+from ozaki._recording import Recording, recording
 from ozaki._report import Report
 from ozaki._residual import residual
 from ozaki.multiprecision.array import MPArray
@@ -23,6 +24,7 @@ __all__ = [
     "MPArray",
     "Plan",
     "Prepared",
+    "Recording",
     "Report",
     "Words",
     "__version__",
@@ -37,6 +39,7 @@ __all__ = [
     "mparray",
     "plan",
     "prepare",
+    "recording",
     "reference",
     "residual",
     "tensor_core",

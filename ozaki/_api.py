@@ -36,10 +36,12 @@ from ozaki._operands import (
     shapes,
 )
 from ozaki._pair import Pair
-from ozaki._plan import Plan
+from ozaki._plan import Chosen, Plan
 from ozaki._prepared import Prepared
 from ozaki._product import Product
+from ozaki._progress import ProgressFunction, progress_of
 from ozaki._report import Report
+from ozaki._watching import Watched, watching
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -62,6 +64,7 @@ def matmul(
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     dtype: str | None = None,
+    progress: ProgressFunction | None = None,
     return_report: Literal[False] = False,
 ) -> Any: ...
 @overload
@@ -78,6 +81,7 @@ def matmul(
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     dtype: str | None = None,
+    progress: ProgressFunction | None = None,
     return_report: Literal[True, "relative"],
 ) -> tuple[Any, Report]: ...
 @any_arrays("a", "b", "out")
@@ -95,6 +99,7 @@ def matmul(
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     dtype: str | None = None,
+    progress: ProgressFunction | None = None,
     return_report: bool | Literal["relative"] = False,
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
@@ -149,6 +154,13 @@ def matmul(
         once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
         complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
         Default: that of the operands.
+    progress : function of (done, total, unit), optional
+        Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
+        so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
+        rounding), "tiles" of words, or, on a GPU, "launches", which the device may not have completed. Planning is not
+        counted. A native product is one unit, "products".
+        A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
+        product; `out` then may hold any of its own and of the product's entries.
     return_report : bool or "relative"
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
         `report.relative_bound`.
@@ -195,7 +207,7 @@ def matmul(
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
-    return _multiply(a, b, out, choices, plan, return_report, None)
+    return _multiply(a, b, out, choices, plan, return_report, None, progress=progress)
 
 
 def _multiply(
@@ -207,6 +219,7 @@ def _multiply(
     return_report: bool | Literal["relative"],
     terms: tuple[Any, Any, Any] | None,
     adjoint: bool = False,
+    progress: ProgressFunction | None = None,
 ) -> Any:
     """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
 
@@ -214,25 +227,43 @@ def _multiply(
     """
     key = plan, *choices.key
     check_report(return_report)
-    if terms is None and not return_report and (c := repeated(a, b, None, out, key)) is not None:
+    told, name = progress_of(progress), "matmul" if terms is None else "gemm"
+    if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
+        c, chosen = found
+        told.end()
+        if watching():
+            Watched(name, a, b, dtype=choices.dtype).ran_before(chosen)
         return c
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
         pair = Pair(a, b, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
+        watched = Watched(name, pair.a, pair.b, pair.combination, pair.asked) if watching() else None
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
-            if not return_report and (c := repeated(*pair.given, key)) is not None:
-                return pair.returned(c)
-        product = Product(pair, pair.choices, plan)
+            if not return_report and (found := repeated(*pair.given, key)) is not None:
+                c, chosen = found
+                c = pair.returned(c)
+                told.end()
+                if watched is not None:
+                    watched.ran_before(chosen)
+                return c
+        product = Product(pair, pair.choices, plan, told)
         plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
+        if watched is not None:
+            watched.chosen(product.chosen(plan), product.asked, product.facts)
         c = product.compute(plan)  # split, multiply, recombine
+        report = None
         if not return_report:
             product.keep(key, plan)
-            return pair.returned(c)
-        report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
-        return pair.returned(c), report
+        else:
+            report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
+        c = pair.returned(c)
+        told.end()
+        if watched is not None:
+            watched.ran(product.chosen(plan), report)
+        return c if report is None else (c, report)
 
 
 @any_arrays("a", "b")
@@ -292,7 +323,10 @@ def plan(
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
-        return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
+        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
+        if watching():
+            Watched("plan", None, None).chosen(Chosen(made, made.bound))
+        return made
     for name, x, other in (("a", a, b), ("b", b, a)):
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
@@ -300,6 +334,8 @@ def plan(
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
+    if watching():
+        Watched("plan", pair.a, pair.b).chosen(Chosen(made, made.bound), question, product.facts)
     made = explained(replace(question, dtype=made.dtype), product.facts, made)
     promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
@@ -441,20 +477,20 @@ def gemm(
     >>> y - a @ x, ozaki.gemm(-1, a, x, 1, y, accuracy="dd")
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
-    if unknown := [name for name in options if name not in (*Choices._fields, "plan", "return_report")]:
+    if unknown := [name for name in options if name not in (*Choices._fields, "plan", "progress", "return_report")]:
         raise TypeError(f"gemm() got an unexpected keyword argument {unknown[0]!r}")
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})
     adjoint = one_adjoint and holds_complex(op_a) and backend.same_view(a, b)
-    plan = options.pop("plan", None)
+    plan, progress = options.pop("plan", None), options.pop("progress", None)
     return_report = options.pop("return_report", False)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint)
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint, progress)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:

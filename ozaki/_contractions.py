@@ -17,6 +17,8 @@ from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._integers import are_integers, as_floats
 from ozaki._operands import as_array, dtype_of, scalar_if_no_axes
+from ozaki._progress import ProgressFunction
+from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
@@ -29,6 +31,7 @@ Multiply = Callable[[Any, Any], Any]
 
 
 @any_arrays("a", "b")
+@named("tensordot")
 def tensordot(
     a: Any,
     b: Any,
@@ -41,6 +44,7 @@ def tensordot(
     reproducible: bool = False,
     workspace_limit: int | None = None,
     dtype: str | None = None,
+    progress: ProgressFunction | None = None,
 ) -> Any:
     """Sum products of two arrays over some of their axes, as `numpy.tensordot` does, to a named accuracy.
 
@@ -51,6 +55,8 @@ def tensordot(
         An int n: the last n axes of a, and the first n of b. Default: 2.
     accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
         As for `matmul`: it is one matrix product.
+    progress : function of (done, total, unit), optional
+        As for `matmul`.
 
     Returns
     -------
@@ -72,17 +78,19 @@ def tensordot(
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     backend = backend_of(("a", a), ("b", b))
     left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
-    return tensordot_by(left, right, axes, partial(matmul, **choices._asdict()))
+    return tensordot_by(left, right, axes, partial(matmul, **choices._asdict(), progress=progress))
 
 
 @any_arrays("operands")
-def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any:
+@named("einsum")
+def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progress: ProgressFunction | None) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     names = [f"operand {place}" for place in range(len(operands))]
     arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
     if choices.dtype is None and not any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
-    found = einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()), always=choices.dtype is not None)
+    multiply = partial(matmul, **choices._asdict(), progress=progress)
+    found = einsum_by(subscripts, arrays, multiply, always=choices.dtype is not None)
     return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
 
 
@@ -96,6 +104,7 @@ def einsum(
     reproducible: bool = False,
     workspace_limit: int | None = None,
     dtype: str | None = None,
+    progress: ProgressFunction | None = None,
 ) -> Any:
     """Evaluate Einstein's summation convention, as `numpy.einsum` does, out of products to a named accuracy.
 
@@ -106,6 +115,8 @@ def einsum(
     *operands : arrays of one library and device, or MPArrays, as for `matmul`
     accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
         As for `matmul`, of each product.
+    progress : function of (done, total, unit), optional
+        As for `matmul`, of each product in turn; a single operand without sums has none.
 
     Returns
     -------
@@ -132,7 +143,7 @@ def einsum(
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
-    return _einsum(subscripts, operands, choices)
+    return _einsum(subscripts, operands, choices, progress)
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import NamedTuple
 
 from ozaki._accuracy import Accuracy
 from ozaki._combination import Combination
@@ -172,3 +173,17 @@ class Plan:
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
             f"\n{self.why}" if self.why else ""
         )
+
+
+class Chosen(NamedTuple):
+    """A plan that is to run, and its bound as far as that is known for the operands.
+
+    Attributes
+    ----------
+    plan : the plan
+    bound : in units of 2**plan.target.exponent, with the rounding to `plan.dtype`; inf: nothing is proven; None: it was
+        not found out
+    """
+
+    plan: Plan
+    bound: float | None

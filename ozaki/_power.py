@@ -14,6 +14,7 @@ from ozaki._environment import default_environment
 from ozaki._format_checks import check_complex, check_quads, check_room
 from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
 from ozaki._operands import DTYPES
+from ozaki._watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import exactly
@@ -24,6 +25,7 @@ from ozaki.multiprecision.objects import mparray
 
 @any_arrays("a")
 @default_environment
+@named("matrix_power")
 def matrix_power(a: Any, n: int, *, accuracy: Accuracy | str | float = "exact", dtype: Any = None) -> Any:
     """Compute a matrix to a power by repeated squaring: exactly, or to a named accuracy.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from ozaki._formats import is_multiprecision, part_of
 from ozaki._limits import check_limit, check_native_limit, held_bytes, native_fits
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
-from ozaki._plan import Plan
+from ozaki._plan import Chosen, Plan
 from ozaki._plan_fits import check_plan_fits
 from ozaki._prepared import Prepared
+from ozaki._progress import SILENT, Progress
 from ozaki._range import out_of_range
 from ozaki._report import Report, rounded_up
 from ozaki._warning import warn
@@ -44,7 +45,9 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.schemes import ComplexResidues, Scheme, Words, is_exact
+from ozaki.schemes import ComplexResidues, Words, is_exact
+
+T = TypeVar("T")
 
 SPECULATE = True
 """Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
@@ -58,10 +61,12 @@ class Product:
     pair : the operands
     choices : what the caller chose
     plan : a plan that the caller gives in place of choices, or None
+    progress : is told how far the product is
 
     Attributes
     ----------
     facts : the facts found so far, which the plan rests on
+    asked : the question that the plan answers; None before `settle`, and where the caller gave the plan
 
     Notes
     -----
@@ -78,13 +83,13 @@ class Product:
     the result.
     """
 
-    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
-        self._pair, self._choices, self._given = pair, choices, plan
+    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None, progress: Progress = SILENT) -> None:
+        self._pair, self._choices, self._given, self._progress = pair, choices, plan, progress
         self._limit = choices.workspace_limit if plan is None else plan.workspace_limit
         if plan is not None:
             check_plan_fits(plan, pair)
         self.facts = Facts()
-        self._question: Question | None = None
+        self.asked: Question | None = None
         self._began_early = False
         self._proven = Proven(inf, inf, False)
         self._made: list[Work] = []  # `work` and `_work_of_parts`, as far as they were needed
@@ -116,7 +121,7 @@ class Product:
         dtype = part_of(pair.dtype) if of_parts else pair.dtype
         rows = partial(pair.rows, of_parts=of_parts)
         adjoint = pair.adjoint and not of_parts
-        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination, adjoint)
+        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination, adjoint, self._progress)
         self._made.append(work)
         return work
 
@@ -137,8 +142,8 @@ class Product:
             If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
         """
         if self._given is None:
-            self._question = self.question()
-            plan = self.plan(self._question)
+            self.asked = self.question()
+            plan = self.plan(self.asked)
         else:
             plan = self._given
             self._check(plan, report)
@@ -146,6 +151,14 @@ class Product:
             # The report of a native product describes the operands.
             check_limit(self._pair, self._limit, of_parts=self._of_parts)
         return plan
+
+    def chosen(self, plan: Plan) -> Chosen:
+        """The plan that `settle` returned, with the bound that is known for these operands."""
+        if self.asked is not None:
+            return Chosen(plan, _known_bound(self.asked, self.facts, plan))
+        if plan.strict and not self._pair.empty:
+            return Chosen(plan, self._proven.bound)
+        return Chosen(plan, plan.bound if plan.a_priori and not plan.native else None)
 
     def question(self, for_operands: bool = False) -> Question:
         """The question that planning answers for this product.
@@ -176,6 +189,11 @@ class Product:
         measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
         plan, self.facts = settle(partial(choose, question), measure, self.facts)
         return plan
+
+    def decide(self, answer: Callable[[Facts], T | Need]) -> T:
+        """The decision that `answer` makes of facts about these operands, each found when it asks for it."""
+        decision, self.facts = settle(answer, self._measure, self.facts)
+        return decision
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
@@ -334,7 +352,7 @@ class Product:
         if pair.sizes.is_complex and not (of_one_work and self._is_one_program(plan)):
             return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
-            made = self.work, self.facts, self._stands(plan)
+            made = self.work, self.facts, partial(self._stands, plan)
             pair.backend.keep(*pair.given, key, *made, pair.sizes.result, pair.dtype)
 
     def _is_one_program(self, plan: Plan) -> bool:
@@ -346,15 +364,18 @@ class Product:
             return False
         return pair.combination is None or plan.rounds_once(pair.combination)
 
-    def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
-        """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""
-        pair, question = self._pair, self._question
+    def _stands(self, plan: Plan) -> Callable[[Facts], Chosen | None]:
+        """A function of the facts of other operands: the plan for them if its scheme is this one's, else None.
+
+        It holds no operands.
+        """
+        pair, question, this = self._pair, self.asked, self.chosen(plan)
         if question is None:
-            chosen = partial(_keeps_promise, plan) if plan.strict else _always
+            chosen = partial(_keeps_promise, plan) if plan.strict else partial(_always, this)
         elif self.facts:
-            chosen = partial(_is_chosen, question, plan.scheme, self.facts)
+            chosen = partial(_is_chosen, question, this, self.facts)
         else:  # the choice asked for no fact, so it is the same for all operands
-            chosen = _always
+            chosen = partial(_always, this)
         native_matters = plan.native if question is None else question.native_may_matter
         if not native_matters or pair.multiprecision:  # of multiprecision numbers there is no native product
             return chosen
@@ -441,38 +462,52 @@ def _of_one_level(x: Need, y: Need) -> bool:
     return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
 
 
-def _always(facts: Facts) -> bool:
-    """Whether a plan that depends on no fact is right for operands with these facts: yes."""
-    return True
+def _known_bound(question: Question, facts: Facts, plan: Plan) -> float | None:
+    """The bound of a plan that was chosen for operands with these facts; None if that would need another fact."""
+    if not plan.native or question.empty:
+        return plan.bound
+    if plan.a_priori or question.native_obstacle:  # nobody asked whether sums stay in range
+        return None
+    try:
+        return plan.bound if facts[NativeInRange()] else inf
+    except MissingFact:
+        return None
+
+
+def _always(chosen: Chosen, facts: Facts) -> Chosen:
+    """The plan for operands with these facts, where it depends on none."""
+    return chosen
 
 
 @np.errstate(all="ignore")
-def _keeps_promise(given: Plan, facts: Facts) -> bool:
-    """Whether a given plan meets its target for operands with these facts; False if one is missing."""
+def _keeps_promise(given: Plan, facts: Facts) -> Chosen | None:
+    """A given plan, if it meets its target for operands with these facts; None if not, or if one is missing."""
     answer = proven(given, None, facts)
-    return not isinstance(answer, Need) and answer.met
+    return None if isinstance(answer, Need) or not answer.met else Chosen(given, answer.bound)
 
 
 @np.errstate(all="ignore")
-def _is_chosen(question: Question, scheme: Scheme | Words | None, before: Facts, facts: Facts) -> bool:
-    """Whether planning chooses the same scheme for operands with `facts` as it did with the facts `before`."""
+def _is_chosen(question: Question, chosen: Chosen, before: Facts, facts: Facts) -> Chosen | None:
+    """The plan for operands with `facts`, if it has the scheme of the one that was chosen with the facts `before`."""
     try:
         if all(facts[need] == value for need, value in before.items()):
-            return True
+            return chosen
     except MissingFact:
-        return False
+        return None
     try:
         answer = choose(question, facts)
     except ValueError:  # no plan meets the target for these operands: an unrepeated call raises this error
-        return False
-    return isinstance(answer, Plan) and answer.scheme == scheme
+        return None
+    if isinstance(answer, Need) or answer.scheme != chosen.plan.scheme:
+        return None
+    return Chosen(answer, _known_bound(question, facts, answer))
 
 
 def _with_same_obstacle(
-    backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], bool], facts: Facts
-) -> bool:
-    """Whether `chosen` holds of the facts, and the native product has the same obstacle, a setting, as `before`."""
-    return backend.native_obstacle(dtype) == before and chosen(facts)
+    backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], Chosen | None], facts: Facts
+) -> Chosen | None:
+    """What `chosen` says of the facts, if the native product has the obstacle (a setting) `before`; else None."""
+    return chosen(facts) if backend.native_obstacle(dtype) == before else None
 
 
 _LARGEST_KEPT = 2**39

@@ -20,6 +20,7 @@ from ozaki._formats import (
     precision_of,
 )
 from ozaki._operands import as_array, holds_complex
+from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -31,6 +32,7 @@ _NAMES = {"b": "x", "c": "b"}
 
 @any_arrays("a", "x", "b")
 @default_environment
+@named("residual")
 def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exact", dtype: str | None = None) -> Any:
     """Compute b - a x, rounded once, so that a residual which cancels keeps its digits.
 

@@ -1,4 +1,4 @@
-"""The account of an emulation: the products that ozaki computed, with which bounds, and what ran natively instead."""
+"""Accounts: the products that ozaki computed, with which bounds; of an emulation also what ran natively instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,39 @@ from ozaki._operands import broadcast
 from ozaki._report import Report, rounded_up, several
 from ozaki.multiprecision.numbers import Numbers
 
-__all__ = ["Account", "Entry"]
+__all__ = ["Account", "Entry", "Ran"]
+
+
+class Ran(NamedTuple):
+    """How a result was computed, and what is proven of it.
+
+    Attributes
+    ----------
+    how
+        "14 residues", "native product", "2 corrections"; empty where that is unknown.
+    dtype
+        The format of the result: "float64", "mp106", ...
+    measure
+        Of the bound.
+    bound
+        In units of 2**exponent; inf: nothing is proven; None: not known.
+    exponent
+        0, unless the bound may be below the range of a float.
+    """
+
+    how: str
+    dtype: str
+    measure: str
+    bound: float | None
+    exponent: int = 0
+
+    @property
+    def proven(self) -> str:
+        """The bound in words, rounded up; empty if it is not known."""
+        if self.bound is None:
+            return ""
+        bound = rounded_up(self.bound, self.exponent)
+        return "no bound" if self.bound == inf else f"{self.measure} error <= {bound}"
 
 
 @dataclass(frozen=True)
@@ -33,8 +65,8 @@ class Entry:
     how
         "14 residues" or "native product"; empty without reports.
     bound
-        The largest bound that was proven for one of them, in units of 2**exponent (inf: nothing is); None without
-        reports.
+        The largest bound that was proven for one of them, in units of 2**exponent (inf: nothing is); None where it is
+        not known, as without reports.
     measure
         Of the bound.
     exponent
@@ -54,13 +86,11 @@ class Entry:
     def __str__(self) -> str:
         stack = "".join(f"{size} x " for size in self.batch)
         m, k, n = self.shape
-        proven = ""
-        if self.bound is not None:
-            proven = "no bound"
-            if self.bound != inf:
-                proven = f"{self.measure} error <= {rounded_up(self.bound, self.exponent)}"
+        proven = Ran(self.how, self.dtype, self.measure, self.bound, self.exponent).proven
         sizes = f"{stack}({m} x {k}) ({k} x {n})"
-        return f"{self.count:>7}  {self.operator:<10}{sizes:<32}{self.dtype:<12}{self.how:<20}{proven}".rstrip()
+        columns = (self.operator, 10), (sizes, 32), (self.dtype, 12), (self.how, 20)
+        padded = "".join(f"{text} ".ljust(width) for text, width in columns)
+        return f"{self.count:>7}  {padded}{proven}".rstrip()
 
 
 class _Products(NamedTuple):
@@ -70,12 +100,12 @@ class _Products(NamedTuple):
     bound: float | None = None
     exponent: int = 0
 
-    def with_one(self, report: Report | None) -> _Products:
+    def with_one(self, ran: Ran) -> _Products:
         """These and one more product."""
         more = self._replace(number=self.number + 1)
-        if report is None or (self.bound is not None and self.size >= _size(report.bound, report.exponent)):
+        if ran.bound is None or (self.bound is not None and self.size >= _size(ran.bound, ran.exponent)):
             return more
-        return more._replace(bound=report.bound, exponent=report.exponent)
+        return more._replace(bound=ran.bound, exponent=ran.exponent)
 
     @property
     def size(self) -> tuple[bool, bool, int, float]:
@@ -160,14 +190,19 @@ class Account:
 
     def enter(self, operator: str, a: Any, b: Any, c: Any, report: Report | None) -> None:
         """Count a product c of operands a and b."""
-        how = measure = ""
-        if report is not None:
-            how = "native product" if report.native else f"{report.slices} {report.scheme}"
-            measure = report.measure
         dtype = f"{MULTIPRECISION}{c.bits}" if isinstance(c, Numbers) else str(c.dtype).removeprefix("torch.")
-        key = operator, tuple(a.shape), tuple(b.shape), dtype, how, measure
+        ran = Ran("", dtype, "", None)
+        if report is not None:
+            how = way_of(report.native, report.slices, report.scheme)
+            bound = None if report.rounded_once is False else report.bound  # else it is that of A B alone
+            ran = Ran(how, dtype, report.measure, bound, report.exponent)
+        self.add(operator, tuple(a.shape), tuple(b.shape), ran)
+
+    def add(self, operator: str, left: tuple[int, ...], right: tuple[int, ...], ran: Ran) -> None:
+        """Count a result of operands of these shapes; those whose bound is known have an entry of their own."""
+        key = operator, left, right, ran.dtype, ran.how, ran.measure, ran.bound is None
         with self._lock:
-            self._products[key] = self._products.get(key, _Products()).with_one(report)
+            self._products[key] = self._products.get(key, _Products()).with_one(ran)
 
     def leave(self, operator: str, reason: str) -> None:
         """Count a call of an operator that is left to the array library, which computes it natively."""
@@ -197,8 +232,13 @@ class Account:
 
 
 def _entry(key: Any, of: _Products) -> Entry:
-    operator, left, right, dtype, how, measure = key
+    operator, left, right, dtype, how, measure, _ = key
     m, k = (1, *left)[-2:]
     n = right[-1] if len(right) > 1 else 1
     batch = broadcast(left[:-2], right[:-2])
     return Entry(operator, batch, (m, k, n), dtype, of.number, how, of.bound, measure, of.exponent)
+
+
+def way_of(native: bool, slices: int, scheme: str) -> str:
+    """How a product runs: "native product", "14 residues"."""
+    return "native product" if native else f"{slices} {scheme}"

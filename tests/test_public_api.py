@@ -23,9 +23,9 @@ from ozaki.schemes import ComplexResidues, Digits, Residues
 
 FUNCTIONS = [
     "ascupy", "asnumpy", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare",
-    "residual", "tensordot",
+    "recording", "residual", "tensordot",
 ]  # fmt: skip
-CONTEXTS = ["Emulation"]
+CONTEXTS = ["Emulation", "Recording"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
@@ -36,15 +36,17 @@ REST = "engine='auto', reproducible=False"
 SIGNATURES = {
     "ascupy": "(x)",
     "asnumpy": "(x)",
-    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None, dtype=None)",
+    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None, dtype=None, "
+    "progress=None)",
     "emulate": f"(accuracy=None, *, report=False, scheme='auto', slices=None, {REST}, workspace_limit=None)",
-    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None, dtype=None)",
+    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None, dtype=None, progress=None)",
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
-    "return_report=False)",
+    "progress=None, return_report=False)",
     "matrix_power": "(a, n, *, accuracy='exact', dtype=None)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
+    "recording": "()",
     "residual": "(a, x, b, *, accuracy='exact', dtype=None)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
 }
@@ -197,11 +199,11 @@ def test_plain_data_are_pickled_and_copied():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstrings_of_functions(name):
     function = getattr(ozaki, name)
-    text = inspect.getdoc(function)
-    for section in ("Parameters", "Returns", "Raises"):
+    text, known = inspect.getdoc(function), inspect.signature(function).parameters.values()
+    for section in ("Parameters", "Returns", "Raises") if known else ("Returns", "Raises"):
         assert f"\n{section}\n{'-' * len(section)}\n" in text, section
-    parameters = text.split("\nParameters\n")[1].split("\n\n")[0]
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = text.partition("\nParameters\n")[2].split("\n\n")[0]
+    for parameter in known:
         stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
         shown = f"{stars}{parameter.name}"
         assert shown in parameters, parameter

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import ozaki
-from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
+from ozaki._cli import dgemm, files, judging, longley, picture, planning, trade_off, verdict
 from ozaki._cli.devices import EXTRAS, backend_on, environment, pick_device, placed, places, recorded, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
@@ -59,6 +59,12 @@ OUTPUT_HELP = (
 PRODUCT_HELP = (
     "A product that something else computed, a file as A: how accurate it is, and which accuracy of ozaki gives "
     "nearly all digits. It has to meet --accuracy, if that is given."
+)
+
+
+PLOT_HELP = (
+    "Draw what each count of slices, and the native product, proves for A and B over the time that it would take, "
+    "which is modelled, into a file (.png, .svg, .pdf)."
 )
 
 
@@ -147,7 +153,8 @@ def multiply(
         step("multiplying")
         start = time.perf_counter()
         asked: Literal[True, "relative"] = "relative" if relative else True
-        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=asked)
+        operands = placed(x, where), placed(y, where)
+        c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=asked)
         c = to_host(c)
         seconds = time.perf_counter() - start
         step("writing")
@@ -177,11 +184,16 @@ def plan(
     device: DeviceOption = Device.auto,
     gpu: GpuOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="List every way that was weighed.")] = False,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help=PLOT_HELP)] = None,
     steps: Annotated[bool, typer.Option("--steps", help="List the steps of the product.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
+    if plot is not None:
+        picture.check(plot)
     of_a, of_b = parse_shape(a), parse_shape(b)
+    if plot is not None and (of_a is not None or of_b is not None):
+        raise ValueError("--plot takes files, whose elements decide what is proven; remove it to plan shapes")
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
     model = None if gpu is None else recorded(gpu, device)
     where = "gpu" if model else pick_device(device)
@@ -191,10 +203,14 @@ def plan(
     elif model is not None:
         raise ValueError("--gpu takes shapes such as 4096x4096; remove it to plan files")
     elif of_a is None and of_b is None:
-        with progress(as_json, 1) as step:
-            x, y = files.read_operands(a, b, options["dtype"])
-            planned = planning.of_operands(placed(x, where), placed(y, where), options, where, backend_on(where))
+        with progress(as_json, 1 + (plot is not None)) as step:
+            x, y = (placed(each, where) for each in files.read_operands(a, b, options["dtype"]))
+            backend = backend_on(where)
+            planned = planning.of_operands(x, y, options, where, backend)
             step("planning")
+            if plot is not None:
+                trade_off.draw(trade_off.of_operands(x, y, options, planned, backend), plot)
+                step("drawing")
     else:
         raise ValueError(f"expected two files or two shapes, got {a} and {b}")
     if as_json:
@@ -205,6 +221,8 @@ def plan(
             out.print(planned.explained(), soft_wrap=True, markup=False)
         if steps:
             out.print(planned.steps, soft_wrap=True, markup=False)
+        if plot is not None:
+            out.print(f"Drawn into {printable(plot)}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -239,7 +257,8 @@ def verify(
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
         step("multiplying")
-        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
+        operands = placed(x, where), placed(y, where)
+        c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=True)
         step("checking")
         found = account.measure, rows, cols, seed, account.bound, account.exponent
         checked = sampled(to_host(c), x, y, *found)

@@ -1,4 +1,4 @@
-"""Drawing the tables of `ozaki demo`."""
+"""Pictures: their files, and the one of the tables of `ozaki demo`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import io
 from math import inf, sqrt
 from pathlib import Path
+from typing import Any
 
 from ozaki._cli.dgemm import Timed
 from ozaki._cli.longley import FULL, Solved
@@ -15,12 +16,36 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check(path: str) -> None:
-    """Raise what `plot` would raise about the file; call it before results are computed."""
+    """Raise what `save` would raise about the file; call it before results are computed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib")
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--plot: {path}; expected a name that ends with {', '.join(_SUFFIXES)}")
     check_place(path)
+
+
+def figure(size: tuple[float, float]) -> Any:
+    """An empty figure of that size in inches, which is drawn without a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(made)
+    return made
+
+
+def save(drawn: Any, path: str) -> None:
+    """Write a figure into a file, in the format that its name ends with.
+
+    Raises
+    ------
+    OSError
+        The message names the file, which is not changed then.
+    """
+    held = io.BytesIO()
+    drawn.savefig(held, dpi=150, format=Path(path).suffix[1:].lower())
+    with written_whole(path) as file:
+        file.write(held.getbuffer())
 
 
 def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
@@ -31,13 +56,10 @@ def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None
     OSError
         The message names the file, which is not changed then.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    drawn = figure((11, 4.2))
+    left, right = drawn.subplots(1, 2)
 
     names = [f"{row.method}\n({row.product})" if row.product else row.method for row in solved]
     ours = [row.product not in ("", "float64") for row in solved]
@@ -72,7 +94,4 @@ def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None
     right.set(xscale="log", yscale="log", xlabel="seconds", ylabel="componentwise error", title=f"float64, n = {size}")
     right.margins(x=0.2)
     right.xaxis.set_minor_formatter(NullFormatter())
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=150, format=Path(path).suffix[1:].lower())
-    with written_whole(path) as file:
-        file.write(drawn.getbuffer())
+    save(drawn, path)

@@ -132,7 +132,7 @@ def _planned(
         check_runs(plan.scheme, plan.engine, machine)
     ran = plan if plan.native else as_computed(plan, planner)
     engine, steps = planner.engine_name(ran), planner.steps(ran)
-    seconds = _seconds(plan, replace(sizes, parts=plan.parts), planner)
+    seconds = seconds_of(plan, replace(sizes, parts=plan.parts), planner)
     # On a CPU rates are not known, and only the plan's own product is timed.
     timed = (replace(x, seconds=seconds) if x.chosen and x.seconds is None else x for x in plan.candidates)
     plan = replace(plan, candidates=tuple(timed))
@@ -181,7 +181,7 @@ def _name_of(scheme: Scheme) -> str:
     return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
 
 
-def _seconds(plan: ozaki.Plan, sizes: Shapes, planner: Planner) -> float | None:
+def seconds_of(plan: ozaki.Plan, sizes: Shapes, planner: Planner) -> float | None:
     """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 import ozaki
@@ -82,11 +91,45 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+class Steps:
+    """The steps of a command, shown by a progress bar, or by nothing without one; call it to complete a step.
+
+    Parameters
+    ----------
+    bar, count : the bar, and how many steps there are; None for no bar
+    """
+
+    def __init__(self, bar: Progress | None, count: int) -> None:
+        self._bar = bar
+        if bar is not None:
+            self._task = bar.add_task("", total=count)
+            self._product: TaskID | None = None
+
+    def __call__(self, text: str) -> None:
+        """Complete a step; `text` says what comes next."""
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=text)
+            if self._product is not None:
+                self._bar.remove_task(self._product)
+                self._product = None
+
+    def of_product(self, done: int, total: int, unit: str) -> None:
+        """Show how far a product is, as `ozaki.matmul` tells its `progress`."""
+        if self._bar is not None:
+            if self._product is None:
+                self._product = self._bar.add_task("", total=total)
+            self._bar.update(self._product, completed=done, total=total, description=f"{unit} of the product")
+
+
+_DELAY = 1.0
+"""Seconds after which a progress bar appears: what is done sooner needs none."""
+
+
 @contextmanager
-def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar if standard error is a terminal; yields a function that completes a step, with its text."""
+def progress(silent: bool, steps: int) -> Iterator[Steps]:
+    """Show a progress bar after a second, if standard error is a terminal; yields the steps that it shows."""
     if silent or not err.is_terminal:
-        yield lambda text: None
+        yield Steps(None, steps)
         return
     columns = (
         SpinnerColumn(),
@@ -95,6 +138,13 @@ def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("", total=steps)
-        yield lambda text: bar.update(task, advance=1, description=text)
+    bar = Progress(*columns, console=err, transient=True)
+    appears = Timer(_DELAY, bar.start)
+    appears.daemon = True
+    appears.start()
+    try:
+        yield Steps(bar, steps)
+    finally:
+        appears.cancel()
+        appears.join()  # else the bar could appear after it was stopped
+        bar.stop()

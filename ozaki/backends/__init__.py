@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from ozaki._combination import Combination
 from ozaki._operands import Side
-from ozaki._plan import Plan
+from ozaki._plan import Chosen, Plan
 from ozaki._prepared import Prepared
+from ozaki._progress import Progress
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
@@ -188,6 +189,7 @@ class Backend(Planner, Protocol):
         limit: int | None,
         combination: Combination | None = None,
         adjoint: bool = False,
+        progress: Progress = ...,
     ) -> Work:
         """The `Work` of one product; nothing is computed yet.
 
@@ -201,6 +203,7 @@ class Backend(Planner, Protocol):
         combination : the expression that is computed in place of the product, its addend of shape (batch, m, n); or
             None
         adjoint : whether complex B is the conjugate transpose of A, so that the product is Hermitian
+        progress : is told of each part of the product that is computed or, on a device, launched
         """
         ...
 
@@ -217,7 +220,7 @@ class Backend(Planner, Protocol):
         key: Hashable,
         work: Any,
         facts: Facts,
-        stands: Callable[[Facts], bool],
+        stands: Callable[[], Callable[[Facts], Chosen | None]],
         shape: tuple[int, ...],
         dtype: str,
     ) -> None:
@@ -230,7 +233,8 @@ class Backend(Planner, Protocol):
         key : everything else that the call depends on
         work : the `Work` that computed the product
         facts : the facts that its plan rests on
-        stands : returns whether the plan, asked for anew with the facts of other operands, has the same scheme
+        stands : called if the program is kept; returns a function that holds no operands: of the facts of others the
+            plan for them, if it has the same scheme, else None
         shape, dtype : shape and dtype of the result
         """
         ...
@@ -274,7 +278,10 @@ def _is_cupy(x: Any) -> bool:
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
-def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
-    """The product by the program of an earlier call (`backends/cupy/repeated.py`); None if the call must be planned."""
+def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chosen] | None:
+    """The product by the program of an earlier call, and its plan; None if the call must be planned.
+
+    See `backends/cupy/repeated.py`.
+    """
     module = sys.modules.get("ozaki.backends.cupy.repeated")
     return None if module is None else module.repeated(a, b, c, out, key)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
+from ozaki._watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
 from ozaki.linalg._correcting import (
@@ -57,6 +58,7 @@ class Cholesky(NamedTuple):
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
+@named("cholesky", solves=True)
 def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Cholesky:
     """Factor a positive definite matrix a = l l^H to a named accuracy, which is proven.
 
@@ -98,7 +100,8 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     check_matrix("a", a, square=True)
     target = factor_target(accuracy, dtype, formats)
     if not a.size:
-        return Cholesky(empty(a.shape, target.dtype, a), 0.0, 0)
+        none = empty(a.shape, target.dtype, a)
+        return reached(Cholesky(none, 0.0, 0), none.shape, none, "row-column")
     a = hermitian(a)
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
@@ -106,7 +109,7 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     factors, steps = _factored(unit, target.tolerance)
     powers = (array_library(a).asarray(-scales)[:, None],)
     (found,), bound = rounded_factors(target, factors, _products(unit), powers)
-    return Cholesky(found, bound, steps)
+    return reached(Cholesky(found, bound, steps), found.shape, found, "row-column")
 
 
 def _products(a: Any) -> Products:

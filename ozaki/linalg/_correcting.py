@@ -14,6 +14,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy, of_text
 from ozaki._api import gemm
+from ozaki._watching import step
 from ozaki.linalg._arrays import array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._solution import in_format, too_small
@@ -101,6 +102,7 @@ def corrected(
     while True:
         rests, ratios = zip(*(_residual(each, tolerance / 16) for each in products(found)), strict=True)
         before, reached = reached, max(ratios)
+        step("%d corrections: error of the factors up to %.2g", steps, reached)
         if reached <= tolerance:
             return found, steps
         # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.

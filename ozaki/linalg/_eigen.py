@@ -13,6 +13,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._environment import default_environment
 from ozaki._formats import part_of
+from ozaki._watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rounded
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
@@ -52,6 +53,7 @@ class Eigen(NamedTuple):
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
+@named("eigh", solves=True)
 def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Eigen:
     """Find the eigenvalues and eigenvectors of a Hermitian matrix to a named accuracy, which is proven.
 
@@ -101,7 +103,7 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     target = factor_target(accuracy, dtype, formats, "of eigenvalues it is relative to the largest")
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
-        return Eigen(values, vectors, 0.0, np.zeros(0), 0)
+        return reached(Eigen(values, vectors, 0.0, np.zeros(0), 0), a.shape, vectors, "eigenvalue")
     xp = array_library(a)
     a = hermitian(a)
     highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
@@ -111,12 +113,14 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
         if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
+        step("correction %d: eigenvalue error <= %.2g", found.steps, found.bound)
     values = found.values.ldexp(xp.asarray(zeros + top))
     result, vectors = in_format(values, part_of(target.dtype)), in_format(found.vectors, target.dtype)
     lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(zeros - top)))).max() / found.largest
     # Both are relative to a value that may be larger than the largest exact one, by no more than the bound.
     bound = float((found.bound + lost) / (1 - min(found.bound, 0.5)) * (1 + 2.0**-40))
-    return Eigen(result, vectors, bound, found.vector_bounds(), found.steps)
+    decomposed = Eigen(result, vectors, bound, found.vector_bounds(), found.steps)
+    return reached(decomposed, a.shape, vectors, "eigenvalue")
 
 
 class _Decomposition:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._operands import holds_complex
+from ozaki._watching import step
 from ozaki.linalg._arrays import adjoint, array_library, rounded
 from ozaki.linalg._upper import LEAST, column_norm, column_sizes, magnitudes, row_norm
 
@@ -182,6 +183,7 @@ def left_inverse(a: Any) -> LeftInverse:
         tolerance = min(2.0**-26 / condition, 2.0**-8)
         residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
+        step("inverse %d: norm of I - R A up to %.2g", count, contraction)
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         # Of R A as much as float64 holds.
@@ -217,6 +219,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=componentwise(fine), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
         contraction += columns * norm_w + columns_w * rows + columns * rows
+        step("inverse %d: norm of I - (A S)^H (A S) up to %.2g", count, contraction)
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
@@ -257,8 +260,8 @@ def _changed(x: Any) -> Any:
     """Matrices that differ from x by relative changes of some 2**-50, which hardly leave it singular."""
     xp = array_library(x)
     size = abs(x).max() if x.size else 0.0
-    for step in (3, 7):
-        yield x + 2.0**-52 * _signs(x, step) * size + 2.0**-50 * size * xp.eye(len(x))
+    for place in (3, 7):
+        yield x + 2.0**-52 * _signs(x, place) * size + 2.0**-50 * size * xp.eye(len(x))
 
 
 def _shaken(x: Any, step: int) -> Any:

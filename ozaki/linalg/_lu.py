@@ -15,6 +15,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
+from ozaki._watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._correcting import (
@@ -66,6 +67,7 @@ class LU(NamedTuple):
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
+@named("lu_factor", solves=True)
 def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
 
@@ -108,14 +110,15 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     xp = array_library(a)
     if not a.size:
         no_elements = empty(a.shape, target.dtype, a)
-        return LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
+        none = LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
+        return reached(none, a.shape, no_elements, "row-column")
     system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros_like(scales), scales)
     order, found, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
     factors, bound = rounded_factors(target, found, _products(unit[order]), powers)
-    return LU(order, factors[0], factors[1], bound, steps, system)
+    return reached(LU(order, factors[0], factors[1], bound, steps, system), a.shape, factors[1], "row-column")
 
 
 def _products(a: Any) -> Products:
@@ -226,6 +229,7 @@ def _factors(a: Any) -> tuple[Any, Any]:
 @any_arrays("b")
 @default_environment
 @np.errstate(all="ignore")
+@named("lu_solve", solves=True)
 def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
     """Solve a x = b to a named accuracy with what `lu_factor` found for a, with a proven bound of the error.
 

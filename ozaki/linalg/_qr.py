@@ -15,6 +15,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
+from ozaki._watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, rounded
 from ozaki.linalg._correcting import (
@@ -56,6 +57,7 @@ class QR(NamedTuple):
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
+@named("qr", solves=True)
 def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> QR:
     """Factor a matrix a = q r to a named accuracy, which is proven: q of orthonormal columns, r upper triangular.
 
@@ -91,14 +93,15 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     check_matrix("a", a, tall=True)
     target = factor_target(accuracy, dtype, formats)
     if not a.size:
-        return QR(empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a), 0.0, 0)
+        q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
+        return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")
     xp = array_library(a)
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros(a.shape[0], np.int64), scales)
     factors, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
     (q, r), bound = rounded_factors(target, factors, _products(unit), powers)
-    return QR(q, r, bound, steps)
+    return reached(QR(q, r, bound, steps), q.shape, r, "columnwise")
 
 
 def _products(a: Any) -> Products:

@@ -10,6 +10,7 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._environment import default_environment
+from ozaki._watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked
 from ozaki.linalg._inverses import LeftInverse, componentwise, least_squares_inverse, left_inverse
@@ -24,6 +25,7 @@ from ozaki.linalg._upper import column_norm, column_sizes
 @any_arrays("a", "b")
 @default_environment
 @np.errstate(all="ignore")
+@named("solve", solves=True)
 def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
     """Solve a x = b to a named accuracy, with a proven bound of the error.
 
@@ -81,6 +83,7 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
+@named("inv", solves=True)
 def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
     """Invert a matrix to a named accuracy, with a proven bound of the error.
 
@@ -119,14 +122,17 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     check_matrix("a", a, square=True)
     target = target_of(accuracy, dtype, formats)
     if not a.size:
-        return Solution(empty(a.shape, target.dtype, a), 0.0, 0)
-    row_scales, column_scales, unit = _equilibrated(a)
-    return solution(Inversion(left_inverse(unit)), column_scales, row_scales, target)
+        found = Solution(empty(a.shape, target.dtype, a), 0.0, 0)
+    else:
+        row_scales, column_scales, unit = _equilibrated(a)
+        found = solution(Inversion(left_inverse(unit)), column_scales, row_scales, target)
+    return reached(found, a.shape, found.x, target.measure)
 
 
 @any_arrays("a", "b")
 @default_environment
 @np.errstate(all="ignore")
+@named("lstsq", solves=True)
 def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
     """Find the x that makes the norm of b - a x least, to a named accuracy, with a proven bound of the error.
 
@@ -170,7 +176,8 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     target = target_of(accuracy, dtype, formats)
     shape = (a.shape[1], *b.shape[1:])
     if not a.shape[1] or not columns.shape[1]:
-        return Solution(empty(shape, target.dtype, a), 0.0, 0)
+        none = empty(shape, target.dtype, a)
+        return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
     column_scales, no_rows = -_nonzero_tops(a, 0, "column"), np.zeros(a.shape[0], np.int64)
     unit = scaled(a, no_rows, column_scales)  # rows are left: other weights would be another problem
     inverse = least_squares_inverse(unit)
@@ -178,7 +185,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     columns, of_solutions = _sizes_of_solutions(unit, scaled(columns, no_rows, -sizes))
     refinement = Refinement(inverse, scaled(columns, no_rows, -of_solutions))
     found = solution(refinement, column_scales, sizes + of_solutions, target)
-    return found._replace(x=found.x.reshape(shape))
+    return reached(found._replace(x=found.x.reshape(shape)), a.shape, found.x, target.measure)
 
 
 class System:
@@ -205,11 +212,12 @@ class System:
         """The solution for right-hand sides of shape (n,) or (n, columns)."""
         given = as_columns("b", b, self._a.shape[0])
         if not given.size:
-            return Solution(empty(b.shape, target.dtype, b), 0.0, 0)
+            none = empty(b.shape, target.dtype, b)
+            return reached(Solution(none, 0.0, 0), self._a.shape, none, target.measure)
         rows, columns, inverse = self._scales_and_inverse
         sizes = tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)), 0)
         found = solution(Refinement(inverse, scaled(given, rows, -sizes)), columns, sizes, target)
-        return found._replace(x=found.x.reshape(b.shape))
+        return reached(found._replace(x=found.x.reshape(b.shape)), self._a.shape, found.x, target.measure)
 
 
 def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any]:

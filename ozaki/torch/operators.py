@@ -15,6 +15,7 @@ import torch
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
 from ozaki._api import matmul as multiply
+from ozaki._watching import named
 
 LIBRARY = torch.library.Library("ozaki", "DEF")
 
@@ -75,6 +76,7 @@ def _matmul(a: Any, b: Any, *choices: Any) -> Any:
 
 
 @torch.no_grad()
+@named("addmm")
 def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
     shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     return gemm(alpha, a, b, beta, None if beta == 0 else c.expand(shape), **_options(choices))

@@ -11,6 +11,7 @@ from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
+from ozaki._progress import SILENT, Progress
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
@@ -138,6 +139,7 @@ def work(
     limit: int | None,
     combination: Combination | None = None,
     adjoint: bool = False,
+    progress: Progress = SILENT,
 ) -> Work:
     """One product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination, adjoint)
+    return Work(a, b, rows, dtype, limit, combination, adjoint, progress)

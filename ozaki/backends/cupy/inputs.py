@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ozaki._operands import SIDES, Side
+from ozaki._progress import SILENT, Progress
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import bound_numbers, planes_of, same_view
 from ozaki.backends.cupy.prepared import PreparedSlices
@@ -143,6 +144,6 @@ class Inputs:
         self.run()
         return self.first_call.evidence(left), self.first_call.evidence(right)
 
-    def run(self) -> None:
+    def run(self, progress: Progress = SILENT) -> None:
         """Start the steps that were added since the last call; does not wait for them."""
-        self.first_call.run(self.builder.take())
+        self.first_call.run(self.builder.take(), progress)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import cupy as cp
 
 from ozaki._formats import is_multiprecision, precision_of
+from ozaki._plan import Chosen
 from ozaki._prepared import Prepared
 from ozaki.backends.cupy.binding import planes_of
 from ozaki.backends.cupy.program.program import Program
@@ -37,14 +38,14 @@ class _Kept(NamedTuple):
     Attributes
     ----------
     program : the whole program
-    stands : tells from the facts about other operands whether the program's result is right for them
+    stands : tells from the facts about other operands by which plan the program's result is right for them, if it is
     shape, dtype : shape and dtype of the result
     float64 : whether facts may rest on float64 products by cuBLAS in the program, as at the wide level of proofs
     obstacle : if `float64`, the `native_obstacle` of float64 when the program was built
     """
 
     program: Program
-    stands: Callable[[Facts], bool]
+    stands: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
     float64: bool
@@ -71,7 +72,7 @@ class _FactsOfRun(Facts):
             raise MissingFact(need) from None
 
 
-def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
+def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chosen] | None:
     """Compute a product by a kept program, if there is one.
 
     Parameters
@@ -81,8 +82,8 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
 
     Returns
     -------
-    The result; or None if no program is kept for such a call, if its result does not stand, or if memory does not
-    suffice for the whole program.
+    The result, and the plan that it is by; or None if no program is kept for such a call, if its result does not stand,
+    or if memory does not suffice for the whole program.
     """
     ours = _is_ours(a) and _is_ours(b) and all(x is None or type(x) is cp.ndarray for x in (c, out))
     if not ENABLED or not ours:
@@ -110,9 +111,9 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
         _kept.pop(call, None)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        stands, result = kept.stands(_FactsOfRun(run)), run.result if numbers is None else numbers
-    if stands:
-        return result
+        chosen, result = kept.stands(_FactsOfRun(run)), run.result if numbers is None else numbers
+    if chosen is not None:
+        return result, chosen
     _kept.pop(call, None)
     return None
 
@@ -125,7 +126,7 @@ def keep(
     key: Hashable,
     work: Work,
     facts: Facts,
-    stands: Callable[[Facts], bool],
+    stands: Callable[[], Callable[[Facts], Chosen | None]],
     shape: tuple[int, ...],
     dtype: str,
 ) -> None:
@@ -138,7 +139,7 @@ def keep(
             _kept.clear()
         float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
         obstacle = native_obstacle("float64") if float64 else None
-        _kept[_call(a, b, c, out, key)] = _Kept(program, stands, shape, dtype, float64, obstacle)
+        _kept[_call(a, b, c, out, key)] = _Kept(program, stands(), shape, dtype, float64, obstacle)
 
 
 def forget() -> None:

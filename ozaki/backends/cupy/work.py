@@ -17,6 +17,7 @@ from ozaki._combination import ONE, Combination, Factor
 from ozaki._formats import part_of, precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
+from ozaki._progress import SILENT, Progress
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, combine_into
@@ -114,6 +115,7 @@ class Work:
         limit: int | None,
         combination: Combination | None = None,
         adjoint: bool = False,
+        progress: Progress = SILENT,
     ) -> None:
         """Begin the program of a product.
 
@@ -125,6 +127,7 @@ class Work:
         limit : the most bytes that proofs and the product may hold at a time, or None
         combination : the expression that is computed in place of the product, or None; its addend is a stack
         adjoint : whether B is the conjugate transpose of A
+        progress : is told of each launch of the product
 
         Raises
         ------
@@ -132,6 +135,7 @@ class Work:
             If the leading bits of multiprecision operands take as much.
         """
         self._inputs, self._dtype, self._adjoint = Inputs(a, b, rows), dtype, adjoint
+        self._progress = progress
         if limit is not None and (held := self._inputs.leading_bytes):  # held beside whatever is computed
             if held >= limit:
                 too_few_bytes(limit, held)
@@ -384,7 +388,7 @@ class Work:
                 left, right = (prepared.get(side) or inputs.describe(side) for side in SIDES)
         product.multiply(self._builder, self._device, engine, plan, left, right, out)
         self._release_early()
-        inputs.run()
+        inputs.run(self._progress)
 
     def release(self) -> None:
         """Free what proofs and early slices hold; waits for facts that were begun."""

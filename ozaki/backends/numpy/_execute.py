@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ozaki._combination import Combination
 from ozaki._plan import Plan
+from ozaki._progress import SILENT, Progress, Share
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.numpy import _words
@@ -47,13 +48,14 @@ def execute(
     combination: Combination | None = None,
     itself: bool = False,
     adjoint: bool = False,
+    progress: Progress = SILENT,
 ) -> int:
     """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
 
     They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
     does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
     whole expression. `itself` says that both operands are the same rows, so that the product is symmetric; `adjoint`
-    that those of the right one are their conjugates, so that it is Hermitian.
+    that those of the right one are their conjugates, so that it is Hermitian. `progress` is told of each part.
 
     Raises
     ------
@@ -62,10 +64,10 @@ def execute(
     """
     if isinstance(scheme, Words):
         assert not isinstance(left, Slices) and not isinstance(right, Slices) and not isinstance(out, Numbers)
-        used = _words.execute(scheme, left, right, out, limit)
+        used = _words.execute(scheme, left, right, out, limit, progress)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit, combination, itself, adjoint)
+        used = _exact(scheme, int8, left, right, out, limit, combination, itself, adjoint, progress)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
@@ -84,6 +86,7 @@ def _exact(
     combination: Combination | None,
     itself: bool,
     adjoint: bool,
+    progress: Progress,
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
 
@@ -103,7 +106,13 @@ def _exact(
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
     panel = panel_of(engine, stack, limit, combined)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
-    for b, cols in _panels(batch, n, panel.columns, _together(stack, panel)):
+    panels = [*_panels(batch, n, panel.columns, _together(stack, panel))]
+    # To round numbers of many bits takes about as long as to multiply their slices.
+    rounding = engine.planes if isinstance(out, Numbers) else 1
+    steps = (1 + engine.planes) * len(range(0, engine.k, engine.slab)) + rounding  # 1 for splitting
+    count = sum(len(range(cols.start if below else 0, m, panel.rows)) for _, cols in panels)
+    progress.begin(count * steps, "steps")
+    for b, cols in panels:
         at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
         kept: Floats | None = None  # frees the slices of the columns before
         if engine.k <= engine.slab:  # one slab: the slices of these columns serve all panels of rows
@@ -115,13 +124,15 @@ def _exact(
                 part = slice(h, min(h + engine.slab, engine.k))
                 of_cols = slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept
                 of_rows = of_cols if same else slices_of(left, mu, engine, side, at_left, rows, part)
-                unrounded.add(of_rows, of_cols)
+                progress.step()
+                unrounded.add(of_rows, of_cols, progress)
                 del of_rows, of_cols  # before those of the next slab are made
             some = None if combination is None else combination.at((b, rows, cols))
+            told = Share(progress, rounding)
             if isinstance(engine, ComplexResidueEngine):
-                _round_complex(unrounded, out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some)
+                _round_complex(unrounded, out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, told)
             else:
-                unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
+                unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same, told)
             if below and rows != cols:
                 conjugate = adjoint and isinstance(engine, ComplexResidueEngine)
                 _mirror(out[b, rows, cols], out[b, cols, rows], conjugate)
@@ -129,12 +140,17 @@ def _exact(
 
 
 def _round_complex(
-    unrounded: Unrounded, c: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], combination: Combination | None
+    unrounded: Unrounded,
+    c: Any,
+    mu: npt.NDArray[np.int64],
+    nu: npt.NDArray[np.int64],
+    combination: Combination | None,
+    progress: Share,
 ) -> None:
     """Round complex entries into c, part by part: the parts are neighbours in memory, as columns are."""
     if combination is not None and combination.c is not None:
         combination = replace(combination, c=_parts(combination.c))
-    unrounded.round_into(_parts(c), mu, np.repeat(nu, 2, axis=1), combination)
+    unrounded.round_into(_parts(c), mu, np.repeat(nu, 2, axis=1), combination, progress=progress)
 
 
 def _parts(c: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._combination import Combination, Factor
+from ozaki._progress import NOTHING, SILENT, Progress, Share
 from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
@@ -34,9 +35,17 @@ class Unrounded:
         self._engine = engine
         self._sums: Floats | None = None
 
-    def add(self, a: Floats, b: Floats) -> None:
+    def add(self, a: Floats, b: Floats, progress: Progress = SILENT) -> None:
         """Add the product over a part of k, by slices a, (planes, batch, m, part), and b, (planes, batch, n, part)."""
-        self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
+        b = b.swapaxes(-1, -2)
+        if progress.silent:
+            products = np.matmul(a, b)
+        else:  # the same products, one after another
+            products = np.empty((*a.shape[:-1], b.shape[-1]))
+            for left, right, product in zip(a, b, products, strict=True):
+                np.matmul(left, right, out=product)
+                progress.step()
+        self._sums = self._engine.add(products, self._sums)
 
     def round_into(
         self,
@@ -45,12 +54,13 @@ class Unrounded:
         nu: Ints,
         combination: Combination | None = None,
         mirrored: bool = False,
+        progress: Share = NOTHING,
     ) -> None:
         """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
 
         mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n). With
         `combination`, whose addend has the shape of out, the whole expression is rounded, once. `mirrored`: whether the
-        product is symmetric, so that entries above the diagonal are copied.
+        product is symmetric, so that entries above the diagonal are copied. `progress` is told of each tile.
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
@@ -58,7 +68,8 @@ class Unrounded:
         power = combination is None or (combination.alpha.is_power and combination.c is None)
         alpha = Factor(1, 0) if combination is None else combination.alpha
         shift = self._engine.shift + (alpha.exponent if power else 0)
-        for at in row_tiles(batch, m, n, share=4 if power else COMBINED_SHARE):
+        tiles = [*row_tiles(batch, m, n, share=4 if power else COMBINED_SHARE)]
+        for turn, at in enumerate(tiles):
             tile = *at, slice(0, at[1].stop if mirrored else n)
             limbs = self._engine.limbs(sums[(slice(None), *tile)].reshape(len(sums), -1))
             rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
@@ -80,6 +91,7 @@ class Unrounded:
                     out[tile] = to_floats(exact_numbers(limbs, of_entries), str(out.dtype))
             if mirrored:
                 copy(out[tile].swapaxes(1, 2), out[at[0], tile[2], at[1]])
+            progress.turn(turn, len(tiles))
 
 
 COMBINED_SHARE = 8

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._progress import SILENT, Progress
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.schemes.words import Group, Words, groups
@@ -124,7 +125,12 @@ def _slab(words: Words) -> int:
 
 
 def execute(
-    words: Words, left: Described | WordSlices, right: Described | WordSlices, out: npt.NDArray[Any], limit: int | None
+    words: Words,
+    left: Described | WordSlices,
+    right: Described | WordSlices,
+    out: npt.NDArray[Any],
+    limit: int | None,
+    progress: Progress = SILENT,
 ) -> int:
     """Compute out, shape (batch, m, n), NaN and Inf counted as zero; return the bytes of workspace, at most `limit`."""
     outputs = _OUTPUTS
@@ -136,6 +142,7 @@ def execute(
     mu, nu = (x.mu if isinstance(x, WordSlices) else exponents(x, words) for x in (left, right))
     batch, m, n = out.shape
     rows, cols = _sides(outputs, (m, n))
+    progress.begin(batch * len(range(0, m, rows)) * len(range(0, n, cols)), "tiles")
     for b in range(batch):
         i, j = (min(b, len(x) - 1) for x in (mu, nu))
         for r in range(0, m, rows):
@@ -144,6 +151,7 @@ def execute(
                 total = _multiply(words, left, right, mu, nu, rows_at, cols_at, outputs)
                 shift = -(mu[rows_at][:, None] + nu[cols_at][None, :])
                 out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
+                progress.step()
     return workspace(words, out.shape, k, outputs)
 
 

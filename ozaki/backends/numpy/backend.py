@@ -12,6 +12,7 @@ from ozaki import _environment
 from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
+from ozaki._progress import SILENT, Progress
 from ozaki.backends import results
 from ozaki.backends.numpy import _machine
 from ozaki.backends.numpy._describe import describe
@@ -119,9 +120,10 @@ def work(
     limit: int | None,
     combination: Combination | None = None,
     adjoint: bool = False,
+    progress: Progress = SILENT,
 ) -> Work:
     """The `Work` of one product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination, adjoint)
+    return Work(a, b, rows, dtype, limit, combination, adjoint, progress)
 
 
 def keep(*_: Any) -> None:

@@ -13,6 +13,7 @@ from ozaki._combination import ONE, Combination, Factor
 from ozaki._formats import precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
+from ozaki._progress import SILENT, Progress
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into
 from ozaki.backends.numpy import _proof, _words
@@ -71,6 +72,7 @@ class Work:
     limit : most bytes to hold for proofs and the product; None for no limit
     combination : the expression that is computed in place of the product, or None; its addend is a stack of matrices
     adjoint : whether complex B is the conjugate transpose of A
+    progress : is told of each part of the product
 
     Attributes
     ----------
@@ -86,9 +88,10 @@ class Work:
         limit: int | None,
         combination: Combination | None = None,
         adjoint: bool = False,
+        progress: Progress = SILENT,
     ) -> None:
         self._a, self._b, self._rows, self._combination = a, b, rows, combination
-        self._dtype, self._limit, self._adjoint = dtype, limit, adjoint
+        self._dtype, self._limit, self._adjoint, self._progress = dtype, limit, adjoint, progress
         self._slices: dict[Side, Slices | WordSlices] = {
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
         }
@@ -158,7 +161,7 @@ class Work:
             self._lower = self._product = None  # frees the memory of a proof, and of a product before
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             c = results.empty(shape, self._dtype, np)
-            used = execute(scheme, False, left, right, c, self._limit, itself=self._itself)
+            used = execute(scheme, False, left, right, c, self._limit, itself=self._itself, progress=self._progress)
             self.workspace = max(self.workspace, used + int(c.nbytes))
             self._product = _Computed(scheme, c, ONE)
         _, c, alpha = self._product
@@ -229,8 +232,9 @@ class Work:
             results.copy(kept.c, c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
+        int8 = plan.engine == "int8"
         used = execute(
-            plan.scheme, plan.engine == "int8", left, right, c, self._limit, once, self._itself, self._adjoint
+            plan.scheme, int8, left, right, c, self._limit, once, self._itself, self._adjoint, self._progress
         )
         self.workspace = max(self.workspace, used)
         alpha = ONE if once is None else once.alpha

@@ -84,9 +84,9 @@ def seen() -> Iterator[Seen]:
         found.needs.append(need)
         return measure(self, need)
 
-    def ran(self: FirstCall, program: Program) -> None:
+    def ran(self: FirstCall, program: Program, *progress: Any) -> None:
         found.steps += program.steps
-        part(self, program)
+        part(self, program, *progress)
 
     def started(self: Program, arrays: Sequence[Any], result: Callable[[], Any]) -> Any:
         found.steps += self.steps

@@ -8,6 +8,7 @@ from typing import Any
 import cupy as cp
 from cupy.cuda import runtime
 
+from ozaki._progress import SILENT, Progress
 from ozaki.backends.cupy.program import compiling, launches
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.calls import calls_of, on_host
@@ -44,8 +45,11 @@ class FirstCall:
         """The address in memory of a place in a buffer that is bound or allocated."""
         return self._addresses[place.buffer] + place.offset
 
-    def run(self, part: Program) -> None:
-        """Start all steps of a part; does not wait for them."""
+    def run(self, part: Program, progress: Progress = SILENT) -> None:
+        """Start all steps of a part; does not wait for them.
+
+        `progress` is told of each. If it raises, the device has completed what was started.
+        """
         compiling.compile_together(step.kernel for step in part.steps if isinstance(step, Launch))
         device = runtime.getDevice()
         streams = addresses(device if part.uses_side_streams else None)
@@ -55,6 +59,7 @@ class FirstCall:
             taken.append(launches.idle_block(kernel, device))
             return taken[-1][1]
 
+        progress.begin(len(part.steps), "launches")
         releases, at = list(part.releases), 0
         for i, (step, touched) in enumerate(zip(part.steps, part.touched, strict=True)):
             at = self._drop(releases, at, i)
@@ -74,6 +79,11 @@ class FirstCall:
             while taken:
                 idle, used = taken.pop()
                 idle.append(used)
+            try:
+                progress.step()
+            except BaseException:
+                cp.cuda.Device().synchronize()  # other streams may use memory that is now given back
+                raise
         self._drop(releases, at, len(part.steps))
 
     def _drop(self, releases: list[tuple[int, Buffer]], at: int, before: int) -> int:
