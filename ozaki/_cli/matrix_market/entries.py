@@ -101,7 +101,7 @@ def _kinds(header: Header) -> list[tuple[bytes, str]]:
 def _valid(kinds: list[tuple[bytes, str]]) -> re.Pattern[bytes]:
     """Return a pattern that matches as many lines as are valid: entries, comments and blank lines."""
     entry = rb"[ \t]++".join(rb"(?:" + pattern + rb")" for pattern, _ in kinds)
-    return re.compile(rb"(?:[ \t]*+(?:%[^\n]*+|" + entry + rb"[ \t]*+)?+\r?+\n)*+")
+    return re.compile(rb"(?:[ \t]*+(?:%[^\n]*+|" + entry + rb"[ \t]*+)?\r?+\n)*+")
 
 
 def _refuse_entry(number: int, line: bytes, kinds: list[tuple[bytes, str]]) -> NoReturn:

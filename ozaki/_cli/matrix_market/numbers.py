@@ -13,10 +13,11 @@ from ozaki.multiprecision.scalars import integer
 
 # An exponent begins with e or, as Fortran writes it, with d; in a number with a decimal point its letter may be
 # missing, which is how Fortran writes exponents of three digits. Quantifiers are possessive (++, *+, ?+): without
-# backtracking, a long line is refused as fast as it is read.
+# backtracking, a long line is refused as fast as it is read. Those of groups are not: Python before 3.11.5 takes what
+# matched of a group in part, so that "1.5e" would be a number.
 _EXPONENT = rb"[eEdD][+-]?+\d++"
-_DECIMAL = rb"(?:\d++\.\d*+|\.\d++)(?:" + _EXPONENT + rb"|[+-]\d++)?+|\d++(?:" + _EXPONENT + rb")?+"
-REAL = rb"[+-]?+(?:" + _DECIMAL + rb"|(?i:nan|inf(?:inity)?+))"
+_DECIMAL = rb"(?:\d++\.\d*+|\.\d++)(?:" + _EXPONENT + rb"|[+-]\d++)?|\d++(?:" + _EXPONENT + rb")?"
+REAL = rb"[+-]?+(?:" + _DECIMAL + rb"|(?i:nan|inf(?:inity)?))"
 INTEGER = rb"[+-]?+\d++"
 UNSIGNED = rb"\+?+\d++"
 
