@@ -16,6 +16,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import einsum_by, tensordot_by
+from ozaki._placement import where_they_lie
 from ozaki.account import Account
 from ozaki.planning.given import check_alone
 
@@ -173,13 +174,14 @@ class _Replacement:
             if reason and (call is None or any(isinstance(x, self._ndarray) for x in call.arrays)):
                 emulation.account.leave(self._name, reason)
             return self._original(*args, **kwargs)
-        found = emulation.run(self._name, call)
-        if call.out is None:
-            return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
-        if call.out.shape != found.shape or call.out.dtype != found.dtype:
-            return self._original(*args, **kwargs)  # which raises the library's own error, or casts as that does
-        call.out[...] = found
-        return call.out
+        with where_they_lie((("operands", call.arrays), ("out", call.out))):
+            found = emulation.run(self._name, call)
+            if call.out is None:
+                return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
+            if call.out.shape != found.shape or call.out.dtype != found.dtype:
+                return self._original(*args, **kwargs)  # which raises the library's own error, or casts as that does
+            call.out[...] = found
+            return call.out
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:  # as a method of a class
         return self if instance is None else partial(self, instance)

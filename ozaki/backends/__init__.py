@@ -137,10 +137,6 @@ class Backend(Planner, Protocol):
         """Whether x is an array of this library."""
         ...
 
-    def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
-        """Raise if one of these (name, array) operands does not lie where the backend computes."""
-        ...
-
     def asarray(self, x: Any) -> Any:
         """x, or an array of this library that holds the elements of x."""
         ...
@@ -248,7 +244,6 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
     from ozaki.backends.cupy import backend as _cupy
 
-    _cupy.check_device(operands)
     return _cupy
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki._prepared import Prepared
+from ozaki._placement import where_they_lie
 from ozaki.interchange.kinds import Kind, kind_of
-from ozaki.multiprecision.numbers import Numbers
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -33,20 +33,37 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         order = [*inspect.signature(function).parameters]
         places = tuple((place, name) for place, name in enumerate(order) if name in names)
+        runs = _where_operands_lie(function, places, names)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for x in args:
                 if (kind := kind_of(x)) is not None:
-                    return _call(function, places, names, kind, args, kwargs)
+                    return _call(runs, places, names, kind, args, kwargs)
             for name in names:
                 if (kind := kind_of(kwargs.get(name))) is not None:
-                    return _call(function, places, names, kind, args, kwargs)
-            return function(*args, **kwargs)
+                    return _call(runs, places, names, kind, args, kwargs)
+            return runs(*args, **kwargs)
 
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def _where_operands_lie(
+    function: Callable[..., Any], places: tuple[tuple[int, str], ...], names: tuple[str, ...]
+) -> Callable[..., Any]:
+    """The function run on the GPU of the arrays among its arguments: `names`, by position `places`."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if "cupy" not in sys.modules:
+            return function(*args, **kwargs)
+        given = [(name, args[place]) for place, name in places if place < len(args)]
+        given += [(name, kwargs[name]) for name in names if name in kwargs]
+        with where_they_lie(given):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def _call(
@@ -58,15 +75,16 @@ def _call(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call a function with views of the arrays among its arguments: `names`, by position `places`."""
-    positional, device, out = [*args], None, kwargs.get("out")
+    positional, first, out = [*args], _NOWHERE, kwargs.get("out")
     for place, name in places:
         if place < len(args) and args[place] is not None:
-            positional[place], device = _viewed(kind, name, args[place], device)
+            positional[place], first = _viewed(kind, name, args[place], first)
             if name == "out":
                 out = args[place]
     for name in names:
         if kwargs.get(name) is not None:
-            kwargs[name], device = _viewed(kind, name, kwargs[name], device)
+            kwargs[name], first = _viewed(kind, name, kwargs[name], first)
+    device = first.device
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     if type(kwargs.get("dtype")).__module__ == "torch":
@@ -82,27 +100,37 @@ def _call(
         return _returned(kind, found, device, out)
 
 
-def _viewed(kind: Kind, name: str, x: Any, device: Any) -> tuple[Any, Any]:
-    """A view of an argument, and the device of all so far: `device`, if that is not None.
+class _Placed(NamedTuple):
+    """The name of an argument, and the device that it lies on."""
+
+    name: str
+    device: Any
+
+
+_NOWHERE = _Placed("", None)
+
+
+def _viewed(kind: Kind, name: str, x: Any, first: _Placed) -> tuple[Any, _Placed]:
+    """A view of an argument, and the first array so far: `first`, if there was one before.
 
     Raises
     ------
     TypeError, ValueError
         If it is an array of another library, cannot be taken, or lies elsewhere.
     """
+    if hasattr(type(x), "_an_array") or isinstance(x, list | int | float | complex):
+        return x, first
     if isinstance(x, tuple):
         views = []
         for each in x:
-            view, device = _viewed(kind, name, each, device)
+            view, first = _viewed(kind, name, each, first)
             views.append(view)
-        return tuple(views), device
+        return tuple(views), first
     if kind_of(x) is kind:
         view, found = kind.view(name, x)
-        if device is not None and found != device:
-            raise ValueError(f"{name}: lies on {found}, but another operand lies on {device}; move one of them")
-        return view, found
-    if isinstance(x, Numbers | Prepared | list | int | float | complex):
-        return x, device
+        if first.device is not None and found != first.device:
+            raise ValueError(f"{first.name}: on {first.device}, {name}: on {found}; move one of them")
+        return view, _Placed(name, found)
     what = type(x).__module__.partition(".")[0] + "." + type(x).__name__
     raise TypeError(f"{name}: {what} beside {kind.name}; convert one of them")
 

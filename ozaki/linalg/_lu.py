@@ -62,6 +62,11 @@ class LU(NamedTuple):
     iterations: int
     system: Any
 
+    @property
+    def _an_array(self) -> Any:
+        """The matrix of the system; its inverse lies where it does (`_placement.where_they_lie`)."""
+        return self.system.a
+
 
 @any_arrays("a")
 @default_environment
@@ -223,7 +228,7 @@ def _factors(a: Any) -> tuple[Any, Any]:
     return packed, exchanges
 
 
-@any_arrays("b")
+@any_arrays("factors", "b")
 @default_environment
 @np.errstate(all="ignore")
 def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:

@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX
+from ozaki._placement import methods_where_it_lies
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
     add,
@@ -34,6 +35,7 @@ from ozaki.multiprecision.printing import repr_of, text_of
 from ozaki.multiprecision.wholes import to_wholes
 
 
+@methods_where_it_lies
 class MPArray(Numbers):
     """An array of binary floating-point numbers, real or complex, of up to `bits` bits each.
 
@@ -207,7 +209,7 @@ class MPArray(Numbers):
         """
         xp, given = self.library, None
         if getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") or isinstance(other, float | complex):
-            other = np.asarray(other) if isinstance(other, float | complex) else other
+            other = xp.asarray(other) if isinstance(other, float | complex) else other
             if not_finite(other) is not None:
                 given = other
                 other = xp.where(xp.isfinite(given), given, 0)

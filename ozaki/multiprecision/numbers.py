@@ -113,6 +113,11 @@ class Numbers:
         return library(self.limbs)
 
     @property
+    def _an_array(self) -> Any:
+        """One of the planes; all lie where it does (`_placement.where_they_lie`)."""
+        return self.limbs
+
+    @property
     def flat(self) -> tuple[Any, Any, Any]:
         """Signs, exponents and limbs of real numbers in row-major order, shapes (n,), (n,) and (L, n).
 

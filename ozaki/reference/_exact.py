@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from ozaki._environment import default_environment
 from ozaki._masks import unmasked
+from ozaki._placement import where_they_lie
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.moving import asnumpy
 from ozaki.multiprecision.numbers import MOST_BITS
@@ -200,7 +201,8 @@ def on_host(name: str, x: Operand) -> Matrix:
     """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if it is masked."""
     if isinstance(x, MPArray):
         return asnumpy(x)
-    return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
+    with where_they_lie(((name, x),)):
+        return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
 
 
 def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
