@@ -60,6 +60,8 @@ def _found(name: str, x: Any, first: _Named | None, ndarray: type) -> _Named | N
     ValueError
         If one of x lies on another GPU.
     """
+    if x is None:
+        return first
     if isinstance(x, ndarray):
         number = x.data.device_id  # type: ignore[attr-defined]
         if first is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,37 +33,36 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         order = [*inspect.signature(function).parameters]
         places = tuple((place, name) for place, name in enumerate(order) if name in names)
-        runs = _where_operands_lie(function, places, names)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for x in args:
                 if (kind := kind_of(x)) is not None:
-                    return _call(runs, places, names, kind, args, kwargs)
+                    return _call(function, places, names, kind, args, kwargs)
             for name in names:
                 if (kind := kind_of(kwargs.get(name))) is not None:
-                    return _call(runs, places, names, kind, args, kwargs)
-            return runs(*args, **kwargs)
+                    return _call(function, places, names, kind, args, kwargs)
+            return _run(function, places, names, args, kwargs)
 
         return call  # type: ignore[return-value]
 
     return decorate
 
 
-def _where_operands_lie(
-    function: Callable[..., Any], places: tuple[tuple[int, str], ...], names: tuple[str, ...]
-) -> Callable[..., Any]:
-    """The function run on the GPU of the arrays among its arguments: `names`, by position `places`."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if "cupy" not in sys.modules:
-            return function(*args, **kwargs)
-        given = [(name, args[place]) for place, name in places if place < len(args)]
-        given += [(name, kwargs[name]) for name in names if name in kwargs]
-        with where_they_lie(given):
-            return function(*args, **kwargs)
-
-    return run
+def _run(
+    function: Callable[..., Any],
+    places: tuple[tuple[int, str], ...],
+    names: tuple[str, ...],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call a function on the GPU of the arrays among its arguments: `names`, by position `places`."""
+    if "cupy" not in sys.modules:
+        return function(*args, **kwargs)
+    given = [(name, args[place]) for place, name in places if place < len(args)]
+    given += [(name, kwargs[name]) for name in names if name in kwargs]
+    with where_they_lie(given):
+        return function(*args, **kwargs)
 
 
 def _call(
@@ -90,7 +89,7 @@ def _call(
     if type(kwargs.get("dtype")).__module__ == "torch":
         kwargs["dtype"] = str(kwargs["dtype"]).removeprefix("torch.")  # torch.float64 is "float64" for NumPy
     with kind.on(device):
-        found = function(*positional, **kwargs)
+        found = _run(function, places, names, positional, kwargs)
         if out is not None:
             kind.written(out)
         if isinstance(found, tuple):
