@@ -82,10 +82,10 @@ def _found(name: str, x: Any, first: _Named | None, ndarray: type) -> _Named | N
 def methods_where_it_lies(cls: _Class) -> _Class:
     """Decorate a class of arrays: its methods and properties run on the device of the array and of their arguments.
 
-    Those whose names begin with one underscore are left as they are: only others call them. So are class methods.
+    Those whose names begin with one underscore are left as they are: only others call them. So are class methods, and
+    what it inherits.
     """
-    members = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
-    for name, member in members.items():
+    for name, member in [*vars(cls).items()]:
         if name in _LEFT or (name.startswith("_") and not name.startswith("__")):
             continue
         if isinstance(member, property) and member.fget is not None:

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ozaki._placement import methods_where_it_lies
 from ozaki.multiprecision.limbs import library, limbs_of
 
 FARTHEST = 2**60
@@ -22,6 +23,7 @@ MOST_BITS = 2**24
 AnyNumbers = TypeVar("AnyNumbers", bound="Numbers")
 
 
+@methods_where_it_lies
 class Numbers:
     """An array of numbers of up to `bits` bits each, with exponents of their own.
 

@@ -137,7 +137,7 @@ def test_large_products(operands):
     here = cp.asarray(a), cp.asarray(b)
     for _ in range(3):
         for x, y in (here, (there(a), there(b))):
-            c, report = ozaki.matmul(x, y, return_report=True, **R)
-            assert c.device.id == x.device.id and report.bound < 1e-14
+            c = ozaki.matmul(x, y, **R)
+            assert c.device.id == x.device.id
             with x.device:
                 np.testing.assert_array_equal(cp.asnumpy(c), expected)
