@@ -2,7 +2,7 @@
 
 CuPy allocates on the current device, launches kernels there, and keeps a current stream for each device. So every
 public function, and every method of an `MPArray`, enters the device of its operands before it touches an element, and
-leaves it when it returns or raises. Nothing else in the package asks which device is current for whose array.
+leaves it when it returns or raises. What they call takes the current device for that of their operands.
 """
 
 from __future__ import annotations
@@ -34,16 +34,10 @@ def where_they_lie(operands: Iterable[tuple[str, Any]]) -> AbstractContextManage
     first: _Named | None = None
     for name, x in operands:
         first = _found(name, x, first, cupy.ndarray)
-    return _NOTHING if first is None else on_device(first[1])
-
-
-def on_device(number: int) -> AbstractContextManager[Any]:
-    """A context in which the GPU of that number is CuPy's current device."""
-    cupy = sys.modules["cupy"]
-    if cupy.cuda.runtime.getDevice() == number:
+    if first is None or first[1] == cupy.cuda.runtime.getDevice():
         return _NOTHING
-    entered: AbstractContextManager[Any] = cupy.cuda.Device(number)
-    return entered
+    device: AbstractContextManager[Any] = cupy.cuda.Device(first[1])
+    return device
 
 
 _NOTHING = nullcontext()
