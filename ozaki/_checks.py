@@ -171,7 +171,6 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
     """Refuse an `out` that cannot take a result of this shape and dtype."""
     if not backend.owns(out):
         raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
-    backend.check_device((("out", out),))
     if tuple(out.shape) != shape or str(out.dtype) != dtype:
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):

@@ -18,6 +18,7 @@ from ozaki._choices import Choices
 from ozaki._contractions import Multiply
 from ozaki._numpy_errors import SIGNALLED_AS, errors_of, signal, watched
 from ozaki._numpy_products import Call, call_of, run, shape_of
+from ozaki._placement import where_they_lie
 from ozaki._replacing import Replacement, replace_all, restore_all
 from ozaki.account import Account
 from ozaki.multiprecision.numbers import Numbers
@@ -347,7 +348,7 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         errors.update(errors_of(a, b, c, kinds))
         return c
 
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), where_they_lie((("operands", call.arrays), ("out", call.out))):
         found = run(name, call, multiply)
         if not count:
             emulation.account.leave(name, "products without sums")

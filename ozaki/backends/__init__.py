@@ -138,10 +138,6 @@ class Backend(Planner, Protocol):
         """Whether x is an array of this library."""
         ...
 
-    def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
-        """Raise if one of these (name, array) operands does not lie where the backend computes."""
-        ...
-
     def asarray(self, name: str, x: Any) -> Any:
         """The argument x of that name, or an array of this library that holds its elements.
 
@@ -258,7 +254,6 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
     from ozaki.backends.cupy import backend as _cupy
 
-    _cupy.check_device(operands)
     return _cupy
 
 

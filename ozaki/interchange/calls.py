@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki._prepared import Prepared
+from ozaki._placement import where_they_lie
 from ozaki.interchange.kinds import Kind, kind_of
 from ozaki.interchange.plain import check_plain
-from ozaki.multiprecision.numbers import Numbers
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
             for name in names:
                 if (kind := kind_of(kwargs.get(name))) is not None:
                     return _call(function, places, names, kind, args, kwargs)
-            return function(*args, **kwargs)
+            return _run(function, places, names, args, kwargs)
 
         return call  # type: ignore[return-value]
 
@@ -69,6 +69,22 @@ def _items(name: str, x: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
     return ((f"operand {place}" if name == "operands" else name, each) for place, each in enumerate(x))
 
 
+def _run(
+    function: Callable[..., Any],
+    places: tuple[tuple[int, str], ...],
+    names: tuple[str, ...],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call a function on the GPU of the arrays among its arguments: `names`, by position `places`."""
+    if "cupy" not in sys.modules:
+        return function(*args, **kwargs)
+    given = [(name, args[place]) for place, name in places if place < len(args)]
+    given += [(name, kwargs[name]) for name in names if name in kwargs]
+    with where_they_lie(given):
+        return function(*args, **kwargs)
+
+
 def _call(
     function: Callable[..., Any],
     places: tuple[tuple[int, str], ...],
@@ -78,19 +94,20 @@ def _call(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call a function with views of the arrays among its arguments: `names`, by position `places`."""
-    positional, device, out = [*args], None, kwargs.get("out")
+    positional, first, out = [*args], _NOWHERE, kwargs.get("out")
     for place, name in places:
         if place < len(args) and args[place] is not None:
-            positional[place], device = _viewed(kind, name, args[place], device)
+            positional[place], first = _viewed(kind, name, args[place], first)
             if name == "out":
                 out = args[place]
     for name in names:
         if kwargs.get(name) is not None:
-            kwargs[name], device = _viewed(kind, name, kwargs[name], device)
+            kwargs[name], first = _viewed(kind, name, kwargs[name], first)
+    device = first.device
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     with kind.on(device):
-        found = function(*positional, **kwargs)
+        found = _run(function, places, names, positional, kwargs)
         if out is not None:
             kind.written(out)
         if isinstance(found, tuple):
@@ -100,27 +117,37 @@ def _call(
         return _returned(kind, found, device, out)
 
 
-def _viewed(kind: Kind, name: str, x: Any, device: Any) -> tuple[Any, Any]:
-    """A view of an argument, and the device of all so far: `device`, if that is not None.
+class _Placed(NamedTuple):
+    """The name of an argument, and the device that it lies on."""
+
+    name: str
+    device: Any
+
+
+_NOWHERE = _Placed("", None)
+
+
+def _viewed(kind: Kind, name: str, x: Any, first: _Placed) -> tuple[Any, _Placed]:
+    """A view of an argument, and the first array so far: `first`, if there was one before.
 
     Raises
     ------
     TypeError, ValueError
         If it is an array of another library, cannot be taken, or lies elsewhere.
     """
+    if hasattr(type(x), "_an_array") or isinstance(x, list | int | float | complex):
+        return x, first
     if isinstance(x, tuple):
         views = []
         for item, each in _items(name, x):
-            view, device = _viewed(kind, item, each, device)
+            view, first = _viewed(kind, item, each, first)
             views.append(view)
-        return tuple(views), device
+        return tuple(views), first
     if kind_of(x) is kind:
         view, found = kind.view(name, x)
-        if device is not None and found != device:
-            raise ValueError(f"{name}: lies on {found}, but another operand lies on {device}; move one of them")
-        return view, found
-    if isinstance(x, Numbers | Prepared | list | int | float | complex):
-        return x, device
+        if first.device is not None and found != first.device:
+            raise ValueError(f"{first.name}: on {first.device}, {name}: on {found}; move one of them")
+        return view, _Placed(name, found)
     what = type(x).__module__.partition(".")[0] + "." + type(x).__name__
     raise TypeError(f"{name}: {what} beside {kind.name}; convert one of them")
 

@@ -75,11 +75,20 @@ def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
         import cupy as cp
 
-        left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
-        with on_stream(result.device.id, context.stream):
+        # On the buffers' device before CuPy sees them: on another one it would copy them, and the result be lost.
+        with on_stream(_device_of(out), context.stream):
+            left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
             matmul(left, right, out=result, **choices._asdict())
 
     return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), a.dtype))(a, b)
+
+
+def _device_of(buffer: Any) -> int:
+    """The number of the CUDA device on which a buffer lies."""
+    from cupy.cuda import runtime
+
+    address, _ = buffer.__cuda_array_interface__["data"]
+    return int(runtime.pointerGetAttributes(address).device if address else runtime.getDevice())
 
 
 for _platform, _code in (("cpu", _on_cpu), ("cuda", _on_gpu)):

@@ -63,6 +63,11 @@ class LU(NamedTuple):
     iterations: int
     system: Any
 
+    @property
+    def _an_array(self) -> Any:
+        """The matrix of the system; its inverse lies where it does (`_placement.where_they_lie`)."""
+        return self.system.a
+
 
 @any_arrays("a")
 @default_environment
@@ -226,7 +231,7 @@ def _factors(a: Any) -> tuple[Any, Any]:
     return packed, exchanges
 
 
-@any_arrays("b")
+@any_arrays("factors", "b")
 @default_environment
 @np.errstate(all="ignore")
 @named("lu_solve", solves=True)

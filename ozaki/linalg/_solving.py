@@ -198,26 +198,26 @@ class System:
     """
 
     def __init__(self, a: Any, formats: list[str]) -> None:
-        self.formats, self._a = formats, a
+        self.formats, self.a = formats, a
 
     @cached_property
     def _scales_and_inverse(self) -> tuple[Exponents, Exponents, LeftInverse]:
-        rows, columns, unit = _equilibrated(self._a)
+        rows, columns, unit = _equilibrated(self.a)
         return rows, columns, left_inverse(unit)
 
     def __repr__(self) -> str:
-        return f"System({self._a.shape[0]} equations)"
+        return f"System({self.a.shape[0]} equations)"
 
     def solve(self, b: Any, target: Target) -> Solution:
         """The solution for right-hand sides of shape (n,) or (n, columns)."""
-        given = as_columns("b", b, self._a.shape[0])
+        given = as_columns("b", b, self.a.shape[0])
         if not given.size:
             none = empty(b.shape, target.dtype, b)
-            return reached(Solution(none, 0.0, 0), self._a.shape, none, target.measure)
+            return reached(Solution(none, 0.0, 0), self.a.shape, none, target.measure)
         rows, columns, inverse = self._scales_and_inverse
         sizes = tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)), 0)
         found = solution(Refinement(inverse, scaled(given, rows, -sizes)), columns, sizes, target)
-        return reached(found._replace(x=found.x.reshape(b.shape)), self._a.shape, found.x, target.measure)
+        return reached(found._replace(x=found.x.reshape(b.shape)), self.a.shape, found.x, target.measure)
 
 
 def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any]:

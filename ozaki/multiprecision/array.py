@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX, check_quad_dtype, is_quad_dtype
+from ozaki._placement import methods_where_it_lies
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
     add,
@@ -52,6 +53,7 @@ def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -
     return array_ufunc(ufunc, method, inputs, kwargs)
 
 
+@methods_where_it_lies
 class MPArray(Numbers):
     """An array of binary floating-point numbers, real or complex, of up to `bits` bits each.
 
@@ -251,7 +253,7 @@ class MPArray(Numbers):
         """
         xp, given = self.library, None
         if getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") or isinstance(other, float | complex):
-            other = np.asarray(other) if isinstance(other, float | complex) else other
+            other = xp.asarray(other) if isinstance(other, float | complex) else other
             if not_finite(other) is not None:
                 given = other
                 other = xp.where(xp.isfinite(given), given, 0)

@@ -1,4 +1,4 @@
-"""Arrays of multiprecision numbers between the memory of NumPy and that of CuPy."""
+"""Arrays of multiprecision numbers between the memory of NumPy and that of GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ozaki._placement import where_they_lie
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
 
@@ -33,11 +34,12 @@ def asnumpy(x: MPArray) -> MPArray:
     >>> ozaki.asnumpy(ozaki.mparray([1, 2]))
     mparray([1.0, 2.0], bits=2)
     """
-    return moved(_checked(x), np)
+    with where_they_lie((("x", _checked(x)),)):
+        return moved(x, np)
 
 
 def ascupy(x: MPArray) -> MPArray:
-    """The same numbers in the memory of CuPy's current device.
+    """The same numbers in the memory of CuPy's current device, from host memory or from another device.
 
     Parameters
     ----------
@@ -60,7 +62,29 @@ def ascupy(x: MPArray) -> MPArray:
         import cupy
     except ImportError:
         raise ImportError("ascupy moves numbers to a GPU by CuPy; install cupy-cuda12x or cupy-cuda13x") from None
-    return moved(x, cupy)
+    if x.library is not cupy:
+        return moved(x, cupy)
+    if x.limbs.data.device_id == cupy.cuda.runtime.getDevice():
+        return x
+    return _from_another_device(x, cupy)
+
+
+def _from_another_device(x: MPArray, cupy: Any) -> MPArray:
+    """The same numbers on CuPy's current device.
+
+    No stream of one device waits for one of another by itself: so the host waits until the planes are there to be
+    copied, and, before they may be freed, until they are copied.
+    """
+    with where_they_lie((("x", x),)):
+        given = x.copy()  # whose planes are contiguous, as copies from device to device need them
+        cupy.cuda.get_current_stream().synchronize()
+    planes = given.signs, given.exponents, given.limbs
+    signs, exponents, limbs = (cupy.empty(plane.shape, plane.dtype) for plane in planes)
+    for to, plane in zip((signs, exponents, limbs), planes, strict=True):
+        if plane.size:
+            to.data.copy_from_device_async(plane.data, plane.nbytes)
+    cupy.cuda.get_current_stream().synchronize()
+    return MPArray(signs, exponents, limbs, x.bits, x.is_complex)
 
 
 def _checked(x: Any) -> MPArray:

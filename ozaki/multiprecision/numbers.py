@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ozaki._placement import methods_where_it_lies
 from ozaki.multiprecision.limbs import library, limbs_of
 
 FARTHEST = 2**60
@@ -22,6 +23,7 @@ MOST_BITS = 2**24
 AnyNumbers = TypeVar("AnyNumbers", bound="Numbers")
 
 
+@methods_where_it_lies
 class Numbers:
     """An array of numbers of up to `bits` bits each, with exponents of their own.
 
@@ -111,6 +113,11 @@ class Numbers:
     def library(self) -> Any:
         """The module, numpy or cupy, in whose memory the elements lie."""
         return library(self.limbs)
+
+    @property
+    def _an_array(self) -> Any:
+        """One of the planes; all lie where it does (`_placement.where_they_lie`)."""
+        return self.limbs
 
     @property
     def flat(self) -> tuple[Any, Any, Any]:

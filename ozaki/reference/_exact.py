@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from ozaki._environment import default_environment
 from ozaki._operands import HALVES
+from ozaki._placement import where_they_lie
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import exactly, is_matrix
@@ -207,7 +208,10 @@ def on_host(name: str, x: Operand) -> Matrix:
     """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if something of it would be lost."""
     if isinstance(x, MPArray) or is_matrix(x):
         return asnumpy(x if isinstance(x, MPArray) else MPArray._of(exactly(x, name)))
-    return plain(name, x) if library(x) is np else cast(Any, x).get()
+    if library(x) is np:
+        return plain(name, x)
+    with where_they_lie(((name, x),)):
+        return cast(Array, cast(Any, x).get())
 
 
 def operand(name: str, x: Operand, finite: bool = True) -> Matrix:

@@ -1,7 +1,8 @@
 """An emulation of CuPy, as far as the library uses it, on NumPy arrays; `install` puts it in CuPy's place.
 
 Its kernels are those of kernels/, run by tests/emulated/cuda.h when their stream reaches them (streams.py), and its
-cuBLAS is NumPy's product of integers. Memory is filled with 0xa5 when it is allocated and when it is freed.
+cuBLAS is NumPy's product of integers. Memory is filled with 0xa5 when it is allocated and when it is freed. There are
+two devices (gpus.py): whatever touches memory of another one than the current one raises.
 """
 
 from __future__ import annotations
@@ -12,34 +13,40 @@ import sys
 import weakref
 from functools import cache, partial
 from math import prod
-from threading import local
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
+import scipy.linalg
 
+import gpus
 import streams
 from build import built
-from streams import Event, Stream, current, drain, give
+from streams import Event, Stream, current, drain, give, give_to
 
 
 class Memory:
     """cupy.cuda.MemoryPointer: an address, and the object that keeps its memory alive."""
 
-    device_id = 0
-
     def __init__(self, ptr: int, owner: Any) -> None:
         self.ptr, self._owner = ptr, owner
+
+    @property
+    def device_id(self) -> int:
+        return gpus.device_of(self.ptr) or 0
 
     def __add__(self, offset: int) -> Memory:
         return Memory(self.ptr + offset, self._owner)
 
+    def copy_from_device_async(self, source: Memory, size: int) -> None:
+        """A copy from another device, on the current stream of this one, which waits for no stream of the other."""
+        gpus.check("memory", self.device_id)
+        give(streams.own(), lambda: ctypes.memmove(self.ptr, source.ptr, size))
+
 
 class ndarray(np.ndarray):  # noqa: N801
     """cupy.ndarray: NumPy reads and writes it after all work that the current stream was given before."""
-
-    device_id = 0
 
     def __new__(cls, shape: Any, dtype: Any, memory: Memory) -> ndarray:
         """Make an array in that memory, which it keeps alive."""
@@ -50,51 +57,65 @@ class ndarray(np.ndarray):  # noqa: N801
 
     @property
     def data(self) -> Memory:  # type: ignore[override]
-        memory = Memory(self.__array_interface__["data"][0], self)
-        memory.device_id = self.device_id
-        return memory
+        return Memory(self.__array_interface__["data"][0], self)
 
     @property
     def device(self) -> Any:
-        return SimpleNamespace(id=0)
+        return Device(self.data.device_id)
 
     def get(self) -> np.ndarray:
-        drain(current().ptr)
+        _settle(self)
         return np.array(self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.ndarray | np.generic) for x in inputs):
             return NotImplemented  # as CuPy, for operands of other classes
-        drain(current().ptr)
-        if "out" in options:
-            options["out"] = tuple(map(_on_numpy, options["out"]))
-        return _on_device(getattr(ufunc, method)(*map(_on_numpy, inputs), **options))
+        out = options.get("out", ())
+        _settle(*inputs, *out)
+        if out:
+            options["out"] = tuple(map(_on_numpy, out))
+        found = getattr(ufunc, method)(*map(_on_numpy, inputs), **options)
+        return out[0] if len(out) == 1 else _on_device(found)
 
     def __getitem__(self, at: Any) -> Any:
         """A view: for a single element too, where NumPy returns a scalar."""
+        places = at if isinstance(at, tuple) else (at,)
+        if any(isinstance(place, np.ndarray | list) for place in places):
+            _settle(self, *places)
+            return _on_device(np.ndarray.__getitem__(_on_numpy(self), tuple(map(_on_numpy, places))))
         found = super().__getitem__(at)
-        return (
-            found
-            if isinstance(found, np.ndarray)
-            else super().__getitem__((*(at if isinstance(at, tuple) else (at,)), ...))
-        )
+        return found if isinstance(found, np.ndarray) else super().__getitem__((*places, ...))
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        drain(current().ptr)
+        _settle(self, *(at if isinstance(at, tuple) else (at,)), value)
         super().__setitem__(at, value)
+
+
+def _settle(*operands: Any) -> None:
+    """Check that arrays among these lie on the current device, and run all work of its current stream."""
+    for x in operands:
+        if isinstance(x, ndarray):
+            gpus.check("an array", x.data.device_id)
+        elif isinstance(x, tuple | list):
+            _settle(*x)
+    drain(streams.own())
 
 
 def _read_first(name: str) -> Any:
     """The method of np.ndarray with that name, run after all work of the current stream."""
 
     def call(self: ndarray, *arguments: Any, **options: Any) -> Any:
-        drain(current().ptr)
-        return getattr(np.ndarray, name)(self, *arguments, **options)
+        _settle(self, *arguments)
+        found = getattr(np.ndarray, name)(self, *map(_on_numpy, arguments), **options)
+        return found if not isinstance(found, np.ndarray) or np.may_share_memory(found, self) else _on_device(found)
 
     return call
 
 
-for _name in ("__bool__", "__float__", "__int__", "astype", "copy", "fill", "item", "reshape", "tobytes", "tolist"):
+for _name in (
+    "__bool__", "__float__", "__int__", "argmax", "argmin", "astype", "copy", "fill", "item", "reshape", "tobytes",
+    "tolist",
+):  # fmt: skip
     setattr(ndarray, _name, _read_first(_name))
 ndarray.__module__ = "cupy"
 
@@ -109,7 +130,50 @@ def as_numpy(x: Any) -> np.ndarray:
 
 
 def _on_device(x: Any) -> Any:
-    return x.view(ndarray) if isinstance(x, np.ndarray) else x
+    """An array that NumPy has computed, in memory of the current device."""
+    return as_array(_on_numpy(x)) if isinstance(x, np.ndarray) else x
+
+
+def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
+    """cupy.empty."""
+    shape = (shape,) if np.isscalar(shape) else tuple(shape)
+    return ndarray(shape, dtype, alloc(max(prod(shape) * np.dtype(dtype).itemsize, 1)))
+
+
+def as_array(x: Any, order: str = "K") -> ndarray:
+    """cupy.asarray: a copy of all that lies between the first and the last element, with the same strides."""
+    if isinstance(x, ndarray) and x.data.device_id == gpus.current():
+        return x
+    if isinstance(x, ndarray):  # CuPy copies it, and waits for no stream of the other device
+        made = empty_of_pool(x.shape, x.dtype)
+        made.data.copy_from_device_async(np.ascontiguousarray(_on_numpy(x)).view(ndarray).data, x.nbytes)
+        return made
+    x = np.asarray(x)
+    first, end = np.lib.array_utils.byte_bounds(x)
+    memory = empty_of_pool(end - first, np.uint8)
+    if x.size:
+        ctypes.memmove(memory.data.ptr, first, end - first)
+    return np.ndarray.__new__(ndarray, x.shape, x.dtype, memory, x.ctypes.data - first, x.strides)
+
+
+def on_arrays(function: Any) -> Any:
+    """A function of NumPy as one of CuPy."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        _settle(*arguments, *options.values())
+        result = function(*map(_all_on_numpy, arguments), **{name: _on_numpy(x) for name, x in options.items()})
+        if isinstance(options.get("out"), ndarray):
+            return options["out"]
+        if isinstance(result, tuple):
+            made = [_on_device(x) for x in result]
+            return result._make(made) if hasattr(result, "_make") else tuple(made)
+        return _on_device(result)
+
+    return call
+
+
+def _all_on_numpy(x: Any) -> Any:
+    return type(x)(map(_on_numpy, x)) if type(x) in (tuple, list) else _on_numpy(x)
 
 
 class Block:
@@ -118,10 +182,12 @@ class Block:
     def __init__(self, size: int) -> None:
         values = np.full(size + 256, 0xA5, np.uint8)
         self.ptr = -(-values.ctypes.data // 256) * 256
-        weakref.finalize(self, _overwrite, values, current().ptr).atexit = False
+        gpus.register(self.ptr, size)
+        weakref.finalize(self, _overwrite, values, self.ptr, streams.own()).atexit = False
 
 
-def _overwrite(values: np.ndarray, stream: int) -> None:
+def _overwrite(values: np.ndarray, begin: int, stream: int) -> None:
+    gpus.unregister(begin)
     streams.freed.append(values)
     give(stream, partial(values.fill, 0xA5))
 
@@ -133,14 +199,14 @@ def alloc(size: int) -> Memory:
 
 
 class Kernel:
-    """A kernel of cupy.RawModule; a number stands for its address."""
+    """A kernel of cupy.RawModule, loaded on the current device; a number stands for its address."""
 
     capability: ClassVar[str] = ""
     known: ClassVar[dict[int, Kernel]] = {}
     numbers = itertools.count(1)
 
-    def __init__(self, file: str, function: str, macros: tuple[tuple[str, str | int], ...]) -> None:
-        self.kernel = SimpleNamespace(ptr=next(self.numbers))
+    def __init__(self, device: int, file: str, function: str, macros: tuple[tuple[str, str | int], ...]) -> None:
+        self.kernel, self.device = SimpleNamespace(ptr=next(self.numbers)), device
         self.run = built(file, function, macros, self.capability)
         self.max_dynamic_shared_size_bytes = 0
         self.known[self.kernel.ptr] = self
@@ -150,35 +216,29 @@ _kernel = cache(Kernel)
 
 
 class Device:
-    """cupy.cuda.Device: the only one."""
+    """cupy.cuda.Device."""
 
-    def __init__(self, compute_capability: str, attributes: dict[str, int]) -> None:
-        self.compute_capability, self.attributes = compute_capability, attributes
+    compute_capability: ClassVar[str] = ""
+    attributes: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, number: int | None = None) -> None:
+        self.id = gpus.current() if number is None else int(number)
+
+    def __int__(self) -> int:
+        return self.id
 
     def use(self) -> None:
-        _context.use()
+        gpus.use(self.id)
 
     def synchronize(self) -> None:
         streams.drain_all()
 
     def __enter__(self) -> Device:
-        self.use()
+        gpus.enter(self.id)
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
-
-
-class _Context(local):
-    """Whether a thread has a CUDA context: it called `install` or `Device.use`."""
-
-    current = False
-
-    def use(self) -> None:
-        self.current = True
-
-
-_context = _Context()
+        gpus.leave()
 
 
 class Launcher:
@@ -189,6 +249,7 @@ class Launcher:
     ) -> None:
         assert all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)), grid
         assert 0 < prod(block) <= 1024, block
+        gpus.check("a kernel", Kernel.known[function].device)
         self._function, self._shared_mem, self._arguments = function, shared_mem, arguments
         self._sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
@@ -227,8 +288,10 @@ def on_current_stream(function: Any) -> Any:
     used: list[int] = []
 
     def call(*arguments: int) -> None:
+        gpus.check("a handle of cuBLAS", arguments[0])
+        gpus.check("an operand of cuBLAS", *map(gpus.device_of, arguments))
         used.append(current().ptr)
-        give(current().ptr, lambda: function(*arguments))
+        give(streams.own(), lambda: function(*arguments))
 
     vars(call)["used"] = used
     return call
@@ -258,47 +321,21 @@ def gemm_strided(
 
 def install(capability: str) -> None:
     """Make `import cupy` give an emulated device of that compute capability; its kernels are built for the CPU."""
-    Kernel.capability = capability
-    _context.use()
-
-    def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
-        shape = (shape,) if np.isscalar(shape) else tuple(shape)
-        return ndarray(shape, dtype, alloc(max(prod(shape) * np.dtype(dtype).itemsize, 1)))
-
-    def as_array(x: Any, order: str = "K") -> ndarray:
-        """A copy of all that lies between the first and the last element, with the same strides."""
-        if isinstance(x, ndarray):
-            return x
-        x = np.asarray(x)
-        first, end = np.lib.array_utils.byte_bounds(x)
-        memory = empty_of_pool(end - first, np.uint8)
-        if x.size:
-            ctypes.memmove(memory.data.ptr, first, end - first)
-        return np.ndarray.__new__(ndarray, x.shape, x.dtype, memory, x.ctypes.data - first, x.strides)
-
-    def on_arrays(function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            drain(current().ptr)
-            result = function(*map(_on_numpy, arguments), **options)
-            if isinstance(result, tuple):  # of frexp and nonzero
-                return tuple(map(as_array, result))
-            return as_array(result) if isinstance(result, np.ndarray) else result
-
-        return call
-
+    Kernel.capability = Device.compute_capability = capability
+    gpus.use(0)
     runtime = SimpleNamespace(
-        getDevice=lambda: 0,
+        getDevice=gpus.current,
+        getDeviceCount=lambda: gpus.COUNT,
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
-        memsetAsync=lambda ptr, value, size, stream: give(stream, lambda: ctypes.memset(ptr, value, size)),
-        memcpyAsync=lambda to, ptr, size, kind, stream: give(stream, lambda: ctypes.memmove(to, ptr, size)),
+        memsetAsync=memset,
+        memcpyAsync=memcpy,
         memcpyDeviceToHost=2,
         memcpyHostToDevice=1,
         eventRecord=streams.record,
         streamWaitEvent=streams.wait_for,
         streamIsCapturing=lambda stream: False,
     )
-    shared = {"80": 167936, "90": 233472}[capability]
-    device = Device(capability, {"MaxSharedMemoryPerMultiprocessor": shared})
+    Device.attributes["MaxSharedMemoryPerMultiprocessor"] = {"80": 167936, "90": 233472}[capability]
     cublas = SimpleNamespace(
         gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
         CUBLAS_OP_N=0, getMathMode=lambda handle: 0,
@@ -308,33 +345,36 @@ def install(capability: str) -> None:
         MemoryPointer=Memory,
         Stream=Stream,
         Event=Event,
-        Device=lambda number=0: device,
+        Device=Device,
         runtime=runtime,
         cublas=cublas,
         driver=SimpleNamespace(),
         memory=SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {})),
         alloc=alloc,
         get_current_stream=current,
-        device=SimpleNamespace(get_cublas_handle=lambda: 0),
+        device=SimpleNamespace(get_cublas_handle=gpus.current),
         alloc_pinned_memory=pinned,
     )
-    cupy = ModuleType("cupy")
+    cupy, linalg = ModuleType("cupy"), ModuleType("cupy.linalg")
+    vars(linalg).update({name: on_arrays(getattr(np.linalg, name)) for name in ("cholesky", "eigh", "inv", "qr")})
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
-            "zeros", "ones", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin",
-            "take_along_axis", "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite",
-            "equal", "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray",
-            "matmul", "dot", "vdot", "inner", "tensordot", "einsum",
+            "zeros", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin", "take_along_axis",
+            "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite", "equal",
+            "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray", "isinf", "isnan", "ones", "ones_like",
+            "eye", "tri", "tril", "triu", "diag", "diagonal", "sqrt", "argsort", "matmul", "dot", "vdot", "inner",
+            "tensordot", "einsum",
         )},
-        ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
-        linalg=ModuleType("cupy.linalg"),
+        ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda, linalg=linalg,
     )  # fmt: skip
-    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
+    cupyx = ModuleType("cupyx.scipy.linalg")
+    vars(cupyx)["lu_factor"] = on_arrays(scipy.linalg.lu_factor)
+    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda, "cupyx.scipy.linalg": cupyx})
 
     from ozaki.backends.cupy.program import compiling
 
     def kernel(file: str, function: str, **macros: str | int) -> Kernel:
-        return _kernel(file, function, tuple(sorted(macros.items())))
+        return _kernel(gpus.current(), file, function, tuple(sorted(macros.items())))
 
     mock.patch.object(compiling, "kernel", kernel).start()
     mock.patch.object(compiling, "compile_together", return_value=None).start()
@@ -345,6 +385,18 @@ def install(capability: str) -> None:
     from ozaki.backends.cupy.program import launches
 
     mock.patch.object(launches, "block_of", _block_launched_later(launches.block_of)).start()
+
+
+def memset(address: int, value: int, size: int, stream: int) -> None:
+    """cudaMemsetAsync."""
+    gpus.check("memory", gpus.device_of(address))
+    give_to(stream, lambda: ctypes.memset(address, value, size))
+
+
+def memcpy(to: int, address: int, size: int, kind: int, stream: int) -> None:
+    """cudaMemcpyAsync."""
+    gpus.check("memory", gpus.device_of(to), gpus.device_of(address))
+    give_to(stream, lambda: ctypes.memmove(to, address, size))
 
 
 class Pinned(np.ndarray):
@@ -373,11 +425,13 @@ def _block_launched_later(block_of: Any) -> Any:
 
     def new(kernel: Any) -> Any:
         block = block_of(kernel)
-        pieces, launcher = block
+        (pieces, launcher), device = block, gpus.current()
 
         def later(stream: int) -> None:
-            assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
-            give(stream, partial(launcher.start, pieces, type(pieces).from_buffer_copy(pieces)))
+            assert gpus.has_context(), "CUDA_ERROR_INVALID_CONTEXT"
+            gpus.check(f"the kernel {kernel.function}", device)
+            gpus.check(f"an argument of {kernel.function}", *(gpus.device_of(pieces[i]) for i in kernel.addresses))
+            give_to(stream, partial(launcher.start, pieces, type(pieces).from_buffer_copy(pieces)))
 
         return block._replace(start=later)
 

@@ -12,6 +12,7 @@ from importlib import import_module
 import numpy as np
 
 import cupy_on_numpy
+import gpus
 import streams
 from runs import FUNCTIONS, HOPPER
 
@@ -29,7 +30,8 @@ def install_device(capability: str) -> None:
     """Make `import cupy` give an emulated device of that compute capability."""
     cupy_on_numpy.install(capability)
     halves = import_module("ozaki.backends.cupy.steps.engines.halves")
-    halves._found[0] = halves.Places(frozenset({0}))  # of the first cluster; the other cluster is at the other half
+    for number in range(gpus.COUNT):  # the first cluster is at one half, the other cluster at the other
+        halves._found[number] = halves.Places(frozenset({0}))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ that it was allocated on, when that stream reaches this point: a step that still
 and returns wrong results.
 
 Threads may use streams at the same time: one of them runs work, the others wait.
+
+A stream belongs to the device that was the current one when it was made; the address 0 stands for the default stream of
+the device that is the current one. Work is keyed by the number of a stream, `number`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from functools import wraps
 from threading import RLock, local
 from types import SimpleNamespace
 from typing import Any, TypeVar
+
+import gpus
 
 Work = Callable[[], object]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,6 +47,11 @@ chance = random.Random(0)
 
 freed: list[object] = []
 """Freed memory, kept until no work waits: a step that uses it wrongly then finds it overwritten, and does not crash."""
+
+
+def number(address: int) -> int:
+    """The number of the stream of an address: the address, or, of the default stream of a device, one below 1."""
+    return address or -gpus.current()
 
 
 @by_one_thread
@@ -100,18 +110,26 @@ class _Point:
 _recorded: dict[int, _Point] = {}
 """Where each event was recorded last, by the number of the event."""
 
+_devices: dict[int, int] = {}
+"""The device of each stream, by its address."""
+
+_devices_of_events: dict[int, int] = {}
+
 
 @by_one_thread
 def record(event: int, stream: int) -> None:
     """cudaEventRecord."""
-    _recorded[event] = _Point(stream)
+    gpus.check("an event", _devices_of_events.get(event))
+    gpus.check("a stream", _devices.get(stream))
+    _recorded[event] = _Point(number(stream))
 
 
 @by_one_thread
 def wait_for(stream: int, event: int) -> None:
     """cudaStreamWaitEvent: the stream waits for the last recording of the event before this call."""
+    gpus.check("a stream", _devices.get(stream))
     if event in _recorded:
-        give(stream, _recorded[event].reach)
+        give(number(stream), _recorded[event].reach)
 
 
 class Stream:
@@ -121,6 +139,7 @@ class Stream:
 
     def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
         self.ptr = next(self.numbers)
+        _devices[self.ptr] = gpus.current()
 
     @classmethod
     def from_external(cls, other: Any) -> Stream:
@@ -129,20 +148,24 @@ class Stream:
         return self
 
     def __enter__(self) -> None:
-        _thread.entered.append(self)
+        gpus.check("a stream", _devices.get(self.ptr))
+        _thread.entered.append((gpus.current(), self))
 
     def __exit__(self, *error: object) -> None:
         _thread.entered.pop()
+
+    def synchronize(self) -> None:
+        drain(number(self.ptr))
 
 
 _first = Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 0)))
 
 
 class _Thread(local):
-    """The streams that a thread has entered; the last one is its current stream."""
+    """The streams that a thread has entered, with their devices; the last one of a device is its current stream."""
 
     def __init__(self) -> None:
-        self.entered = [_first]
+        self.entered: list[tuple[int, Stream]] = []
 
 
 _thread = _Thread()
@@ -150,7 +173,19 @@ _thread = _Thread()
 
 def current() -> Stream:
     """cupy.cuda.get_current_stream."""
-    return _thread.entered[-1]
+    device = gpus.current()
+    return next((stream for of, stream in reversed(_thread.entered) if of == device), _first)
+
+
+def own() -> int:
+    """The number of the current stream."""
+    return number(current().ptr)
+
+
+def give_to(address: int, work: Work) -> None:
+    """Append work, which the current device does, to what the stream of an address has to do."""
+    gpus.check("a stream", _devices.get(address))
+    give(number(address), work)
 
 
 class Event:
@@ -160,6 +195,7 @@ class Event:
 
     def __init__(self, disable_timing: bool = False) -> None:
         self.ptr = next(self.numbers)
+        _devices_of_events[self.ptr] = gpus.current()
 
     def record(self) -> None:
         record(self.ptr, current().ptr)

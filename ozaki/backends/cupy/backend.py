@@ -10,7 +10,6 @@ import cupy as cp
 from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
-from ozaki._prepared import Prepared
 from ozaki._progress import SILENT, Progress
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
@@ -62,24 +61,6 @@ def overlap(x: Any, y: Any) -> bool:
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """A view of x, broadcast to that shape."""
     return broadcast_numbers(x, shape) if isinstance(x, Numbers) else cp.broadcast_to(x, shape)
-
-
-def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
-    """Refuse operands that do not lie on the current device.
-
-    Raises
-    ------
-    ValueError
-    """
-    current = cp.cuda.runtime.getDevice()
-    for label, x in operands:
-        array = x.slices.x if isinstance(x, Prepared) else x.limbs if isinstance(x, Numbers) else x
-        device = array.data.device_id
-        if device != current:
-            raise ValueError(
-                f"{label}: lies on device {device}, the current device is {current}; "
-                f"move it, or enter cupy.cuda.Device({device})"
-            )
 
 
 def same_view(x: Any, y: Any) -> bool:

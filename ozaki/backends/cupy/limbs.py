@@ -11,7 +11,6 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
-from cupy.cuda import runtime
 
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.launches import launch
@@ -79,20 +78,6 @@ def _run(function: str, limbs: Any, numbers: tuple[int, ...], *arrays: Any) -> N
 
 
 def _addresses(*arrays: Any) -> list[int]:
-    """The addresses of arrays on the current device.
-
-    Raises
-    ------
-    ValueError
-        If one lies on another device, whose memory a kernel here may be unable to read.
-    """
-    current = runtime.getDevice()
-    for x in arrays:
-        if x.data.device_id != current:
-            raise ValueError(
-                f"x: multiprecision numbers on device {x.data.device_id}, the current device is {current}; "
-                f"enter cupy.cuda.Device({x.data.device_id})"
-            )
     return [x.data.ptr for x in arrays]
 
 

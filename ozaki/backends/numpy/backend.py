@@ -45,10 +45,6 @@ def owns(x: Any) -> bool:
     return isinstance(x, np.ndarray)
 
 
-def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
-    """Accept all operands: NumPy arrays lie in host memory."""
-
-
 def empty(shape: tuple[int, ...], dtype: str) -> Any:
     """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
     return results.empty(shape, dtype, np)

@@ -17,7 +17,7 @@ FUNCTIONS = {
         "far",
         "many-blocks",
         "hopper-many-blocks",
-        "out-elsewhere",
+        "out-that-shares-memory",
     ),
     "tiles": (
         "hopper-together",
@@ -42,7 +42,7 @@ FUNCTIONS = {
         *("three-digits", "parts-of-k", "hopper-parts-of-pairs", "narrow-blocks", "panels-of-numbers", "hard-numbers"),
         "refusals",
     ),
-    "limbs": ("zeros-and-windows", "numbers-elsewhere", "sums-and-roundings", "floats"),
+    "limbs": ("zeros-and-windows", "sums-and-roundings", "floats"),
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-widths"),
     "choosing": (
         "plans",

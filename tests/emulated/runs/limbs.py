@@ -6,7 +6,6 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
-import pytest
 
 from ozaki.backends.cupy import limbs as kernels
 from ozaki.multiprecision import limbs as functions
@@ -60,14 +59,6 @@ def zeros_and_windows(rng: np.random.Generator) -> None:
                 functions.add_window(expected, signs, limbs, near, sticky)
                 kernels.add_window(got, cp.asarray(signs), there, cp.asarray(near), sticky)
                 same(expected, got)
-
-
-def numbers_elsewhere(rng: np.random.Generator) -> None:
-    """A kernel of this device reads no memory of another one."""
-    there = placed(rng, magnitudes(rng, 2, 5))
-    there.device_id = 1
-    with pytest.raises(ValueError, match=r"on device 1, the current device is 0; enter cupy.cuda.Device\(1\)"):
-        kernels.leading_zeros(there)
 
 
 def sums_and_roundings(rng: np.random.Generator) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import cupy as cp
 from cupy.cuda import runtime
 
-from ozaki.backends.cupy.program import compiling, driver
+from ozaki.backends.cupy.program import compiling, driver, streams
 from ozaki.backends.cupy.program.kernels import Kernel
 
 
@@ -53,7 +53,8 @@ def launch(kernel: Kernel, *addresses: int) -> None:
     idle, block = idle_block(kernel, runtime.getDevice())
     for number, address in zip(kernel.addresses, addresses, strict=True):
         block.pieces[number] = address
-    block.start(cp.cuda.get_current_stream().ptr)
+    main, *_ = streams.addresses(None)
+    block.start(main)
     idle.append(block)
 
 
