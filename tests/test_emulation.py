@@ -320,7 +320,7 @@ def test_functions_whose_results_run_later():
     [(int, "the class int; decorate its methods"), (staticmethod(tail), "a staticmethod; decorate the function first"),
      (classmethod(tail), "a classmethod; decorate"), (property(tail), "a property; decorate"),
      (3, "int; expected a function")],
-    ids=str,
+    ids=["class", "staticmethod", "classmethod", "property", "number"],
 )  # fmt: skip
 def test_what_is_no_function(what, message):
     with pytest.raises(TypeError, match=f"^function: {message}"):
