@@ -114,7 +114,7 @@ def plain(name: str, x: Any, objects: bool = False) -> npt.NDArray[Any]:
     """
     check_plain(name, x)
     if _is_nested(x):
-        _check_items(name, x)
+        check_items(name, x)
     try:
         array = np.asanyarray(x)
     except MemoryError:
@@ -131,8 +131,9 @@ def plain(name: str, x: Any, objects: bool = False) -> npt.NDArray[Any]:
         raise TypeError(f"{name}: {type(x).__name__}; {_EXPECTED}")
     _check_dtype(name, array.dtype)
     if array.dtype.kind == "O":
-        _check_items(name, array.reshape(-1).tolist())
-    return in_native_order(np.asarray(array))
+        check_items(name, array.reshape(-1).tolist())
+    found = np.asarray(array)
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 
 def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
@@ -163,34 +164,17 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
 _EXPECTED = "expected an array of float32 or float64, real or complex"
 
 
-def in_native_order(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array in the byte order of the machine; a copy, if it has the other one."""
-    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
-
-
-def check_items(name: str, x: Any) -> None:
+def check_items(name: str, x: Sequence[Any], level: int = 0) -> None:
     """Refuse nested sequences that hold arrays or numbers of a class that has more than numbers, or masked elements.
+
+    `level` is how many sequences x lies in.
 
     Raises
     ------
     TypeError
         As `plain`.
     """
-    if _is_nested(x):
-        _check_items(name, x)
-
-
-def _is_nested(x: Any) -> bool:
-    return isinstance(x, Sequence) and not isinstance(x, str | bytes | bytearray | memoryview | Numbers)
-
-
-_DEEPEST = 64
-"""Levels of nested sequences that are looked through; NumPy makes arrays of no more."""
-
-
-def _check_items(name: str, x: Sequence[Any], level: int = 0) -> None:
-    kinds = set(map(type, x))
-    kinds -= _NUMBERS
+    kinds = set(map(type, x)) - _NUMBERS
     for kind in kinds:
         if (more := _more_of_class(kind)) is not None:
             raise TypeError(f"{name}: holds {_in_words(more, kind)}")
@@ -199,10 +183,18 @@ def _check_items(name: str, x: Sequence[Any], level: int = 0) -> None:
     if level < _DEEPEST and any(issubclass(kind, Sequence) for kind in kinds):
         for each in x:
             if _is_nested(each):
-                _check_items(name, each, level + 1)
+                check_items(name, each, level + 1)
 
 
 _NUMBERS = {float, int, complex, bool}
+"""Classes that most lists hold, and that need not be looked up."""
+
+_DEEPEST = 64
+"""Levels of nested sequences that are looked through; NumPy makes arrays of no more."""
+
+
+def _is_nested(x: Any) -> bool:
+    return isinstance(x, Sequence) and not isinstance(x, str | bytes | bytearray | memoryview | Numbers)
 
 
 def _masked(name: str) -> TypeError:
