@@ -30,7 +30,7 @@ from ozaki.linalg._correcting import (
 from ozaki.linalg._inverses import MOST_FACTORS, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
@@ -52,7 +52,7 @@ class LU(NamedTuple):
     iterations : int
         Corrections.
     system
-        For `lu_solve` alone: a copy of the matrix, and, after the first call, an inverse with its residual.
+        For `lu_solve` alone: an inverse of a, with its residual.
     """
 
     p: Any
@@ -69,7 +69,7 @@ class LU(NamedTuple):
 def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
 
-    The systems are solved by an inverse of a, which `lu_solve` finds at its first call, not by these factors.
+    The systems are solved by an inverse of a, not by these factors. It is found first: that proves that a is regular.
 
     Parameters
     ----------
@@ -86,8 +86,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the condition number of a is too large (some 2^300, columns scaled). A singular matrix may be factored, with
-        zeros on the diagonal of u.
+        If a is singular, or its condition number above 2^300, rows and columns scaled.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
@@ -109,12 +108,12 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     if not a.size:
         no_elements = empty(a.shape, target.dtype, a)
         return LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
-    system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
+    system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
-    unit = scaled(a, np.zeros_like(scales), scales)
+    unit, cleared = without_tiny(scaled(a, np.zeros_like(scales), scales))
     order, found, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
-    factors, bound = rounded_factors(target, found, _products(unit[order]), powers)
+    factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
     return LU(order, factors[0], factors[1], bound, steps, system)
 
 
