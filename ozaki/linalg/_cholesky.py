@@ -125,7 +125,7 @@ def _definite_tolerance(a: Any) -> float:
         inverse = left_inverse(a)
     except np.linalg.LinAlgError:
         raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}") from None
-    return float((1 - inverse.contraction) / (8 * a.shape[0] * inverse.norm_r))
+    return float((1 - inverse.contraction) / (4 * a.shape[0] * inverse.norm_r))
 
 
 def _products(a: Any) -> Products:

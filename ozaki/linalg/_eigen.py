@@ -202,7 +202,8 @@ class _Decomposition:
         x = matmul(x, _orthonormal(rotation, bits), accuracy=componentwise(2.0**-bits), dtype="mp")
         values = (self.values + mparray(change)).round_to(bits)
         order = _order(values)
-        self.vectors, self.values = x.round_to(bits)[:, order], values[order]
+        x, _ = without_tiny(x.round_to(bits))  # or each correction would double what elements span
+        self.vectors, self.values = x[:, order], values[order]
         self._measure(next_tolerance)
 
     def _rotation_and_change(self) -> tuple[Any, Any]:

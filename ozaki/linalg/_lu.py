@@ -86,7 +86,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number above 2^300, rows and columns scaled.
+        If a is singular, or its condition number above 2^300, columns scaled.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
@@ -127,9 +127,9 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the matrix is singular, or its condition number is too large.
+        If the condition number of the matrix is too large.
     """
-    order, *first = native(_native_factors, rounded(a), _SINGULAR)
+    order, *first = native(_native_factors, rounded(a), _ILL_CONDITIONED)
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return order, *_corrected(a[order], tuple(first), tolerance)
     order, s, first = _preconditioner(a, order, first)
@@ -141,7 +141,7 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         upper = array_library(a).tri(len(order)).T
         return (lower, triangle(product_within(inverse_within(lower, finer), ordered, finer), upper, finer)), steps
 
-    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _SINGULAR)
+    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _ILL_CONDITIONED)
 
 
 def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:
@@ -163,7 +163,10 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
     return corrected(tolerance, first, _products(a), correction)
 
 
-_SINGULAR = "singular, or its condition number is too large"
+_ILL_CONDITIONED = (
+    "its condition number is too large for factors (2^300 is the limit, columns scaled); ozaki.linalg.solve scales "
+    "rows, too"
+)
 
 _WELL_CONDITIONED = 2.0**30
 """A condition number of an upper triangular factor, at most with which corrections converge fast."""
@@ -181,13 +184,13 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     xp = array_library(a)
     s: Any = xp.eye(len(order))
     for count in range(1, MOST_FACTORS + 1):
-        inverse = xp.triu(native(xp.linalg.inv, factors[1], _SINGULAR))
+        inverse = xp.triu(native(xp.linalg.inv, factors[1], _ILL_CONDITIONED))
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = product_of_inverses(s, inverse, count)
-        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _SINGULAR)
+        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _ILL_CONDITIONED)
         order = order[again]
-    raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
+    raise np.linalg.LinAlgError(f"a: {_ILL_CONDITIONED}")
 
 
 def _native_factors(a: Any) -> tuple[Any, Any, Any]:

@@ -16,7 +16,7 @@ Exponents = npt.NDArray[np.int64]
 ZERO = np.iinfo(np.int64).min
 """The top of a row or column of zeros."""
 
-LEAST_EXPONENT = -4096
+LEAST_EXPONENT = -2560
 """Of a scaled matrix, whose largest elements are about 1, elements below 2**LEAST_EXPONENT are left out."""
 
 _WIDEST = 16384

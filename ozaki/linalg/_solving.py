@@ -184,11 +184,11 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
 
 
 class System:
-    """Linear equations with one matrix, of which an inverse is found first.
+    """Linear equations with one matrix `a`, of which an inverse is found first.
 
     Parameters
     ----------
-    a : square matrix
+    a : square matrix, which must not change
     formats : the formats that a solution depends on
 
     Raises
@@ -198,16 +198,16 @@ class System:
     """
 
     def __init__(self, a: Any, formats: list[str]) -> None:
-        self.formats = formats
+        self.formats, self.a = formats, a
         self._rows, self._columns, unit, self._cleared = _equilibrated(a)
         self._inverse = left_inverse(unit) if a.size else None
 
     def __repr__(self) -> str:
-        return f"System({self._rows.size} equations)"
+        return f"System({self.a.shape[0]} equations)"
 
     def solve(self, b: Any, target: Target) -> Solution:
         """The solution for right-hand sides of shape (n,) or (n, columns)."""
-        given = as_columns("b", b, self._rows.size)
+        given = as_columns("b", b, self.a.shape[0])
         if self._inverse is None or not given.size:
             return Solution(empty(b.shape, target.dtype, b), 0.0, 0)
         sizes = tops_or_zero(scaled(given, self._rows, np.zeros(given.shape[1], np.int64)), 0)
