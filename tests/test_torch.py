@@ -99,7 +99,7 @@ BAD = {
     "a gradient": (
         lambda a: ozaki.matmul(a, a.clone().requires_grad_()),
         TypeError,
-        "b: requires a gradient, which is not tracked here; use ozaki.torch.matmul, or b.detach",
+        r"b: requires a gradient, which is not tracked here; use b.detach\(\) \(of products ozaki.torch.matmul",
     ),
     "sparse": (lambda a: ozaki.matmul(a.to_sparse(), a), TypeError, "a: a tensor of layout torch.sparse_coo"),
     "sparse operator": (lambda a: matmul(a.to_sparse(), a), TypeError, "a: a tensor of layout torch.sparse_coo"),
@@ -392,7 +392,7 @@ def test_tensors_without_elements_are_left_alone():
         with emulate(accuracy="fp64") as run:
             assert (x @ x).shape == (3, 3)
     assert run.account.products == 0
-    with fake, pytest.raises(TypeError, match=r"^a: FakeTensor, which has no elements; use ozaki.torch.matmul"):
+    with fake, pytest.raises(TypeError, match=r"^a: FakeTensor, which has no elements; .*ozaki.torch.matmul"):
         ozaki.matmul(x, x)
     with fake:
         assert matmul(x, x).shape == (3, 3)

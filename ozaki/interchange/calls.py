@@ -17,11 +17,12 @@ from ozaki.interchange.plain import check_plain
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def any_arrays(*names: str) -> Callable[[_Function], _Function]:
+def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function], _Function]:
     """Decorate a function whose arguments `names` are arrays of NumPy or CuPy: it takes those of other libraries, too.
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
-    is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object.
+    is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object. Of a named tuple the
+    fields `numpy` stay arrays of NumPy. A `dtype` of PyTorch becomes the name of that of NumPy.
 
     Raises
     ------
@@ -44,10 +45,10 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
                     _check_plain(name, kwargs[name])
             for x in args:
                 if (kind := kind_of(x)) is not None:
-                    return _call(function, places, names, kind, args, kwargs)
+                    return _call(function, places, names, numpy, kind, args, kwargs)
             for name in names:
                 if (kind := kind_of(kwargs.get(name))) is not None:
-                    return _call(function, places, names, kind, args, kwargs)
+                    return _call(function, places, names, numpy, kind, args, kwargs)
             return _run(function, places, names, args, kwargs)
 
         return call  # type: ignore[return-value]
@@ -89,11 +90,15 @@ def _call(
     function: Callable[..., Any],
     places: tuple[tuple[int, str], ...],
     names: tuple[str, ...],
+    numpy: tuple[str, ...],
     kind: Kind,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call a function with views of the arrays among its arguments: `names`, by position `places`."""
+    """Call a function with views of the arrays among its arguments: `names`, by position `places`.
+
+    The fields `numpy` of its result are returned as they are.
+    """
     positional, first, out = [*args], _NOWHERE, kwargs.get("out")
     for place, name in places:
         if place < len(args) and args[place] is not None:
@@ -111,8 +116,11 @@ def _call(
         if out is not None:
             kind.written(out)
         if isinstance(found, tuple):
-            returned = [_returned(kind, found[0], device, out)]
-            returned += [_returned(kind, each, device, None) for each in found[1:]]
+            fields = getattr(found, "_fields", ("",) * len(found))
+            returned = [
+                each if field in numpy else _returned(kind, each, device, out if place == 0 else None)
+                for place, (field, each) in enumerate(zip(fields, found, strict=True))
+            ]
             return found._make(returned) if hasattr(found, "_make") else tuple(returned)
         return _returned(kind, found, device, out)
 

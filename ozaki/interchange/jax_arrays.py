@@ -29,7 +29,10 @@ class JaxArrays:
             If it lies on a GPU, and CuPy is not installed.
         """
         if isinstance(x, jax.core.Tracer):
-            raise TypeError(f"{label}: a traced array, which has no elements yet; use ozaki.jax.matmul")
+            raise TypeError(
+                f"{label}: a traced array, which has no elements yet; call this outside of jit, vmap and grad (of "
+                "products use ozaki.jax.matmul)"
+            )
         if label == "out":
             raise TypeError("out: a jax array, which cannot be written; omit `out`")
         devices = x.devices()
@@ -69,13 +72,22 @@ class JaxArrays:
     def made(self, c: Any, device: Any) -> Any:
         """An array as one of JAX, on that device.
 
+        Integers have 32 bits where 64 are not switched on, as all integers of JAX then.
+
         Raises
         ------
         ValueError
-            If JAX would make another dtype of it, as it does of float64 where that is not switched on.
+            If JAX would make another dtype of it that cannot hold it, as it does of float64 where that is not switched
+            on.
         """
-        if jax.dtypes.canonicalize_dtype(c.dtype) != c.dtype:
-            raise ValueError(f"dtype: {c.dtype} needs jax.config.update('jax_enable_x64', True)")
+        known = jax.dtypes.canonicalize_dtype(c.dtype)
+        if known != c.dtype:
+            if c.dtype.kind not in "iu" or not bool((c.astype(known) == c).all()):
+                raise ValueError(
+                    f"dtype: {c.dtype} needs jax.config.update('jax_enable_x64', True); without it ask for a dtype of "
+                    "32 bits, or 'mp'"
+                )
+            c = c.astype(known)
         if device is None or device.platform == "cpu":
             return jax.device_put(np.asarray(c), device)
         return jax.dlpack.from_dlpack(c)

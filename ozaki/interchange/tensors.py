@@ -31,7 +31,8 @@ class Tensors:
         """
         if x.requires_grad and torch.is_grad_enabled():
             raise TypeError(
-                f"{label}: requires a gradient, which is not tracked here; use ozaki.torch.matmul, or {label}.detach()"
+                f"{label}: requires a gradient, which is not tracked here; use {label}.detach() (of products "
+                "ozaki.torch.matmul, which tracks it)"
             )
         if x.layout is not torch.strided or x.is_nested:
             raise TypeError(f"{label}: a tensor of layout {x.layout}; expected a dense one, as {label}.to_dense()")
@@ -41,10 +42,14 @@ class Tensors:
             raise ValueError(f"{label}: lies on {x.device}; expected a CPU or a CUDA device, as {label}.cpu()")
         if type(x) not in (torch.Tensor, torch.nn.Parameter) and _has_no_memory(x):
             raise TypeError(
-                f"{label}: {type(x).__name__}, which has no elements; use ozaki.torch.matmul, which can be traced"
+                f"{label}: {type(x).__name__}, which has no elements; call this outside of what traces (of products "
+                "use ozaki.torch.matmul, which can be traced)"
             )
         if torch._C._functorch.is_functorch_wrapped_tensor(x):
-            raise TypeError(f"{label}: a tensor that torch.func transforms; use ozaki.torch.matmul")
+            raise TypeError(
+                f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
+                "ozaki.torch.matmul)"
+            )
         if label == "out" and (x.is_conj() or x.is_neg() or x.dtype in (torch.float16, torch.bfloat16)):
             raise TypeError(f"out: a lazy conjugate or negative, or of dtype {x.dtype}; expected a tensor to write to")
         if x.is_conj() or x.is_neg():

@@ -29,10 +29,10 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import MOST_FACTORS, product_of_inverses, product_within
+from ozaki.linalg._inverses import MOST_FACTORS, left_inverse, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
 
@@ -80,9 +80,8 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     Raises
     ------
     numpy.linalg.LinAlgError
-        If no factor is found to this accuracy: a is not positive definite, or its condition number is too large (some
-        2^300, the diagonal scaled); `eigh` tells which. A matrix within the tolerance of a positive definite one, even
-        a singular or slightly indefinite one, may be factored.
+        If a is not positive definite, as a singular matrix, or its condition number is above 2^300, the diagonal
+        scaled; `eigh` tells which.
     OverflowError
         If an element of l is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -105,11 +104,31 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     a = hermitian(a)
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
-    unit = scaled(a, scales, scales)
-    factors, steps = _factored(unit, target.tolerance)
+    unit, cleared = without_tiny(scaled(a, scales, scales))
+    factors, steps = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
     powers = (array_library(a).asarray(-scales)[:, None],)
-    (found,), bound = rounded_factors(target, factors, _products(unit), powers)
+    (found,), bound = rounded_factors(target, factors, _products(unit), powers, cleared)
     return reached(Cholesky(found, bound, steps), found.shape, found, "row-column")
+
+
+def _definite_tolerance(a: Any) -> float:
+    """The tolerance of a factor that proves a matrix, shape (n, n), with a diagonal below 2 to be positive definite.
+
+    If the tolerance is t, A - L L^H has a Frobenius norm of at most 2 n t / (1 - t), and L L^H no eigenvalue below 0.
+    So none of A is below -2 n t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or its condition number is too large.
+    """
+    if bool((array_library(a).diagonal(rounded(a)).real <= 0).any()):
+        raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+    try:
+        inverse = left_inverse(a)
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}") from None
+    return float((1 - inverse.contraction) / (4 * a.shape[0] * inverse.norm_r))
 
 
 def _products(a: Any) -> Products:

@@ -19,7 +19,7 @@ from ozaki.linalg._arrays import array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._solution import in_format, too_small
 from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import least_norms, magnitudes
+from ozaki.linalg._upper import LEAST, least_norms, magnitudes
 from ozaki.multiprecision.objects import mparray
 
 MOST_CORRECTIONS = 60
@@ -162,9 +162,11 @@ def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float
 
 
 def rounded_factors(
-    target: Target, factors: tuple[Any, ...], products: Products, powers: tuple[Any, ...]
+    target: Target, factors: tuple[Any, ...], products: Products, powers: tuple[Any, ...], cleared: bool
 ) -> tuple[tuple[Any, ...], float]:
     """Factors times 2**powers, since they are those of a scaled matrix, in the format of the target, and their error.
+
+    If that matrix was `cleared` of tiny elements, `LEAST` is added to the error (docs/linalg.md, L6).
 
     Raises
     ------
@@ -176,7 +178,7 @@ def rounded_factors(
     bound = largest_error(kept, products, target.tolerance)
     if bound == inf:
         too_small(target.dtype)
-    return result, bound
+    return result, bound + LEAST * cleared
 
 
 def _residual(product: Product, tolerance: float) -> tuple[Any, float]:

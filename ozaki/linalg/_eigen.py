@@ -19,9 +19,9 @@ from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rou
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._scaling import ZERO, scaled, tops
-from ozaki.linalg._solution import empty, in_format
-from ozaki.linalg._upper import LEAST, column_norm, magnitudes, row_norm
+from ozaki.linalg._scaling import ZERO, scaled, tops, without_tiny
+from ozaki.linalg._solution import empty, in_format, too_small
+from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, row_norm
 from ozaki.multiprecision.objects import mparray
 
 
@@ -37,8 +37,8 @@ class Eigen(NamedTuple):
         ones.
         Proven, rounding to the dtype included.
     vector_bounds : float64 array, NumPy, shape (n,)
-        The sine of the angle between each vector, before it is rounded to the dtype, and an exact one is at most this;
-        inf where eigenvalues lie so close that their errors leave open which is which.
+        The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
+        eigenvalues lie so close that their errors leave open which is which.
     iterations : int
         Corrections.
     """
@@ -50,7 +50,7 @@ class Eigen(NamedTuple):
     iterations: int
 
 
-@any_arrays("a")
+@any_arrays("a", numpy=("vector_bounds",))
 @default_environment
 @np.errstate(all="ignore")
 @named("eigh", solves=True)
@@ -78,7 +78,7 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     numpy.linalg.LinAlgError
         If corrections do not converge.
     OverflowError
-        If an eigenvalue is too large for the dtype.
+        If an eigenvalue is too large for the dtype, or all are too small.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
@@ -108,7 +108,8 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     a = hermitian(a)
     highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
     top = 0 if highest == ZERO else int(highest)
-    found = _Decomposition(scaled(a, zeros - top, zeros))
+    unit, cleared = without_tiny(scaled(a, zeros - top, zeros))
+    found = _Decomposition(unit)
     while not found.bound <= target.tolerance:
         if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
@@ -116,10 +117,14 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
         step("correction %d: eigenvalue error <= %.2g", found.steps, found.bound)
     values = found.values.ldexp(xp.asarray(zeros + top))
     result, vectors = in_format(values, part_of(target.dtype)), in_format(found.vectors, target.dtype)
-    lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(zeros - top)))).max() / found.largest
-    # Both are relative to a value that may be larger than the largest exact one, by no more than the bound.
-    bound = float((found.bound + lost) / (1 - min(found.bound, 0.5)) * (1 + 2.0**-40))
-    decomposed = Eigen(result, vectors, bound, found.vector_bounds(), found.steps)
+    kept, down = mparray(result), xp.asarray(zeros - top)
+    lost = on_host(magnitudes((values - kept).ldexp(down))).max() / found.largest
+    # Errors are relative to a value that may be larger than the largest exact one, by no more than the first of them.
+    before = found.bound + LEAST * cleared
+    bound = float((before + lost) / (1 - before) * (1 + 2.0**-40))
+    if highest != ZERO and not bound < on_host(least_magnitudes(kept.ldexp(down))).max() / found.largest:
+        too_small(target.dtype)
+    decomposed = Eigen(result, vectors, bound, found.vector_bounds(mparray(vectors)), found.steps)
     return reached(decomposed, a.shape, vectors, "eigenvalue")
 
 
@@ -157,10 +162,7 @@ class _Decomposition:
         of_rest = fine * (norm_a * norm_x + 3 * norm_x * self.largest)
         of_gram = fine * (columns_x * norm_x + 1)
         self._norm_rest, self._norm_gram = row_norm(self._rest) + of_rest, row_norm(self._gram) + of_gram
-        sizes = magnitudes(self._rest)
-        unit = float(sizes.max()) + LEAST  # squares of small numbers underflow
-        norms = unit * on_host(xp.sqrt(((sizes / unit) ** 2).sum(axis=0))) * (1 + 2.0**-40)
-        self._column_errors = norms + of_rest * n**0.5 + n * LEAST
+        self._column_errors = self._norms(magnitudes(self._rest)) + of_rest * n**0.5
         self.before = self.bound
         if self._norm_gram < 0.5:
             missed = columns_x * self._norm_rest + 2 * self._norm_gram * self.largest
@@ -168,8 +170,18 @@ class _Decomposition:
         else:
             self.bound = float("inf")
 
-    def vector_bounds(self) -> npt.NDArray[np.float64]:
-        """Upper bounds of the sines of the angles between the vectors and exact ones (Davis and Kahan)."""
+    def _norms(self, sizes: Any) -> npt.NDArray[np.float64]:
+        """Upper bounds of the Euclidean norms of columns whose elements are no larger than these sizes."""
+        unit = float(sizes.max()) + LEAST  # squares of small numbers underflow
+        norms = on_host(self._xp.sqrt(((sizes / unit) ** 2).sum(axis=0)))
+        found: npt.NDArray[np.float64] = unit * norms * (1 + 2.0**-40) + len(sizes) * LEAST
+        return found
+
+    def vector_bounds(self, kept: Any) -> npt.NDArray[np.float64]:
+        """Upper bounds of the sines of the angles between vectors and exact ones (Davis and Kahan).
+
+        `kept` are the vectors after they were rounded, which adds the sines of their angles to those before.
+        """
         values = on_host(self.values.astype("float64"))
         n = len(values)
         gaps = np.full(n, np.inf)
@@ -178,7 +190,9 @@ class _Decomposition:
             gaps[1:] = between  # to the next lower one
             gaps[:-1] = np.minimum(gaps[:-1], between)
         gaps = gaps * (1 - 2.0**-50) - self.bound * self.largest - LEAST
-        return np.where(gaps > 0, self._column_errors / (gaps * (1 - self._norm_gram) ** 0.5) * (1 + 2.0**-40), np.inf)
+        errors = np.where(gaps > 0, self._column_errors / gaps, np.inf) + self._norms(magnitudes(self.vectors - kept))
+        found: npt.NDArray[np.float64] = errors / (1 - self._norm_gram) ** 0.5 * (1 + 2.0**-40)
+        return found
 
     def correct(self, tolerance: float) -> None:
         """One correction; `tolerance` is what is wanted in the end."""
@@ -192,7 +206,8 @@ class _Decomposition:
         x = matmul(x, _orthonormal(rotation, bits), accuracy=componentwise(2.0**-bits), dtype="mp")
         values = (self.values + mparray(change)).round_to(bits)
         order = _order(values)
-        self.vectors, self.values = x.round_to(bits)[:, order], values[order]
+        x, _ = without_tiny(x.round_to(bits))  # or each correction would double what elements span
+        self.vectors, self.values = x[:, order], values[order]
         self._measure(next_tolerance)
 
     def _rotation_and_change(self) -> tuple[Any, Any]:

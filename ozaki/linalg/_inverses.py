@@ -30,8 +30,9 @@ LARGEST = 2.0**300
 _INVERSES = 10
 """The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
 
-_TOO_LARGE = f"its condition number is too large (2^{log2(LARGEST):.0f} is the limit, rows and columns scaled)"
-_SINGULAR = f"a: singular, or {_TOO_LARGE}"
+_TOO_LARGE = f"its condition number is too large (2^{log2(LARGEST):.0f} is the limit"
+_SINGULAR = f"a: singular, or {_TOO_LARGE}, rows and columns scaled)"
+_DEPENDENT = f"a: columns are dependent, or {_TOO_LARGE}, columns scaled)"
 
 MOST_FACTORS = 12
 """The most inverses of factors that precondition a matrix: each divides its condition number by 2**30 or more."""
@@ -175,10 +176,10 @@ def left_inverse(a: Any) -> LeftInverse:
     """
     xp, dtype = array_library(a), _float(a)
     eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
-    r = _inverse(rounded(a))
+    r = _inverse(rounded(a), _SINGULAR)
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
-        condition = _checked(norm_r * norm_a)
+        condition = _checked(norm_r * norm_a, _SINGULAR)
         # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
         residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
@@ -189,7 +190,7 @@ def left_inverse(a: Any) -> LeftInverse:
         # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
         product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = product_of_inverses(_shaken(_inverse(product), 2 * count + 1), r, count)
+        r = product_of_inverses(_shaken(_inverse(product, _SINGULAR), 2 * count + 1), r, count)
     raise np.linalg.LinAlgError(_SINGULAR)
 
 
@@ -205,10 +206,10 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     # Of large rows first: QR in float64 is accurate row by row then. No S depends on the order of the rows.
     a = a[xp.argsort(-magnitudes(a).max(axis=1))]
     eye, norm_a, columns_a = xp.eye(a.shape[1]), row_norm(a), column_norm(a)
-    s = xp.triu(_inverse(xp.linalg.qr(rounded(a), mode="r")))
+    s = xp.triu(_inverse(xp.linalg.qr(rounded(a), mode="r"), _DEPENDENT))
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)
-        condition = _checked(max(norm_a * norm_s, columns_a * columns_s))
+        condition = _checked(max(norm_a * norm_s, columns_a * columns_s), _DEPENDENT)
         tolerance = min(2.0**-60 / condition, 2.0**-8)
         w = matmul(a, s, accuracy=componentwise(tolerance), dtype=dtype)
         norm_w, columns_w = row_norm(w), column_norm(w)
@@ -222,29 +223,35 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         step("inverse %d: norm of I - (A S)^H (A S) up to %.2g", count, contraction)
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
-        s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
+        s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT))
         s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
-    raise np.linalg.LinAlgError(f"a: columns are dependent, or {_TOO_LARGE}")
+    raise np.linalg.LinAlgError(_DEPENDENT)
 
 
 def _float(a: Any) -> str:
     return "complex128" if holds_complex(a) else "float64"
 
 
-def _checked(condition: float) -> float:
-    """The condition number, if it is not too large.
+def _checked(condition: float, why: str) -> float:
+    """The condition number, if it is not too large; `why` says what it means if it is.
 
     Raises
     ------
     numpy.linalg.LinAlgError
     """
     if not isfinite(condition) or condition > LARGEST:
-        raise np.linalg.LinAlgError(_SINGULAR)
+        raise np.linalg.LinAlgError(why)
     return condition
 
 
-def _inverse(x: Any) -> Any:
-    """The library's own inverse of a matrix, or, where that finds x singular, of one that differs by roundings."""
+def _inverse(x: Any, why: str) -> Any:
+    """The library's own inverse of a matrix, or, where that finds x singular, of one that differs by roundings.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        With the message `why`, if it finds none.
+    """
     xp = array_library(x)
     for changed in (x, *_changed(x)):
         try:
@@ -253,7 +260,7 @@ def _inverse(x: Any) -> Any:
             continue
         if bool(xp.isfinite(found).all()):
             return found
-    raise np.linalg.LinAlgError(_SINGULAR)
+    raise np.linalg.LinAlgError(why)
 
 
 def _changed(x: Any) -> Any:

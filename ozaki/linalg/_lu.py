@@ -31,7 +31,7 @@ from ozaki.linalg._correcting import (
 from ozaki.linalg._inverses import MOST_FACTORS, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
@@ -53,7 +53,7 @@ class LU(NamedTuple):
     iterations : int
         Corrections.
     system
-        For `lu_solve` alone: a copy of the matrix, and, after the first call, an inverse with its residual.
+        For `lu_solve` alone: an inverse of a, with its residual.
     """
 
     p: Any
@@ -76,7 +76,7 @@ class LU(NamedTuple):
 def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
 
-    The systems are solved by an inverse of a, which `lu_solve` finds at its first call, not by these factors.
+    The systems are solved by an inverse of a, not by these factors. It is found first: that proves that a is regular.
 
     Parameters
     ----------
@@ -93,8 +93,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the condition number of a is too large (some 2^300, columns scaled). A singular matrix may be factored, with
-        zeros on the diagonal of u.
+        If a is singular, or its condition number above 2^300, columns scaled.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
@@ -117,12 +116,12 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         no_elements = empty(a.shape, target.dtype, a)
         none = LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
         return reached(none, a.shape, no_elements, "row-column")
-    system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
+    system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
-    unit = scaled(a, np.zeros_like(scales), scales)
+    unit, cleared = without_tiny(scaled(a, np.zeros_like(scales), scales))
     order, found, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
-    factors, bound = rounded_factors(target, found, _products(unit[order]), powers)
+    factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
     return reached(LU(order, factors[0], factors[1], bound, steps, system), a.shape, factors[1], "row-column")
 
 
@@ -136,9 +135,9 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the matrix is singular, or its condition number is too large.
+        If the condition number of the matrix is too large.
     """
-    order, *first = native(_native_factors, rounded(a), _SINGULAR)
+    order, *first = native(_native_factors, rounded(a), _ILL_CONDITIONED)
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return order, *_corrected(a[order], tuple(first), tolerance)
     order, s, first = _preconditioner(a, order, first)
@@ -150,7 +149,7 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
         upper = array_library(a).tri(len(order)).T
         return (lower, triangle(product_within(inverse_within(lower, finer), ordered, finer), upper, finer)), steps
 
-    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _SINGULAR)
+    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _ILL_CONDITIONED)
 
 
 def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:
@@ -172,7 +171,10 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
     return corrected(tolerance, first, _products(a), correction)
 
 
-_SINGULAR = "singular, or its condition number is too large"
+_ILL_CONDITIONED = (
+    "its condition number is too large for factors (2^300 is the limit, columns scaled); ozaki.linalg.solve scales "
+    "rows, too"
+)
 
 _WELL_CONDITIONED = 2.0**30
 """A condition number of an upper triangular factor, at most with which corrections converge fast."""
@@ -190,13 +192,13 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     xp = array_library(a)
     s: Any = xp.eye(len(order))
     for count in range(1, MOST_FACTORS + 1):
-        inverse = xp.triu(native(xp.linalg.inv, factors[1], _SINGULAR))
+        inverse = xp.triu(native(xp.linalg.inv, factors[1], _ILL_CONDITIONED))
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = product_of_inverses(s, inverse, count)
-        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _SINGULAR)
+        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _ILL_CONDITIONED)
         order = order[again]
-    raise np.linalg.LinAlgError(f"a: {_SINGULAR}")
+    raise np.linalg.LinAlgError(f"a: {_ILL_CONDITIONED}")
 
 
 def _native_factors(a: Any) -> tuple[Any, Any, Any]:

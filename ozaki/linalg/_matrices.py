@@ -12,6 +12,7 @@ from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
 from ozaki.linalg._arrays import array_library
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -21,7 +22,7 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
     """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
 
     Integers, which have the format float64 here, become multiprecision numbers. With `lower` elements above the
-    diagonal count as zeros, whatever they are.
+    diagonal count as zeros, whatever they are, and so do imaginary parts on it.
 
     Raises
     ------
@@ -30,7 +31,8 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
     ValueError
         For NaN and Inf.
     """
-    given = {name: mparray(x) if isinstance(x, tuple) else x for name, x in operands.items()}
+    given = {name: _objects_read(x) if lower else x for name, x in operands.items()}
+    given = {name: mparray(x) if isinstance(x, tuple) else x for name, x in given.items()}
     backend = backend_of(*given.items())
     found, formats = [], []
     for name, each in given.items():
@@ -38,7 +40,7 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         if isinstance(x, Numbers):
             x = MPArray._of(x)  # a matrix of mpmath is one of numbers by now
         elif lower and x.ndim == 2:
-            x = array_library(x).tril(x)
+            x = _read(x)
         if not isinstance(x, Numbers) and are_integers(x):
             x, form = mparray(as_numbers(x)), "float64"
         else:
@@ -50,6 +52,28 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         found.append(x)
         formats.append(form)
     return found, formats
+
+
+def _read(x: Any) -> Any:
+    """An array without what is not read of a Hermitian matrix: it may be NaN there."""
+    xp = array_library(x)
+    found = xp.tril(x)
+    if found.dtype.kind == "c":
+        found.imag = xp.tril(x.imag, -1)
+    return found
+
+
+def _objects_read(x: Any) -> Any:
+    """As `_read`, of words in a tuple, or a matrix of mpmath or python-flint; anything else as it is."""
+    if isinstance(x, tuple):
+        return tuple(_read(word) if getattr(word, "ndim", 0) == 2 else word for word in x)
+    if not is_matrix(x):
+        return x
+    rows = [
+        [each if j < i else getattr(each, "real", each) if j == i else 0 for j, each in enumerate(row)]
+        for i, row in enumerate(x.tolist())
+    ]
+    return mparray(rows) if rows else x
 
 
 def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False) -> None:

@@ -30,7 +30,7 @@ from ozaki.linalg._correcting import (
 )
 from ozaki.linalg._inverses import least_squares_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._scaling import nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
 
 
@@ -76,7 +76,7 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     Raises
     ------
     numpy.linalg.LinAlgError
-        If columns of a are dependent, or its condition number is too large (some 2^300, columns scaled).
+        If columns of a are dependent, or its condition number is above 2^300, columns scaled.
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -96,11 +96,11 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
         q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
         return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")
     xp = array_library(a)
-    scales = -tops_or_zero(a, 0)
-    unit = scaled(a, np.zeros(a.shape[0], np.int64), scales)
+    scales = -nonzero_tops(a, 0, "columns are dependent, column")
+    unit, cleared = without_tiny(scaled(a, np.zeros(a.shape[0], np.int64), scales))
     factors, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
-    (q, r), bound = rounded_factors(target, factors, _products(unit), powers)
+    (q, r), bound = rounded_factors(target, factors, _products(unit), powers, cleared)
     return reached(QR(q, r, bound, steps), q.shape, r, "columnwise")
 
 
@@ -120,9 +120,9 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     numpy.linalg.LinAlgError
         If the columns are dependent, or the condition number is too large.
     """
+    s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned: that proves columns independent
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
-    s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
 
     def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
         (q, _), steps = _corrected(product_within(a, s, finer), finer)

@@ -20,6 +20,7 @@ from ozaki.linalg._inverses import (
     not_tiny,
     tolerance_for,
 )
+from ozaki.linalg._scaling import without_tiny
 from ozaki.linalg._upper import LEAST, column_sizes, row_norm
 from ozaki.multiprecision.objects import mparray
 
@@ -116,14 +117,15 @@ class Inversion:
         norm_r = row_norm(r)
         tolerance = not_tiny(min(added / (8 * norm_r * norm_a), 2.0**-8))
         e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=componentwise(tolerance), dtype="mp")
+        e, cleared = without_tiny(e)  # or each step would double what elements span
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
-        missed = 3 * tolerance * norm_r * norm_a
+        missed = 3 * tolerance * norm_r * norm_a + LEAST * cleared
         contraction = row_norm(e) + missed
         growth = contraction * (norm_r * norm_a)
         d_tolerance = not_tiny(min(added / (8 * growth), 2.0**-8) if growth else 2.0**-8)
         d = matmul(e, r, accuracy=componentwise(d_tolerance), dtype="mp")
         bits = ceil(3 + log2(norm_r) + log2(norm_a) - log2(added)) + 1
-        self.x = (r + d).round_to(bits)
+        self.x, _ = without_tiny((r + d).round_to(bits))  # which adds less than LEAST to the residual
         # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
         # I - (R + e R + H) A = E^2 - F (I - E) - H A.
         more = d_tolerance * growth + ldexp(row_norm(self.x) * norm_a, -bits)

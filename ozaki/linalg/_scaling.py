@@ -16,6 +16,12 @@ Exponents = npt.NDArray[np.int64]
 ZERO = np.iinfo(np.int64).min
 """The top of a row or column of zeros."""
 
+LEAST_EXPONENT = -2560
+"""Of a scaled matrix, whose largest elements are about 1, elements below 2**LEAST_EXPONENT are left out."""
+
+_WIDEST = 16384
+"""Elements as small as 2**-_WIDEST are multiplied exactly where they must be: products take their time and memory."""
+
 
 def tops(x: Any, axis: int) -> Exponents:
     """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0."""
@@ -41,6 +47,20 @@ def tops_or_zero(x: Any, axis: int) -> Exponents:
     return found
 
 
+def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
+    """As `tops` of the matrix a; `what` begins the message about a row or column of zeros, as "singular, row".
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is one.
+    """
+    found = tops(a, axis)
+    if (zeros := np.flatnonzero(found == ZERO)).size:
+        raise np.linalg.LinAlgError(f"a: {what} {zeros[0]} is zero")
+    return found
+
+
 def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
     """The matrix x with row i times 2**rows[i] and column j times 2**columns[j]: exactly, an MPArray if need be."""
     xp = array_library(x)
@@ -52,6 +72,36 @@ def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
     found = _ldexp(xp, x, by)
     # Where an element over- or underflows, it does not come back.
     return found if bool((_ldexp(xp, found, -by) == x).all()) else mparray(x).ldexp(by)
+
+
+def without_tiny(x: Any) -> tuple[Any, bool]:
+    """A scaled matrix without its elements below 2**LEAST_EXPONENT, and whether it had any.
+
+    They change results far less than the smallest accuracy (docs/linalg.md, L6), but a product accurate in each entry
+    takes as many bits as its operands span. Parts of complex elements count one by one.
+    """
+    if not isinstance(x, Numbers):
+        return x, False  # float64 spans fewer bits
+    tiny = (x.signs != 0) & (x.exponents <= LEAST_EXPONENT)
+    if not bool(tiny.any()):
+        return x, False
+    return type(x)(x.signs * ~tiny, x.exponents * ~tiny, x.limbs * ~tiny, x.bits, x.is_complex), True
+
+
+def check_span(name: str, x: Any) -> None:
+    """Refuse a scaled matrix whose elements are too far apart for products that keep all of them.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(x, Numbers) and bool((nonzero := x.signs != 0).any()):
+        least = int(x.exponents[nonzero].min())
+        if least < -_WIDEST:
+            raise ValueError(
+                f"{name}: has an element below 2^{least} times the largest of its column, on which a solution far "
+                f"smaller than b may depend; expected at least 2^-{_WIDEST}, or 0"
+            )
 
 
 def _ldexp(xp: Any, x: Any, by: Any) -> Any:

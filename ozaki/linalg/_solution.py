@@ -12,7 +12,7 @@ from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import Bounds
 from ozaki.linalg._scaling import ZERO, Exponents, tops
 from ozaki.linalg._targets import SMALLEST, Target
-from ozaki.linalg._upper import LEAST, least_magnitudes, magnitudes
+from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
 
 _ROUNDINGS = 2.0**-40
@@ -67,8 +67,12 @@ class Iteration(Protocol):
         ...
 
 
-def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: Target) -> Solution:
+def solution(
+    iteration: Iteration, rows: Exponents, columns: Exponents, target: Target, cleared: bool = False
+) -> Solution:
     """Iterate until x, its rows times 2**rows and its columns times 2**columns, meets the target; round it.
+
+    If the iteration's operands were `cleared` of tiny elements, that adds `LEAST` to errors (docs/linalg.md, L6).
 
     Raises
     ------
@@ -86,7 +90,8 @@ def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: 
         top = tops(x, 0)  # of each column
         top[top == ZERO] = 0
         top = xp.asarray(top)
-        errors = xp.asarray(iteration.errors) * (1 + _ROUNDINGS)
+        errors = iteration.errors + LEAST * column_sizes(iteration.x) if cleared else iteration.errors
+        errors = xp.asarray(errors) * (1 + _ROUNDINGS)
         errors = xp.ldexp(errors, xp.clip(by - top, -5000, 5000).astype(np.int32)) + LEAST * (errors > 0)
         reached = _ratio(x, errors, top, target.measure)
         if reached <= target.tolerance:

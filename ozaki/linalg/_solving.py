@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from ozaki._environment import default_environment
 from ozaki._watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked
-from ozaki.linalg._inverses import LeftInverse, componentwise, least_squares_inverse, left_inverse
+from ozaki.linalg._inverses import componentwise, least_squares_inverse, left_inverse
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
 from ozaki.linalg._refinement import Inversion, Refinement
-from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops, tops_or_zero
+from ozaki.linalg._scaling import Exponents, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty, solution
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import column_norm, column_sizes
@@ -76,6 +75,7 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     """
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True)
+    as_columns("b", b, a.shape[0])  # refuses other shapes before any work
     target = target_of(accuracy, dtype, formats)
     return System(a, formats).solve(b, target)
 
@@ -124,8 +124,8 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     if not a.size:
         found = Solution(empty(a.shape, target.dtype, a), 0.0, 0)
     else:
-        row_scales, column_scales, unit = _equilibrated(a)
-        found = solution(Inversion(left_inverse(unit)), column_scales, row_scales, target)
+        row_scales, column_scales, unit, cleared = _equilibrated(a)
+        found = solution(Inversion(left_inverse(unit)), column_scales, row_scales, target, cleared)
     return reached(found, a.shape, found.x, target.measure)
 
 
@@ -175,35 +175,40 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     columns = as_columns("b", b, a.shape[0])
     target = target_of(accuracy, dtype, formats)
     shape = (a.shape[1], *b.shape[1:])
-    if not a.shape[1] or not columns.shape[1]:
+    if not a.shape[1]:
         none = empty(shape, target.dtype, a)
         return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
-    column_scales, no_rows = -_nonzero_tops(a, 0, "column"), np.zeros(a.shape[0], np.int64)
+    column_scales, no_rows = -nonzero_tops(a, 0, "columns are dependent, column"), np.zeros(a.shape[0], np.int64)
     unit = scaled(a, no_rows, column_scales)  # rows are left: other weights would be another problem
-    inverse = least_squares_inverse(unit)
     sizes = tops_or_zero(columns, 0)
-    columns, of_solutions = _sizes_of_solutions(unit, scaled(columns, no_rows, -sizes))
+    unit, columns, of_solutions, cleared = _projected(unit, scaled(columns, no_rows, -sizes))
+    inverse = least_squares_inverse(unit)
+    if not columns.shape[1]:
+        none = empty(shape, target.dtype, a)
+        return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
     refinement = Refinement(inverse, scaled(columns, no_rows, -of_solutions))
-    found = solution(refinement, column_scales, sizes + of_solutions, target)
+    found = solution(refinement, column_scales, sizes + of_solutions, target, cleared)
     return reached(found._replace(x=found.x.reshape(shape)), a.shape, found.x, target.measure)
 
 
 class System:
-    """Linear equations with one matrix, of which an inverse is found when it is needed.
+    """Linear equations with one matrix `a`, of which an inverse is found first.
 
     Parameters
     ----------
-    a : square matrix
+    a : square matrix, which must not change
     formats : the formats that a solution depends on
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is singular, or its condition number is too large.
     """
 
     def __init__(self, a: Any, formats: list[str]) -> None:
         self.formats, self.a = formats, a
-
-    @cached_property
-    def _scales_and_inverse(self) -> tuple[Exponents, Exponents, LeftInverse]:
-        rows, columns, unit = _equilibrated(self.a)
-        return rows, columns, left_inverse(unit)
+        self._rows, self._columns, unit, self._cleared = _equilibrated(a)
+        self._inverse = left_inverse(unit) if a.size else None
 
     def __repr__(self) -> str:
         return f"System({self.a.shape[0]} equations)"
@@ -211,41 +216,48 @@ class System:
     def solve(self, b: Any, target: Target) -> Solution:
         """The solution for right-hand sides of shape (n,) or (n, columns)."""
         given = as_columns("b", b, self.a.shape[0])
-        if not given.size:
+        if self._inverse is None or not given.size:
             none = empty(b.shape, target.dtype, b)
             return reached(Solution(none, 0.0, 0), self.a.shape, none, target.measure)
-        rows, columns, inverse = self._scales_and_inverse
-        sizes = tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)), 0)
-        found = solution(Refinement(inverse, scaled(given, rows, -sizes)), columns, sizes, target)
+        sizes = tops_or_zero(scaled(given, self._rows, np.zeros(given.shape[1], np.int64)), 0)
+        unit, cleared = without_tiny(scaled(given, self._rows, -sizes))
+        refinement = Refinement(self._inverse, unit)
+        found = solution(refinement, self._columns, sizes, target, cleared or self._cleared)
         return reached(found._replace(x=found.x.reshape(b.shape)), self.a.shape, found.x, target.measure)
 
 
-def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any]:
-    """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1."""
-    rows = -_nonzero_tops(a, 1, "row")
-    no_columns = np.zeros(a.shape[1], np.int64)
-    columns = -_nonzero_tops(scaled(a, rows, no_columns), 0, "column")
-    return rows, columns, scaled(a, rows, columns)
+def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any, bool]:
+    """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1.
 
-
-def _nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
-    found = tops(a, axis)
-    if (zeros := np.flatnonzero(found == ZERO)).size:
-        raise np.linalg.LinAlgError(f"a: singular, {what} {zeros[0]} is zero")
-    return found
-
-
-def _sizes_of_solutions(a: Any, b: Any) -> tuple[Any, Exponents]:
-    """The right-hand sides b of a least squares problem, and exponents of the size of a^H b, which solutions have.
-
-    A solution may be much smaller than b. Where it is zero, since b is orthogonal to all columns of a, b becomes zero:
-    no correction would come near to that, relative to its size.
+    It is cleared of tiny elements; whether it had any comes last.
     """
-    bits, columns = 60, b.shape[1]
-    products = matmul(adjoint(a), b, accuracy=componentwise(2.0**-bits), dtype="mp")
-    unclear = column_sizes(products) <= 2.0 ** (10 - bits) * column_norm(a) * column_sizes(b)
-    if not unclear.any():
-        return b, tops_or_zero(products, 0)
+    rows = -nonzero_tops(a, 1, "singular, row")
+    no_columns = np.zeros(a.shape[1], np.int64)
+    columns = -nonzero_tops(scaled(a, rows, no_columns), 0, "singular, column")
+    return rows, columns, *without_tiny(scaled(a, rows, columns))
+
+
+def _projected(a: Any, b: Any) -> tuple[Any, Any, Exponents, bool]:
+    """A least squares problem as it is solved, exponents of the size of a^H b, which solutions have, and if it differs.
+
+    The matrix and right-hand sides are cleared of tiny elements, and the last item says if there were any; but where a
+    solution is much smaller than b, it may depend on these, and they stay. Where a solution is zero, since b is
+    orthogonal to all columns of a, b becomes zero: no correction would come near to that, relative to its size.
+
+    Raises
+    ------
+    ValueError
+        If the smallest elements matter, and are too small.
+    """
+    bits = 60
+    (large, cleared_a), (large_b, cleared_b) = without_tiny(a), without_tiny(b)
+    products = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-bits), dtype="mp")
+    sizes = column_sizes(large_b)
+    clear = column_sizes(products) > 2.0 ** (10 - bits) * column_norm(large) * sizes
+    if (clear | (sizes == 0)).all():
+        return large, large_b, tops_or_zero(products, 0), cleared_a or cleared_b
+    check_span("a", a)
+    check_span("b", b)
     products = matmul(adjoint(a), b, accuracy="exact", dtype="mp")
-    kept = np.broadcast_to(column_sizes(products) > 0, (b.shape[0], columns)).astype(np.int8)
-    return masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0)
+    kept = np.broadcast_to(column_sizes(products) > 0, b.shape).astype(np.int8)
+    return a, masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0), False

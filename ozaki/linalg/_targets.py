@@ -9,8 +9,15 @@ from ozaki._accuracy import Accuracy, of_text
 from ozaki._formats import COMPLEX, QUAD, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki._result import result_format
 
-SMALLEST = 2.0**-900
+_MOST_BITS = 900
+
+SMALLEST = 2.0**-_MOST_BITS
 """The smallest tolerance: error bounds are float64 numbers."""
+
+_EXPECTED = (
+    f"expected 'fp32', 'fp64', 'dd', 'qd', a number of bits from 1 to {_MOST_BITS} (an int, as 106), or a tolerance "
+    f"from 2^-{_MOST_BITS} to below 1 (a float, as 1e-20)"
+)
 
 
 class Target(NamedTuple):
@@ -41,9 +48,7 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
         raise TypeError(f"dtype: {asked!r}; expected a floating-point dtype or 'mp'")
     if asked in SIGNIFICAND_BITS and any(x in COMPLEX for x in operands):
         raise TypeError(f"dtype: {asked!r}, but operands are complex; expected complex64, complex128 or 'mp'")
-    named = None if accuracy is None else Accuracy.of(accuracy, 1)
-    if named is not None and named.exact:
-        raise ValueError("accuracy: 'exact'; a quotient has no end in binary, so name bits or a tolerance")
+    named = None if accuracy is None else _named(accuracy)
     measure: Literal["normwise", "relative"] = "normwise"
     accuracy = None if accuracy is None else of_text(accuracy)
     if isinstance(accuracy, Accuracy):
@@ -53,9 +58,28 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
     found = result_format(asked, operands, named)
     tolerance = 2.0 ** -precision_of(found) if named is None else named.tolerance
     if named is None and tolerance < SMALLEST:
-        raise ValueError(f"accuracy: none named, and the result has {precision_of(found)} bits; name at most 900 bits")
-    if tolerance < SMALLEST or (named is not None and named.exponent):
-        raise ValueError(f"accuracy: below 2^{log2(SMALLEST):.0f}; expected at most {-log2(SMALLEST):.0f} bits")
+        raise ValueError(
+            f"accuracy: none named, and the result has {precision_of(found)} bits; name at most {_MOST_BITS} bits"
+        )
     if is_multiprecision(found) and asked in (None, "mp"):
         found = f"mp{max(2, ceil(-log2(tolerance)) + 2)}"  # rounding to it takes a quarter of the tolerance
     return Target(measure, tolerance, found)
+
+
+def _named(accuracy: Accuracy | str | float) -> Accuracy:
+    """The accuracy that a caller names.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If no solution or factor can have it.
+    """
+    try:
+        named = Accuracy.of(accuracy, 1)
+    except (ValueError, TypeError) as error:  # whose message speaks of products
+        raise type(error)(f"accuracy: {accuracy!r}; {_EXPECTED}") from None
+    if named.exact:
+        raise ValueError(f"accuracy: {accuracy!r}; a quotient has no end in binary, so name bits or a tolerance")
+    if named.exponent or named.tolerance < SMALLEST:
+        raise ValueError(f"accuracy: {accuracy!r}; {_EXPECTED}")
+    return named

@@ -1,0 +1,155 @@
+"""Linear algebra of arrays of every library: results are of their kind, bounds of their results hold."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from exact_linalg import error, exact_solve, fractions, product_error
+
+import ozaki
+from ozaki import linalg
+
+A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -2.0], [0.5, -2.0, 5.0]])  # positive definite
+B = np.array([1.0, 2.0, -3.0])
+
+
+def numpy_arrays():
+    return np.asarray, np.ndarray, nullcontext()
+
+
+def big_endian_arrays():
+    return lambda x: np.asarray(x, x.dtype.newbyteorder(">")), np.ndarray, nullcontext()
+
+
+def multiprecision_arrays():
+    return ozaki.mparray, ozaki.MPArray, nullcontext()
+
+
+def tensors():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return torch.from_numpy, torch.Tensor, nullcontext()
+
+
+def parameters():
+    """Without gradients, as when a network is used."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return lambda x: torch.nn.Parameter(torch.from_numpy(x)), torch.Tensor, torch.no_grad()
+
+
+def jax_arrays(x64):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    return jax.numpy.asarray, jax.Array, jax.enable_x64(x64)
+
+
+LIBRARIES = {
+    "numpy": numpy_arrays,
+    "big-endian": big_endian_arrays,
+    "mparray": multiprecision_arrays,
+    "torch": tensors,
+    "torch parameters": parameters,
+    "jax": lambda: jax_arrays(False),
+    "jax with 64 bits": lambda: jax_arrays(True),
+}
+
+FUNCTIONS = {
+    "solve": linalg.solve,
+    "inv": lambda a, b, **options: linalg.inv(a, **options),
+    "lstsq": linalg.lstsq,
+    "lu_factor": lambda a, b, **options: linalg.lu_factor(a, **options),
+    "lu_solve": lambda a, b, **options: linalg.lu_solve(linalg.lu_factor(a), b, **options),
+    "cholesky": lambda a, b, **options: linalg.cholesky(a, **options),
+    "qr": lambda a, b, **options: linalg.qr(a, **options),
+    "eigh": lambda a, b, **options: linalg.eigh(a, **options),
+}
+
+ARRAYS = {"solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "qr": 2, "eigh": 2}
+"""How many arrays, which are of the kind of the operands, each result begins with."""
+
+
+def check(function, found):
+    """Assert that the bound of a result holds, in fractions."""
+    arrays = [np.asarray(x) if not isinstance(x, ozaki.MPArray) else x for x in found[: ARRAYS[function]]]
+    if function in ("solve", "lstsq", "lu_solve"):
+        assert error(arrays[0], exact_solve(fractions(A), fractions(B))) <= found.error_bound
+    elif function == "inv":
+        assert error(arrays[0], exact_solve(fractions(A), np.eye(3, dtype=int))) <= found.error_bound
+    elif function == "eigh":
+        values, vectors = fractions(arrays[0]), fractions(arrays[1])
+        assert abs(fractions(A) @ vectors - vectors * values).max() < 2e-6
+        assert type(found.vector_bounds) is np.ndarray and found.vector_bounds.dtype == np.float64
+        exact = linalg.eigh(A, accuracy=200, dtype="mp").vectors.to_fractions()
+        sines = 1 - (vectors * exact).sum(axis=0) ** 2 / ((vectors**2).sum(axis=0) * (exact**2).sum(axis=0))
+        assert all(s <= b**2 + 1e-58 for s, b in zip(sines, found.vector_bounds, strict=True))
+    else:
+        left, right = (arrays[0], arrays[0].T) if function == "cholesky" else arrays[-2:]
+        order = np.asarray(found.p) if function == "lu_factor" else slice(None)
+        bound = found.error_bound
+        assert product_error(fractions(A[order]), fractions(left), fractions(right), function == "qr") <= bound
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_results_are_of_the_kind_of_the_operands(library, function):
+    made, kind, setting = LIBRARIES[library]()
+    with setting:
+        for dtype in ("float32", "float64"):
+            if library == "jax" and dtype == "float64":
+                continue
+            found = FUNCTIONS[function](made(A.astype(dtype)), made(B.astype(dtype)))
+            for x in found[: ARRAYS[function]]:
+                indices = function == "lu_factor" and x is found[0]
+                assert isinstance(x, np.ndarray if indices and library == "mparray" else kind)
+                if not indices and library != "mparray":
+                    assert str(x.dtype).endswith(dtype)
+            assert found.error_bound < (1e-6 if dtype == "float32" else 1e-15)
+            check(function, found)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("library", ["big-endian", "torch", "jax", "jax with 64 bits"])
+def test_complex_matrices_and_many_bits(library, function):
+    made, kind, setting = LIBRARIES[library]()
+    with setting:
+        a, b = A + 1j * np.triu(np.ones((3, 3)), 1) - 1j * np.tril(np.ones((3, 3)), -1), B * (1 + 2j)
+        found = FUNCTIONS[function](made(a.astype(np.complex64)), made(b.astype(np.complex64)))
+        wanted = FUNCTIONS[function](a.astype(np.complex64), b.astype(np.complex64))
+        for x, y in zip(found[: ARRAYS[function]], wanted, strict=False):
+            assert isinstance(x, kind) and (np.asarray(x) == y).all()
+        found = FUNCTIONS[function](made(A.astype(np.float32)), made(B.astype(np.float32)), accuracy=100, dtype="mp")
+        assert isinstance(found[ARRAYS[function] - 1], ozaki.MPArray) and found.error_bound < 2.0**-97
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">c16", ">c8", ">i4", ">i8", ">f2"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_byte_orders_give_the_same(function, dtype):
+    a, b = np.round(2 * A).astype(dtype), B.astype(dtype)
+    found = FUNCTIONS[function](a, b)
+    wanted = FUNCTIONS[function](*(x.astype(x.dtype.newbyteorder("=")) for x in (a, b)))
+    for x, y in zip(found[: ARRAYS[function]], wanted, strict=False):
+        assert x.dtype == y.dtype and x.dtype.isnative and (x == y).all()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_gradients_are_not_tracked(function):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    a, b = torch.nn.Parameter(torch.from_numpy(A)), torch.from_numpy(B)
+    with pytest.raises(TypeError, match=r"^a: requires a gradient, which is not tracked here; use a\.detach\(\) "):
+        FUNCTIONS[function](a, b)
+    found = FUNCTIONS[function](a.detach(), b)
+    assert not found[0].requires_grad
+    check(function, found)
+
+
+def test_traced_arrays_are_refused():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    with pytest.raises(TypeError, match=r"^a: a traced array, which has no elements yet; call this outside of jit"):
+        jax.jit(linalg.inv)(jax.numpy.eye(2))
+
+
+def test_results_of_64_bits_need_them_switched_on():
+    with (setting := jax_arrays(False))[2]:
+        made, a = setting[0], A.astype(np.float32)
+        for call in (lambda: linalg.inv(made(a), dtype="float64"), lambda: linalg.eigh(made(a.astype(np.int32)))):
+            with pytest.raises(ValueError, match=r"^dtype: float64 needs jax.*; without it ask for a dtype of 32 bits"):
+                call()
+        assert linalg.eigh(made(np.round(a).astype(np.int32)), dtype="float32").values.shape == (3,)

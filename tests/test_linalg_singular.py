@@ -1,0 +1,121 @@
+"""Linear algebra refuses singular matrices, always: neither their size nor the accuracy decides."""
+
+import numpy as np
+import pytest
+from exact_linalg import fractions, product_error
+
+import ozaki
+from ozaki import linalg
+
+FUNCTIONS = {
+    "solve": lambda a, **options: linalg.solve(a, np.ones(len(a)), **options),
+    "inv": linalg.inv,
+    "lu_factor": linalg.lu_factor,
+    "lstsq": lambda a, **options: linalg.lstsq(a, np.ones(len(a)), **options),
+    "qr": linalg.qr,
+    "cholesky": linalg.cholesky,
+}
+
+
+def of_rank(rng, rows, n, rank):
+    """Integers of no more than this rank."""
+    return (rng.integers(-5, 6, (rows, rank)) @ rng.integers(-5, 6, (rank, n))).astype(float)
+
+
+def equal_columns(rng, rows, n):
+    a = rng.standard_normal((rows, n))
+    a[:, -1] = a[:, 0]
+    return a
+
+
+def zero_column(rng, rows, n):
+    a = rng.standard_normal((rows, n))
+    a[:, n // 2] = 0
+    return a
+
+
+def sum_of_columns(rng, rows, n):
+    a = rng.integers(-(2**20), 2**20, (rows, n)).astype(float)
+    a[:, n // 3] = a.sum(axis=1) - a[:, n // 3]
+    a[:, n // 2] = a[:, n // 3]
+    return a
+
+
+DEPENDENT = {
+    "ones": lambda rng, rows, n: np.ones((rows, n)),
+    "zeros": lambda rng, rows, n: np.zeros((rows, n)),
+    "equal columns": equal_columns,
+    "zero column": zero_column,
+    "sum of columns": sum_of_columns,
+    "outer": lambda rng, rows, n: np.outer(rng.integers(1, 9, rows), rng.integers(1, 999, n)),
+    "half rank": lambda rng, rows, n: of_rank(rng, rows, n, n // 2),
+    "one less": lambda rng, rows, n: of_rank(rng, rows, n, n - 1),
+    "ramp": lambda rng, rows, n: np.arange(float(rows * max(n, 3))).reshape(rows, -1)[:, : max(n, 3)],
+}
+"""Families of matrices of n columns, n at least 2, that are dependent in exact arithmetic."""
+
+
+def check_refused(family, function, n, dtype, rng):
+    rows = max(n, 3) if family == "ramp" else n
+    more = int(rng.integers(0, 3)) if function in ("lstsq", "qr") else 0
+    a = DEPENDENT[family](rng, rows + more, n).astype(dtype)
+    if a.dtype.kind == "c":  # rows times exact numbers, which change no rank
+        a = (a * (1j * np.ldexp(1.0, rng.integers(-3, 4, (len(a), 1))))).astype(dtype)
+    if function == "cholesky":
+        a = ozaki.matmul(ozaki.mparray(a), ozaki.mparray(a.conj().T), accuracy="exact")
+    options = [{}, {"accuracy": 2}, {"accuracy": 300, "dtype": "mp"}][rng.integers(3)]
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: (singular|columns are dependent|not positive)"):
+        FUNCTIONS[function](a, **options)
+
+
+@pytest.mark.parametrize("family", DEPENDENT)
+def test_dependent_columns_are_refused_at_every_size(family, rng):
+    functions = list(FUNCTIONS)
+    first = int(rng.integers(len(functions)))
+    for n in range(2, 13):
+        dtype = str(rng.choice(["float64", "float32", "complex128", "complex64"]))
+        check_refused(family, functions[(first + n) % len(functions)], n, dtype, rng)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_zeros_and_ones_are_refused_by_every_function(function, rng):
+    for n in (1, 2, 3):
+        check_refused("zeros", function, n, "float64", rng)
+    check_refused("ones", function, 2, "float32", rng)
+    check_refused("ones", function, 5, "float64", rng)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_one_unit_of_the_last_place_decides(n, rng):
+    """A singular matrix is refused, and factored where one element differs by 2^-52 of itself."""
+    a = np.ones((n, n)) + np.diag(np.arange(n) * 1.0)
+    a[-1] = a[: max(n - 1, 1)].sum(axis=0) if n > 1 else 0
+    for function in (linalg.qr, linalg.lu_factor, linalg.inv):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: (singular|columns are dependent)"):
+            function(a)
+    a[-1, 0] = np.nextafter(a[-1, 0], 99)
+    q, r, bound, _ = linalg.qr(a, accuracy=100, dtype="mp")
+    assert product_error(fractions(a), fractions(q), fractions(r), by_columns=True) <= bound < 2.0**-98
+    factors = linalg.lu_factor(a, accuracy=100, dtype="mp")
+    low, high = fractions(factors.l), fractions(factors.u)
+    assert product_error(fractions(a[factors.p]), low, high) <= factors.error_bound < 2.0**-98
+
+
+@pytest.mark.parametrize(("n", "power", "accuracy"), [(2, 200, 2), (4, 60, "fp64"), (5, 40, 0.9), (3, 90, 150)])
+def test_cholesky_refuses_what_is_not_positive_definite_by_however_little(n, power, accuracy, rng):
+    b = ozaki.mparray(rng.integers(-9, 10, (n, n - 1)))
+    singular, tiny = ozaki.matmul(b, b.T, accuracy="exact"), ozaki.mparray(np.eye(n)).ldexp(-power)
+    for a in (singular, singular - tiny):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: not positive definite"):
+            linalg.cholesky(a, accuracy=accuracy)
+    low, bound, _ = linalg.cholesky(singular + tiny, accuracy=accuracy, dtype="mp")
+    low = fractions(low)
+    assert product_error(fractions(singular + tiny), low, low.T) <= bound <= 1.4
+
+
+def test_cholesky_refuses_what_only_looks_definite():
+    for a in ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]], [[1.0, 0], [0, -1e-300]],
+              [[1e-300, 1.0], [1.0, 1e-300]], [[-1.0]], [[0.0]]):  # fmt: skip
+        for dtype in (float, complex):
+            with pytest.raises(np.linalg.LinAlgError, match=r"^a: not positive definite"):
+                linalg.cholesky(np.array(a, dtype))

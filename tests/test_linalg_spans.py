@@ -1,0 +1,96 @@
+"""Linear algebra of multiprecision matrices whose elements are 2^-2600 to 2^-10^7 times as large as others."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from exact_linalg import error, exact_solve, fractions, product_error
+
+import ozaki
+from ozaki import Accuracy, linalg
+
+SPANS = [2600, 10**5, 10**7]
+
+
+def cyclic(span):
+    """Ones on the diagonal, and three elements far smaller."""
+    powers = np.array([[0, -span, 0], [0, 0, -span // 3], [-span // 2, 0, 0]])
+    return ozaki.mparray([[3, 1, 0], [0, 5, 1], [1, 0, 7]]).ldexp(powers)
+
+
+def exactly(x):
+    """The numbers in fractions, without those below 2^-5000, which no comparison here can see."""
+    x = ozaki.mparray(x)
+    return fractions(ozaki.mparray(x).ldexp(np.where(x.exponents < -5000, -x.exponents, 0))) * (x.exponents >= -5000)
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_elements_far_apart_cost_nothing(span):
+    a, b = cyclic(span), np.array([1.0, -2.0, 4.0])
+    near = exactly(a)
+    wanted = 2.0**-198
+    for function in (linalg.solve, linalg.lstsq):
+        found = function(a, b, accuracy=200)
+        assert error(exactly(found.x), exact_solve(near, fractions(b))) <= found.error_bound <= wanted
+    factors = linalg.lu_factor(a, accuracy=200)
+    found = linalg.lu_solve(factors, b, accuracy=200)
+    assert error(exactly(found.x), exact_solve(near, fractions(b))) <= found.error_bound <= wanted
+    assert product_error(near[factors.p], exactly(factors.l), exactly(factors.u)) <= factors.error_bound <= wanted
+    found = linalg.inv(a, accuracy=200)
+    assert error(exactly(found.x), exact_solve(near, np.eye(3, dtype=int))) <= found.error_bound <= wanted
+    q, r, bound, _ = linalg.qr(a, accuracy=200)
+    assert product_error(near, exactly(q), exactly(r), by_columns=True) <= bound <= wanted
+    low, bound, _ = linalg.cholesky(a, accuracy=200)
+    near = np.tril(near) + np.tril(near, -1).T
+    assert product_error(near, exactly(low), exactly(low).T) <= bound <= wanted
+    found = linalg.eigh(a, accuracy=200)
+    assert error(exactly(found.values), np.array([[3], [5], [7]])) <= found.error_bound <= wanted
+
+
+@pytest.mark.parametrize("power", [-(10**6), 10**7])
+def test_rows_and_columns_of_any_size(power):
+    rows, columns = np.array([[0], [power], [-power // 3]]), np.array([-power // 2, 0, power])
+    a = ozaki.mparray([[3, 1, 2], [1, 5, 1], [1, 2, 7]])
+    b = np.array([6.0, 7.0, 10.0])
+    x = linalg.solve(a.ldexp(rows + columns), ozaki.mparray(b[:, None]).ldexp(rows), accuracy=100).x
+    assert error(ozaki.mparray(x).ldexp(columns[:, None]), exact_solve(fractions(a), fractions(b))) < 2.0**-60
+    found = linalg.lu_factor(a.ldexp(columns), accuracy=100)
+    assert product_error(fractions(a[found.p]), fractions(found.l), fractions(found.u.ldexp(-columns))) < 2.0**-98
+    q, r, bound, _ = linalg.qr(a.ldexp(columns), accuracy=100)
+    assert product_error(fractions(a), fractions(q), fractions(r.ldexp(-columns)), by_columns=True) <= bound < 2.0**-98
+    symmetric = a @ a.T
+    low = linalg.cholesky(symmetric.ldexp(2 * (columns[:, None] + columns)), accuracy=100).l.ldexp(
+        -2 * columns[:, None]
+    )
+    assert product_error(fractions(symmetric), fractions(low), fractions(low).T) < 2.0**-98
+
+
+@pytest.mark.parametrize("power", [5000, 10**6])
+def test_right_hand_sides_with_elements_far_apart(power):
+    a = np.array([[2.0, 1.0], [1.0, 3.0]])
+    b = ozaki.mparray([[1, 1], [0, 1]]).ldexp(np.array([[0, -power], [0, 0]]))
+    for function in (linalg.solve, linalg.lstsq):
+        found = function(a, b, accuracy=150)
+        wanted = exact_solve(fractions(a), np.array([[1, 0], [0, 1]]))
+        assert error(found.x, wanted) <= found.error_bound < 2.0**-148
+
+
+def test_least_squares_whose_solution_depends_on_tiny_elements():
+    """Of (1, t) and b = (0, 1) the solution is t / (1 + t^2), for every t that is not refused."""
+    for power in (900, 5000):
+        t = Fraction(1, 2**power)
+        found = linalg.lstsq(ozaki.mparray([[1], [1]]).ldexp([[0], [-power]]), np.array([0.0, 1.0]), accuracy=100)
+        assert error(found.x, np.array([t / (1 + t * t)])[:, None]) <= found.error_bound < 2.0**-98
+    tiny = ozaki.mparray([[1], [1]]).ldexp([[0], [-(10**6)]])
+    with pytest.raises(ValueError, match=r"^a: has an element below 2\^-\d+ times the largest of its column"):
+        linalg.lstsq(tiny, np.array([0.0, 1.0]))
+    with pytest.raises(ValueError, match=r"^b: has an element below 2\^-\d+ times the largest of its column"):
+        linalg.lstsq(np.ones((3, 1)), ozaki.mparray([1, -1, 1]).ldexp([0, 0, -(10**6)]))
+    found = linalg.lstsq(tiny, np.array([1.0, 1.0]), accuracy=100)  # where it does not depend on them
+    assert error(found.x, np.array([[1]])) <= found.error_bound < 2.0**-98
+
+
+def test_relative_accuracy_of_elements_that_are_left_out():
+    a, b = cyclic(10**6), np.array([1.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^accuracy: an element of the solution is zero, or too small to be told"):
+        linalg.solve(a, b, accuracy=Accuracy("relative", 1e-9))
