@@ -64,12 +64,15 @@ class Account:
         In the order of the first product of each.
     left : dict of (operator, reason) to a count
         Calls that were left to the array library, which computed them natively: of which operator, and why.
+    traced : dict of operator to a count
+        Products that went into a graph that PyTorch traced, whose calls nobody counts.
     """
 
     def __init__(self) -> None:
         self._counts: dict[Any, int] = {}
         self._bounds: dict[Any, float] = {}
         self.left: dict[tuple[str, str], int] = {}
+        self.traced: dict[str, int] = {}
         self._lock = Lock()
 
     @property
@@ -111,6 +114,11 @@ class Account:
         with self._lock:
             self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
 
+    def trace(self, operator: str) -> None:
+        """Count a product that is written into a traced graph as one of the library's own."""
+        with self._lock:
+            self.traced[operator] = self.traced.get(operator, 0) + 1
+
     def _entry(self, key: Any) -> Entry:
         operator, left, right, dtype, how, measure = key
         m, k = (1, *left)[-2:]
@@ -120,6 +128,9 @@ class Account:
 
     def __str__(self) -> str:
         lines = [f"{several(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
+        if self.traced:
+            lines.append(f"{several(sum(self.traced.values()), 'product')} went into traced graphs")
+            lines += [f"{count:>7}  {operator}" for operator, count in self.traced.items()]
         if self.left:
             left = sum(self.left.values())
             lines.append(f"{several(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
