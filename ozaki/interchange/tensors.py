@@ -58,8 +58,7 @@ class Tensors:
             )
         if torch._C._functorch.is_functorch_wrapped_tensor(x):
             raise TypeError(f"{label}: a tensor that torch.func transforms; use ozaki.torch.matmul")
-        lazy = x.is_conj() or x.is_neg() or x._is_zerotensor()
-        if label == "out" and (lazy or x.dtype in (torch.float16, torch.bfloat16)):
+        if label == "out" and (_is_lazy(x) or x.dtype in (torch.float16, torch.bfloat16)):
             raise TypeError(
                 f"out: a lazy conjugate, negative or zero, or of dtype {x.dtype}; expected a tensor to write to"
             )
@@ -108,6 +107,11 @@ def _has_tangent(x: Any) -> bool:
 def _is_traced() -> bool:
     """Whether a tracer of PyTorch writes down what is called: not in an operator, which it has written down."""
     return torch._C._get_dispatch_mode(_TRACER) is not None or _get_dispatch_mode_pre_dispatch(_TRACER) is not None
+
+
+def _is_lazy(x: Any) -> bool:
+    """Whether the elements of a tensor are others than those in its memory."""
+    return bool(x.is_conj() or x.is_neg() or x._is_zerotensor())
 
 
 def _has_no_memory(x: Any) -> bool:

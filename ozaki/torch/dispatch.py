@@ -80,14 +80,16 @@ class Block(TorchDispatchMode):
             self._emulates = self.open and self in ENTERED.get()
         # PyTorch excludes these keys while a mode runs, so that kernels which conjugate lazily inside (`linalg_pinv`)
         # would read the memory as it is.
-        excluded = [key for key in _LAZY if torch._C._dispatch_tls_is_dispatch_key_excluded(key)]
-        for key in excluded:
-            torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+        excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_LAZY[0])  # all of them, or none
+        if excluded:
+            for key in _LAZY:
+                torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
         try:
             return (self._emulated if self._emulates else _as_it_is)(func, args, kwargs or {})
         finally:
-            for key in excluded:
-                torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
+            if excluded:
+                for key in _LAZY:
+                    torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
 
     def _emulated(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the block's own code."""
@@ -101,8 +103,8 @@ class Block(TorchDispatchMode):
         if reason:
             self._account.leave(name, reason)
             return func(*args, **kwargs)
-        if not fits(args, out, product.axes) or any(x._is_zerotensor() for x in args):
-            return func(*args, **kwargs)  # which raises PyTorch's own error, or multiplies nothing
+        if not fits(args, out, product.axes):
+            return func(*args, **kwargs)  # which raises PyTorch's own error
         factors = {key: value for key, value in kwargs.items() if key != "out"} if kwargs else kwargs
         with torch.no_grad():
             found = product.run(partial(self._traced if traced else self._product, name), *args, **factors)

@@ -62,7 +62,7 @@ def fits(args: Any, out: Any, axes: tuple[int, int]) -> bool:
 
 
 def _equal(size: Any, other: Any) -> bool:
-    """Whether two sizes are equal; of a traced program's, which may have no values yet, the operator that it gets says."""
+    """Whether two sizes are equal; of sizes without values, which tracers have, the operator that is traced says so."""
     equal = size == other
     return isinstance(equal, torch.SymBool) or bool(equal)
 
