@@ -134,6 +134,8 @@ class Account:
         In the order of the first product of each.
     left : dict of (operator, reason) to a count
         Calls that were left to the array library, which computed them natively: of which operator, and why; a copy.
+    traced : dict of operator to a count
+        Products that went into a graph that PyTorch traced, whose calls nobody counts; a copy.
     outside : int
         Calls that the array library computed natively while a block was open, since the thread or task that made them
         was in no block.
@@ -144,6 +146,7 @@ class Account:
         self._lock = Lock()
         self._products: dict[Any, _Products] = {}
         self._left: dict[tuple[str, str], int] = {}
+        self._traced: dict[str, int] = {}
         self._outside = 0
 
     @property
@@ -151,6 +154,11 @@ class Account:
         with self._lock:
             products = dict(self._products)
         return [_entry(key, of) for key, of in products.items()]
+
+    @property
+    def traced(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._traced)
 
     @property
     def left(self) -> dict[tuple[str, str], int]:
@@ -209,6 +217,11 @@ class Account:
         with self._lock:
             self._left[operator, reason] = self._left.get((operator, reason), 0) + 1
 
+    def trace(self, operator: str) -> None:
+        """Count a product that is written into a traced graph as one of the library's own."""
+        with self._lock:
+            self._traced[operator] = self._traced.get(operator, 0) + 1
+
     def pass_by(self) -> None:
         """Count a call in a thread or task that is in no block."""
         with self._lock:
@@ -216,9 +229,13 @@ class Account:
 
     def __str__(self) -> str:
         with self._lock:
-            products, left, outside = dict(self._products), dict(self._left), self._outside
+            products, traced, left = dict(self._products), dict(self._traced), dict(self._left)
+            outside = self._outside
         lines = [f"{several(sum(of.number for of in products.values()), 'product')} ran through ozaki"]
         lines += [str(_entry(key, of)) for key, of in products.items()]
+        if traced:
+            lines.append(f"{several(sum(traced.values()), 'product')} went into traced graphs")
+            lines += [f"{count:>7}  {operator}" for operator, count in traced.items()]
         if left:
             count = sum(left.values())
             lines.append(f"{several(count, 'operator')} {'was' if count == 1 else 'were'} left alone")

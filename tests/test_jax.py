@@ -1,6 +1,7 @@
 """JAX: arrays in and out, and products under jit, grad, vmap and shard_map."""
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -235,6 +236,68 @@ def test_dot_general(place, rng):
         np.testing.assert_allclose(dot_general(a, b, dimensions, **FP64), wanted, rtol=1e-11, atol=1e-13)
         found = jax.jit(lambda x, y, dimensions=dimensions: dot_general(x, y, dimensions, **FP64))(a, b)
         np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+
+
+MATRICES = (((1,), (0,)), ((), ()))
+
+
+@pytest.mark.parametrize("wanted", ["f2", "bfloat16", "f4", "f8", "c8", "c16", None])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_results_of_a_preferred_dtype_are_rounded_once(place, rng, dtype, wanted):
+    a, b = (jnp.asarray(made(rng, *shape, dtype=dtype)) for shape in ((3, 40), (40, 2)))
+    wanted = wanted and jnp.dtype(wanted)
+    if dtype[0] == "c" and wanted is not None and wanted.kind != "c":
+        with pytest.raises(TypeError, match=r"^preferred_element_type: .*, but the product is complex"):
+            dot_general(a, b, MATRICES, None, wanted)
+        return
+    kind, bits = "complex" if dtype[0] == "c" else "float", 8 * jnp.finfo(a.dtype).dtype.itemsize
+    if wanted is not None:
+        bits = 8 * jnp.finfo(wanted).dtype.itemsize
+    bits = max(bits, 32) * (2 if kind == "complex" else 1)
+    once = ozaki.matmul(*(x.astype(jnp.promote_types(a.dtype, "f4")) for x in (a, b)), dtype=f"{kind}{bits}", **FP64)
+    for compiled in (lambda f: f, jax.jit):
+        found = compiled(lambda x, y: dot_general(x, y, MATRICES, "highest", wanted, **FP64))(a, b)
+        assert found.dtype == (wanted or once.dtype) and (found == once.astype(found.dtype)).all()
+        mapped = compiled(jax.vmap(lambda x: dot_general(x, b, MATRICES, None, wanted, **FP64)))(a[None])
+        assert mapped.dtype == found.dtype and (mapped[0] == found).all()
+        of_a, of_b = compiled(jax.grad(lambda x, y: dot_general(x, y, MATRICES, None, wanted, **FP64)
+                                       .astype("c16").real.sum(), argnums=(0, 1)))(a, b)  # fmt: skip
+        assert (of_a.dtype, of_b.dtype) == (a.dtype, b.dtype)
+        np.testing.assert_allclose(of_a, jnp.ones((3, 2), a.dtype) @ b.T, rtol=2e-2, atol=2e-2)
+        np.testing.assert_allclose(of_b, a.T @ jnp.ones((3, 2), a.dtype), rtol=2e-2, atol=2e-2)
+
+
+def test_a_place_in_einsum_and_in_layers(place, rng):
+    """As `jnp.einsum` and the layers of Flax call it."""
+    a, b = made(rng, 5, 7), made(rng, 7, 4)
+    f = partial(dot_general, **FP64)
+    for labels, operands in (("ij,jk->ik", (a, b)), ("ij,jk,lk->il", (a, b, b)), ("bij,bjk", (a[None], b[None]))):
+        for compiled in (lambda f: f, jax.jit):
+            found = compiled(lambda *x, labels=labels: jnp.einsum(labels, *x, _dot_general=f))(*operands)
+            np.testing.assert_allclose(found, np.einsum(labels, *operands), rtol=1e-12, atol=1e-12)
+        found = jnp.einsum(labels, *operands, _dot_general=f, preferred_element_type="f4", precision="highest")
+        assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(f(a, b, MATRICES, precision=None), ozaki.matmul(a, b, **FP64))
+    found = f(a, b, MATRICES, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
+    np.testing.assert_array_equal(found, ozaki.matmul(a, b, dtype="float32", **FP64))
+    assert jnp.einsum("ij,jk", a.astype("f2"), b.astype("f2"), _dot_general=f).dtype == jnp.float16
+
+
+def test_arguments_of_dot_general_that_do_not_fit(place, rng):
+    a = jnp.asarray(made(rng, 3, 3, dtype="f4"))
+    with pytest.raises(ValueError, match="Precision"):
+        dot_general(a, a, MATRICES, "fp64")
+    with pytest.raises(TypeError, match=r"^preferred_element_type: int32; expected a dtype of floats"):
+        dot_general(a, a, MATRICES, None, "int32")
+    with pytest.raises(NotImplementedError, match=r"^out_sharding: .*; expected None \(jax.sharding.reshard"):
+        dot_general(a, a, MATRICES, out_sharding=P())
+    jax.config.update("jax_enable_x64", False)
+    with pytest.raises(ValueError, match=r"^preferred_element_type: float64 needs .*'jax_enable_x64', True"):
+        dot_general(a, a, MATRICES, None, "float64")
+    for dtype in ("f8", "c16"):
+        with pytest.raises(ValueError, match=r"^b: .*, which JAX would round to 32 bits; .*'jax_enable_x64', True"):
+            matmul(a, made(rng, 3, 3, dtype=dtype))
+    assert matmul(a, np.asarray(a)).dtype == jnp.float32
 
 
 # Several devices -----------------------------------------------------------------------------------------------------

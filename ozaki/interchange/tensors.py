@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._ops import _get_dispatch_mode_pre_dispatch
+from torch.autograd import forward_ad
 
 from ozaki.interchange.streams import on_stream
 
@@ -22,8 +24,9 @@ class Tensors:
         Raises
         ------
         TypeError
-            If the tensor requires a gradient, is sparse or quantised, or has no elements of its own, as those that
-            `torch.compile` traces; or if nothing of its dtype can be multiplied.
+            If the tensor requires a gradient or has a forward derivative, is sparse or quantised, or has no elements of
+            its own, as those that `torch.compile` traces; if PyTorch traces the program, whose graph would hold these
+            elements; or if nothing of its dtype can be multiplied.
         ValueError
             If it lies on a device that is neither a CPU nor of CUDA.
         ImportError
@@ -33,6 +36,16 @@ class Tensors:
             raise TypeError(
                 f"{label}: requires a gradient, which is not tracked here; use {label}.detach() (of products "
                 "ozaki.torch.matmul, which tracks it)"
+            )
+        if forward_ad._current_level >= 0 and _has_tangent(x):
+            raise TypeError(
+                f"{label}: has a forward derivative, which is not tracked here; use ozaki.torch.matmul, or "
+                f"torch.autograd.forward_ad.unpack_dual({label}).primal"
+            )
+        if _is_traced():
+            raise TypeError(
+                f"{label}: a tensor of a traced program, of whose product a constant would remain; use "
+                "ozaki.torch.matmul, which can be traced"
             )
         if x.layout is not torch.strided or x.is_nested:
             raise TypeError(f"{label}: a tensor of layout {x.layout}; expected a dense one, as {label}.to_dense()")
@@ -50,8 +63,12 @@ class Tensors:
                 f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
                 "ozaki.torch.matmul)"
             )
-        if label == "out" and (x.is_conj() or x.is_neg() or x.dtype in (torch.float16, torch.bfloat16)):
-            raise TypeError(f"out: a lazy conjugate or negative, or of dtype {x.dtype}; expected a tensor to write to")
+        if label == "out" and (_is_lazy(x) or x.dtype in (torch.float16, torch.bfloat16)):
+            raise TypeError(
+                f"out: a lazy conjugate, negative or zero, or of dtype {x.dtype}; expected a tensor to write to"
+            )
+        if x._is_zerotensor():  # zeros of forward derivatives, which have no memory
+            x = x.new_zeros(x.shape)
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
         if x.dtype in (torch.float16, torch.bfloat16):
@@ -82,6 +99,24 @@ class Tensors:
 
 
 TENSORS = Tensors()
+
+_TRACER = torch._C._TorchDispatchModeKey.PROXY
+
+
+def _has_tangent(x: Any) -> bool:
+    """Whether a tensor has a forward derivative that somebody asks for: not in an operator, which knows its own."""
+    below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)
+    return not below and forward_ad.unpack_dual(x).tangent is not None
+
+
+def _is_traced() -> bool:
+    """Whether a tracer of PyTorch writes down what is called: not in an operator, which it has written down."""
+    return torch._C._get_dispatch_mode(_TRACER) is not None or _get_dispatch_mode_pre_dispatch(_TRACER) is not None
+
+
+def _is_lazy(x: Any) -> bool:
+    """Whether the elements of a tensor are others than those in its memory."""
+    return bool(x.is_conj() or x.is_neg() or x._is_zerotensor())
 
 
 def _has_no_memory(x: Any) -> bool:

@@ -87,7 +87,10 @@ def dot_general(
     a: Any,
     b: Any,
     dimension_numbers: Dimensions,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     *,
+    out_sharding: Any = None,
     accuracy: Accuracy | str | float | None = None,
     scheme: str = "auto",
     slices: int | None = None,
@@ -97,11 +100,21 @@ def dot_general(
 ) -> Any:
     """Contract axes of two arrays, as `jax.lax.dot_general` does, to a named accuracy.
 
+    It takes the arguments of that function, and so the place of it: `jnp.einsum(..., _dot_general=f)` and Flax's
+    `nn.Dense(..., dot_general=f)`, where f is `functools.partial(ozaki.jax.dot_general, accuracy="fp64")`.
+
     Parameters
     ----------
     a, b : arrays, as for `matmul`
     dimension_numbers : ((axes of a, axes of b), (axes of a, axes of b))
         The axes that are summed over, and those of the batch.
+    precision : as of `jax.lax.dot_general`
+        It changes nothing: `accuracy` says how accurate the product is.
+    preferred_element_type : dtype, optional
+        Dtype of the result: float32 or float64, to which the product is rounded once, float16 or bfloat16, to which its
+        rounding to float32 is rounded, or complex64 or complex128. Default: as of `matmul`.
+    out_sharding : None
+        Results are sharded as JAX chooses; `jax.sharding.reshard` shards them otherwise.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
 
@@ -112,7 +125,10 @@ def dot_general(
     Raises
     ------
     ValueError, TypeError
-        As `matmul`; for axes that do not fit.
+        As `matmul`; for axes that do not fit; for a `precision` that JAX does not know; for a `preferred_element_type`
+        that is no dtype of a product, or real where the product is complex, or has 64 bits where JAX has none.
+    NotImplementedError
+        For an `out_sharding`.
 
     Examples
     --------
@@ -120,6 +136,8 @@ def dot_general(
     >>> ozaki.jax.dot_general(jnp.ones((7, 2, 3)), jnp.ones((3, 7, 4)), (([2], [0]), ([0], [1]))).shape
     (7, 2, 4)
     """
+    if out_sharding is not None:
+        raise NotImplementedError(f"out_sharding: {out_sharding}; expected None (jax.sharding.reshard shards results)")
     a, b = _promoted(a, b)
     (sums_a, sums_b), (batch_a, batch_b) = dimension_numbers
     sums_a, sums_b, batch_a, batch_b = (tuple(map(int, axes)) for axes in (sums_a, sums_b, batch_a, batch_b))
@@ -139,8 +157,40 @@ def dot_general(
     rows, columns = tuple(a.shape[axis] for axis in free_a), tuple(b.shape[axis] for axis in free_b)
     left = a.transpose(*batch_a, *free_a, *sums_a).reshape(*batch, prod(rows), k)
     right = b.transpose(*batch_b, *sums_b, *free_b).reshape(*batch, k, prod(columns))
-    choices = _choices(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
-    return product(left, right, choices).reshape(*batch, *rows, *columns)
+    if precision is not None:  # JAX refuses what it does not know
+        jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, dimension_numbers, precision), a, b)
+    wanted = a.dtype if preferred_element_type is None else _result_dtype(preferred_element_type, a.dtype)
+    choices = _choices(wanted, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    if preferred_element_type is None:
+        return product(left, right, choices).reshape(*batch, *rows, *columns)
+    computed = jnp.promote_types(wanted, jnp.float32)
+    if jnp.issubdtype(wanted, jnp.complexfloating) and not jnp.issubdtype(a.dtype, jnp.complexfloating):
+        computed = jnp.finfo(wanted).dtype
+    if jnp.promote_types(computed, a.dtype) == computed:  # exact, and so is the sum that is rounded to it
+        left, right = left.astype(computed), right.astype(computed)
+    else:
+        choices = choices._replace(dtype=computed.name)
+    return product(left, right, choices).astype(wanted).reshape(*batch, *rows, *columns)
+
+
+def _result_dtype(preferred: Any, operands: Any) -> Any:
+    """The dtype of a result, as a caller names it.
+
+    Raises
+    ------
+    TypeError
+        If products have no such dtype, or those of operands of that dtype are complex and this one is real.
+    ValueError
+        If it has 64 bits, and JAX is without.
+    """
+    wanted = jnp.dtype(preferred)
+    if wanted.name not in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
+        raise TypeError(f"preferred_element_type: {wanted}; expected a dtype of floats or complex numbers")
+    if jax.dtypes.canonicalize_dtype(wanted) != wanted:
+        raise ValueError(f"preferred_element_type: {wanted} needs jax.config.update('jax_enable_x64', True)")
+    if jnp.issubdtype(operands, jnp.complexfloating) and not jnp.issubdtype(wanted, jnp.complexfloating):
+        raise TypeError(f"preferred_element_type: {wanted}, but the product is complex; expected a complex one")
+    return wanted
 
 
 def _array(name: str, x: Any) -> Any:

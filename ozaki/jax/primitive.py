@@ -57,7 +57,7 @@ def _shape(a: Any, b: Any, *, choices: Choices) -> Any:
     found, _ = dot_general_p.abstract_eval(
         a, b, dimension_numbers=dimensions, precision=None, preferred_element_type=None, out_sharding=None
     )
-    return found
+    return found if choices.dtype is None else found.update(dtype=np.dtype(choices.dtype))
 
 
 def _on_cpu(a: Any, b: Any, *, choices: Choices) -> Any:
@@ -66,7 +66,7 @@ def _on_cpu(a: Any, b: Any, *, choices: Choices) -> Any:
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
         matmul(np.asarray(a), np.asarray(b), out=np.asarray(out), **choices._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), a.dtype))(a, b)
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), choices.dtype or a.dtype))(a, b)
 
 
 def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
@@ -80,7 +80,7 @@ def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
             left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
             matmul(left, right, out=result, **choices._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), a.dtype))(a, b)
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), choices.dtype or a.dtype))(a, b)
 
 
 def _device_of(buffer: Any) -> int:
@@ -95,12 +95,18 @@ for _platform, _code in (("cpu", _on_cpu), ("cuda", _on_gpu)):
     mlir.register_lowering(PRODUCT, mlir.lower_fun(_code, multiple_results=False), platform=_platform)
 
 
+def _of_one_dtype(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both operands in the dtype of the wider one: a cotangent is narrower where the result was."""
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    return a.astype(dtype), b.astype(dtype)
+
+
 def _gradient_of_a(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
-    return product(cotangent, jnp.swapaxes(b, -1, -2), choices)
+    return product(*_of_one_dtype(cotangent, jnp.swapaxes(b, -1, -2)), choices._replace(dtype=None))
 
 
 def _gradient_of_b(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
-    return product(jnp.swapaxes(a, -1, -2), cotangent, choices)
+    return product(*_of_one_dtype(jnp.swapaxes(a, -1, -2), cotangent), choices._replace(dtype=None))
 
 
 ad.defbilinear(PRODUCT, _gradient_of_a, _gradient_of_b)

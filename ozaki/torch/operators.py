@@ -127,7 +127,10 @@ def _transformed() -> bool:
     """
     if torch.compiler.is_compiling():
         return False
-    return bool(torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
+    if torch._C._are_functorch_transforms_active():
+        innermost = torch._C._functorch.peek_interpreter_stack().key()
+        return bool(innermost != torch._C._functorch.TransformType.Functionalize)  # which takes operators alone
+    return bool(torch.autograd.forward_ad._current_level >= 0)
 
 
 # Derivatives and vmap ------------------------------------------------------------------------------------------------
