@@ -90,6 +90,15 @@ def test_least_squares_whose_solution_depends_on_tiny_elements():
     assert error(found.x, np.array([[1]])) <= found.error_bound < 2.0**-98
 
 
+def test_rows_too_far_apart_for_factors_are_refused_and_solved():
+    a = ozaki.mparray([[1, 1], [1, 3]]).ldexp([[0], [-3000]])
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"^a: its condition number is too large for factors .*linalg.solve"
+    ):
+        linalg.lu_factor(a)
+    assert linalg.solve(a, ozaki.mparray([2, 4]).ldexp([0, -3000]), dtype="float64").x.tolist() == [1, 1]
+
+
 def test_relative_accuracy_of_elements_that_are_left_out():
     a, b = cyclic(10**6), np.array([1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"^accuracy: an element of the solution is zero, or too small to be told"):
