@@ -104,7 +104,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], device: str, backend: B
     """Plan the product of these operands."""
     plan = ozaki.plan(a, b, **options)
     sizes = shapes(tuple(a.shape), tuple(b.shape))
-    return _planned(plan, "", device, sizes, backend, options["accuracy"] is not None)
+    return _planned(plan, "", device, sizes, backend, options.get("accuracy") is not None)
 
 
 def of_shapes(
@@ -121,7 +121,7 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), planner)
-    return _planned(plan, undecided, device, sizes, planner, options["accuracy"] is not None)
+    return _planned(plan, undecided, device, sizes, planner, options.get("accuracy") is not None)
 
 
 def _planned(
