@@ -212,7 +212,7 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
         if integers is None:
             dtype_of(name, found)  # raises
         return integers
-    if isinstance(x, Sequence):
+    if found is not x and isinstance(x, Sequence):
         found = of_sequences(name, x, found)
     return found.astype(np.float32) if found.dtype.name in HALVES else found
 

@@ -89,10 +89,11 @@ class Pair:
         if choices.accuracy is None and self._gives_every_bit():
             self.choices = choices._replace(accuracy="exact")
         self.copied = 0
-        in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (self.a, self.b, c))
-        self.a, self.b, c = (
-            self._converted(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
-        )
+        if any(map(are_integers, (self.a, self.b, c))):
+            in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (self.a, self.b, c))
+            self.a, self.b, c = (
+                self._converted(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
+            )
         if self.asked == "int64":
             check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
@@ -139,7 +140,8 @@ class Pair:
         With dtype="mp" one operand of integers is enough, or two of whole numbers, whatever they were made of. Without,
         it is the product of integers by whole numbers; two `MPArray`s give the larger precision of both.
         """
-        integers, numbers = (any(test(x) for x in (self.a, self.b)) for test in (are_integers, _is_multiprecision))
+        integers = are_integers(self.a) or are_integers(self.b)
+        numbers = _is_multiprecision(self.a) or _is_multiprecision(self.b)
         if self.asked == MULTIPRECISION and integers:
             return True
         if self.asked not in (None, MULTIPRECISION) or not numbers or not (integers or self.asked):

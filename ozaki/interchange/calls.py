@@ -58,6 +58,8 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
 
 def _check_plain(name: str, x: Any) -> None:
     """Refuse an argument, or an item of a tuple, that has more than numbers (`check_plain`)."""
+    if x is None or type(x) is np.ndarray:
+        return
     if type(x) is tuple:
         for item, each in _items(name, x):
             check_plain(item, each)

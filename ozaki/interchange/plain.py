@@ -112,6 +112,8 @@ def plain(name: str, x: Any, objects: bool = False) -> npt.NDArray[Any]:
     ValueError
         For nested lists of unequal lengths.
     """
+    if type(x) is np.ndarray and x.dtype.kind in "fciub" and x.dtype.isnative:
+        return x
     check_plain(name, x)
     if _is_nested(x):
         check_items(name, x)
