@@ -353,12 +353,15 @@ def test_verify_returns_1_where_the_bound_is_broken(files, monkeypatch):
     assert not json.loads(run(*words, "--json", code=1))["holds"]
 
 
-def test_info_names_versions_and_engines():
+def test_info_names_versions_engines_and_the_folder_of_kernels(monkeypatch):
+    monkeypatch.setenv("CUPY_CACHE_DIR", "/k")
     printed = run("info")
     assert "numpy" in printed
     found = json.loads(run("info", "--json"))
     assert found["versions"]["numpy"] == np.__version__
     assert "float64" in found["engines"]["numpy"]
+    assert found["kernels"]["folder"] in "".join(printed.split("\n"))
+    assert 0 <= found["kernels"]["bytes"] and found["kernels"]["most_bytes"] == 2**29
 
 
 @pytest.mark.parametrize(

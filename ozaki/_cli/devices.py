@@ -18,6 +18,7 @@ from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
 from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
+from ozaki.backends.cupy.program import cached
 
 
 def pick_device(device: Device) -> str:
@@ -123,7 +124,7 @@ def to_host(x: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, GPUs (memory in bytes) and engines, as plain data."""
+    """Return versions, GPUs, engines, and the folder of compiled kernels, as plain data; memory in bytes."""
     packages = ("ozaki", "numpy", "mpmath", "matplotlib")
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
@@ -159,4 +160,9 @@ def environment() -> dict[str, Any]:
                         "memory": properties["totalGlobalMem"],
                     }
                 )
-    return {"versions": versions, "gpus": devices, "engines": engines}
+    kernels = {
+        "folder": str(cached.folder()),
+        "bytes": sum(file.nbytes for file in cached.files()),
+        "most_bytes": cached.MOST_BYTES,
+    }
+    return {"versions": versions, "gpus": devices, "engines": engines, "kernels": kernels}
