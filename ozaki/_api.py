@@ -15,6 +15,7 @@ from ozaki._checks import (
     check_flag,
     check_holds_multiprecision,
     check_is_plan,
+    check_limit,
     check_plan_alone,
     check_report,
     check_runs,
@@ -39,6 +40,7 @@ from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._product import Product
 from ozaki._report import Report
+from ozaki._workspace import Memory
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -199,10 +201,11 @@ def _multiply(
     return_report: bool | Literal["relative"],
     terms: tuple[Any, Any, Any] | None,
     adjoint: bool = False,
+    copied: int = 0,
 ) -> Any:
     """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
 
-    `adjoint` says that b is the conjugate transpose of a, in other memory.
+    `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
     key = plan, *choices.key
     check_report(return_report)
@@ -211,7 +214,9 @@ def _multiply(
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        pair = Pair(a, b, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
+        memory = _memory(choices, plan)
+        memory.hold_copy(copied)
+        pair = Pair(a, b, memory, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
@@ -225,6 +230,19 @@ def _multiply(
             return pair.returned(c)
         report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
         return pair.returned(c), report
+
+
+@default_environment
+def multiply_copies(a: Any, b: Any, choices: Choices, copied: int) -> Any:
+    """The product of matrices, as `matmul` computes it, `copied` bytes of which are copies of what the caller gave."""
+    return _multiply(a, b, None, choices, None, False, None, copied=copied)
+
+
+def _memory(choices: Choices, plan: Plan | None) -> Memory:
+    """The account of a call's workspace, of which the given plan has the limit, if there is one."""
+    limit = choices.workspace_limit if plan is None else plan.workspace_limit
+    check_limit(limit)
+    return Memory(limit)
 
 
 @any_arrays("a", "b")
@@ -285,7 +303,7 @@ def plan(
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
-    pair = Pair(a, b, choices)
+    pair = Pair(a, b, _memory(choices, None), choices)
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
@@ -441,7 +459,15 @@ def gemm(
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint)
+    copied = sum(_copied(x, op, backend) for x, op in ((a, op_a), (b, op_b)))
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint, copied)
+
+
+def _copied(given: Any, op: Any, backend: Backend) -> int:
+    """Bytes that the transpose of an operand takes, if it does not lie in the operand's memory."""
+    if isinstance(op, Prepared) or ((isinstance(given, Numbers) or backend.owns(given)) and backend.overlap(op, given)):
+        return 0
+    return int(op.nbytes)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:

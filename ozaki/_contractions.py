@@ -13,10 +13,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._accuracy import Accuracy
-from ozaki._api import matmul
+from ozaki._api import multiply_copies
 from ozaki._choices import Choices
 from ozaki._operands import as_array, dtype_of
-from ozaki.backends import backend_of
+from ozaki.backends import Backend, backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers
@@ -68,14 +68,25 @@ def tensordot(
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     backend = backend_of(("a", a), ("b", b))
-    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **choices._asdict()))
+    x, y = _array("a", a, backend), _array("b", b, backend)
+    return tensordot_by(x, y, axes, partial(_multiplied, given=(a, b), choices=choices, backend=backend))
 
 
 @any_arrays("operands")
 def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     arrays = [_array(f"operand {place}", x, backend) for place, x in enumerate(operands)]
-    return einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()))
+    multiply = partial(_multiplied, given=operands, choices=choices, backend=backend)
+    return einsum_by(subscripts, arrays, multiply)
+
+
+def _multiplied(a: Any, b: Any, given: Sequence[Any], choices: Choices, backend: Backend) -> Any:
+    """The product of matrices, whose workspace counts those that do not lie in the memory of the `given` operands."""
+    copied = 0
+    for x in (a, b):
+        if not any(backend.owns(of) and backend.overlap(x, of) for of in given):
+            copied += int(x.nbytes)
+    return multiply_copies(a, b, choices, copied)
 
 
 def einsum(

@@ -25,7 +25,9 @@ from ozaki._operands import Side, as_array, dtype_of, holds_complex, left_rows, 
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
+from ozaki._workspace import Memory
 from ozaki.backends import Backend, backend_of
+from ozaki.backends.results import nbytes
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
@@ -40,6 +42,7 @@ class Pair:
     Parameters
     ----------
     a, b : the operands as the caller gave them
+    memory : the account in which copies are counted
     choices : what the caller chose: the format of the result depends on it
     plan : a plan that the caller gives in place of choices, or None
     out : where the caller wants the result; None for a new array
@@ -49,6 +52,7 @@ class Pair:
     Attributes
     ----------
     backend : Backend
+    memory : as given
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
@@ -64,18 +68,24 @@ class Pair:
         self,
         a: Any,
         b: Any,
+        memory: Memory,
         choices: Choices | None = None,
         plan: Plan | None = None,
         out: Any = None,
         terms: tuple[Any, Any, Any] | None = None,
         adjoint: bool = False,
     ) -> None:
-        self.adjoint = adjoint
+        self.adjoint, self.memory = adjoint, memory
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
-            x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
+            x if isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
+            for name, x in (("a", a), ("b", b))
         )
-        c = None if terms is None or terms[2] is None else as_array("c", terms[2], self.backend)
+        c = (
+            None
+            if terms is None or terms[2] is None
+            else self._converted(terms[2], as_array("c", terms[2], self.backend))
+        )
         choices = choices or Choices()
         self.asked = format_named(choices.dtype)
         if plan is not None:
@@ -84,11 +94,11 @@ class Pair:
         self.choices = choices
         takes_integers = choices.dtype is not None or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
         if takes_integers and (_is_integer(self.a) or _is_integer(self.b)):
-            self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
+            self.a, self.b = (self._converted(x, of_integers(x)) if _is_integer(x) else x for x in (self.a, self.b))
             if choices.accuracy is None and self.asked == MULTIPRECISION:
                 self.choices = choices._replace(accuracy="exact")
         if takes_integers and c is not None and _is_integer(c):
-            c = of_integers(c)
+            c = self._converted(c, of_integers(c))
         if self.asked == "int64":
             check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
@@ -128,6 +138,18 @@ class Pair:
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
         self.copied = self.destination.copied
+        memory.hold_copy(self.copied)
+
+    def _converted(self, given: Any, found: Any) -> Any:
+        """The array that was made of what the caller gave; counted, unless it lies in that memory."""
+        if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
+            self.memory.hold_copy(int(found.nbytes))
+        return found
+
+    def _copied(self, nbytes: int) -> None:
+        """Count a copy."""
+        self.memory.hold_copy(nbytes)
+        self.copied += nbytes
 
     @property
     def _target(self) -> Accuracy | None:
@@ -175,7 +197,7 @@ class Pair:
             own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
             entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
             if entries.size and not self.backend.overlap(entries, c):
-                self.copied += int(entries.nbytes)
+                self._copied(int(entries.nbytes))
             self._addends[of_parts] = entries
         return self._addends[of_parts]
 
@@ -186,7 +208,7 @@ class Pair:
         if self._addend is None and c is not None:
             self._addend = self.sizes.stacked(c)
             if c.size and not self.backend.overlap(self._addend, c):
-                self.copied += int(self._addend.nbytes)
+                self._copied(int(self._addend.nbytes))
         return self._addend
 
     @property
@@ -260,10 +282,12 @@ class Pair:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
             view = rows(operand, self.sizes, self.backend.broadcast_to)
             if of_parts:
-                view = real_rows(view, side, self.sizes.parts)
-            self._views[side, of_parts] = view
+                whole, view = view, real_rows(view, side, self.sizes.parts)
+                if not self.backend.overlap(whole, operand):
+                    self.memory.pass_through(int(whole.nbytes + view.nbytes))
             if not self.backend.overlap(view, operand):
-                self.copied += view.nbytes
+                self._copied(int(view.nbytes))
+            self._views[side, of_parts] = view
         return self._views[side, of_parts]
 
     def copies(self, side: Side) -> int:
@@ -281,13 +305,27 @@ class Pair:
         rows = self.sizes.stack[1 if side == "left" else 2]
         return int(flags.reshape(flags.shape[0], rows, -1).any(axis=-1).sum()) // self.copies(side)
 
+    def returning_bytes(self, dtype: str) -> int:
+        """Bytes that `returned` holds beside what it returns, of a computed result of this format.
+
+        The whole of a computed result that is not returned itself counts, and what converting it takes; of an exact
+        sum about as much as it takes where both terms are of one size.
+        """
+        if not (self.sums_exactly and (self.combination is not None or self.asked == "int64")):
+            return 0
+        entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
+        found = nbytes((entries,), dtype)
+        if self.combination is not None:
+            found += self.combination.exact_bytes(entries, precision_of(dtype))
+        return found + (60 * entries if self.asked == "int64" else 0)
+
     def returned(self, c: Any) -> Any:
         """What the caller gets of the computed result c, shape `sizes.stack`: of his shape, in `out` if he gave one."""
         c = self.destination.shaped(c)
         if not isinstance(c, Numbers):
             return self.destination.returned(c)
         if self.sums_exactly and self.combination is not None:
-            c = self.combination.exactly(c)
+            c = self.combination.exactly(c, self.memory)
         if self.sums_exactly:
             c = trimmed(c)
         return scalar_if_no_axes(to_int64(c)) if self.asked == "int64" else MPArray._of(c)

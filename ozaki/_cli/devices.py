@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import ozaki
+from ozaki import _cpus
 from ozaki._cli.echo import cut
 from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
@@ -19,6 +20,7 @@ from ozaki.backends import Backend, backend_of
 from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
 from ozaki.backends.cupy.program import cached
+from ozaki.backends.numpy._threads import libraries as blas_libraries
 
 
 def pick_device(device: Device) -> str:
@@ -124,7 +126,7 @@ def to_host(x: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, GPUs, engines, and the folder of compiled kernels, as plain data; memory in bytes."""
+    """Return versions, GPUs, engines, threads, and the folder of compiled kernels, as plain data; memory in bytes."""
     packages = ("ozaki", "numpy", "mpmath", "matplotlib")
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
@@ -134,6 +136,8 @@ def environment() -> dict[str, Any]:
             versions[package] = ozaki.__version__ if package == "ozaki" else None
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     versions["blas"] = f"{blas['name']} {blas['version']}"
+    threads = {"blas": max((each.num_threads for each in blas_libraries().lib_controllers), default=None)}
+    threads["cpus"] = _cpus.usable()
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
     from ozaki.backends.numpy import backend as _numpy
@@ -165,4 +169,4 @@ def environment() -> dict[str, Any]:
         "bytes": sum(file.nbytes for file in cached.files()),
         "most_bytes": cached.MOST_BYTES,
     }
-    return {"versions": versions, "gpus": devices, "engines": engines, "kernels": kernels}
+    return {"versions": versions, "gpus": devices, "engines": engines, "threads": threads, "kernels": kernels}

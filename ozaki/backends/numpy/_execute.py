@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki._combination import Combination
 from ozaki._plan import Plan
-from ozaki._workspace import too_few_bytes
+from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
@@ -43,14 +43,14 @@ def execute(
     left: Described | Slices | WordSlices,
     right: Described | Slices | WordSlices,
     out: npt.NDArray[Any] | Numbers,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None = None,
     itself: bool = False,
     adjoint: bool = False,
-) -> int:
-    """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
+) -> None:
+    """Compute out, shape (batch, m, n), by slices or words.
 
-    They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
+    What this takes is counted in `memory`. `int8` says whether float64 BLAS multiplies the slices that a GPU
     does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
     whole expression. `itself` says that both operands are the same rows, so that the product is symmetric; `adjoint`
     that those of the right one are their conjugates, so that it is Hermitian.
@@ -62,16 +62,15 @@ def execute(
     """
     if isinstance(scheme, Words):
         assert not isinstance(left, Slices) and not isinstance(right, Slices) and not isinstance(out, Numbers)
-        used = _words.execute(scheme, left, right, out, limit)
+        _words.execute(scheme, left, right, out, memory)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit, combination, itself, adjoint)
+        _exact(scheme, int8, left, right, out, memory, combination, itself, adjoint)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
         assert not isinstance(out, Numbers)
-        patch(operands[0].x, operands[1].x, flags, out, combination)
-    return used
+        patch(operands[0].x, operands[1].x, flags, out, memory, combination)
 
 
 def _exact(
@@ -80,12 +79,12 @@ def _exact(
     left: Described | Slices,
     right: Described | Slices,
     out: npt.NDArray[Any] | Numbers,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None,
     itself: bool,
     adjoint: bool,
-) -> int:
-    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
+) -> None:
+    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero.
 
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
     are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
@@ -101,7 +100,8 @@ def _exact(
     batch, m, n = out.shape
     stack = batch, m, n
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
-    panel = panel_of(engine, stack, limit, combined)
+    panel = panel_of(engine, stack, memory.rest, combined)
+    memory.pass_through(_workspace(engine, stack, panel, combined))
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
     for b, cols in _panels(batch, n, panel.columns, _together(stack, panel)):
         at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
@@ -125,7 +125,6 @@ def _exact(
             if below and rows != cols:
                 conjugate = adjoint and isinstance(engine, ComplexResidueEngine)
                 _mirror(out[b, rows, cols], out[b, cols, rows], conjugate)
-    return _workspace(engine, stack, panel, combined)
 
 
 def _round_complex(
@@ -177,13 +176,14 @@ def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combin
     together = _together(stack, panel)
     rows, cols = together * min(stack[1], panel.rows), together * min(stack[2], panel.columns)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
+    rounded = entries * (2 if isinstance(engine, ComplexResidueEngine) else 1)  # parts
     matrices = engine.planes * (entries + elements) + engine.sums * entries
     tile_elements = max(
         engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
-        engine.rounding_copies * min(TILE // 4, entries),
+        engine.rounding_copies * min(TILE // 4, rounded),
         min(TILE, entries),  # scratch of `ResidueEngine.add`
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
-        (2 * engine.rounding_copies + combined) * min(TILE // COMBINED_SHARE, entries) if combined else 0,
+        (2 * engine.rounding_copies + combined) * min(TILE // COMBINED_SHARE, rounded) if combined else 0,
     )
     return 8 * (matrices + tile_elements) + OBJECTS
 

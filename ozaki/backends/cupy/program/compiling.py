@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import lzma
-import os
 import re
 import tarfile
 import warnings
@@ -15,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ozaki import _cpus
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.cupy.program.kernels import Kernel
@@ -225,7 +225,7 @@ def compile_common() -> Iterator[int]:
     target = devices.current().architecture
     wanted = common(target)
     yield len(wanted)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+    with ThreadPoolExecutor(_cpus.usable()) as threads:
         for done, _ in enumerate(threads.map(lambda each: _file(each[0], each[1], target), wanted), 1):
             yield len(wanted) - done
 
@@ -238,6 +238,6 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
     missing = [(name, macros) for _, name, macros in wanted if _packed(name, macros, target) is None]
     if len(missing) < 2:
         return
-    with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
+    with ThreadPoolExecutor(min(len(missing), _cpus.usable())) as threads:
         for _ in threads.map(lambda each: _compiled(each[0], each[1], target), missing):
             pass
