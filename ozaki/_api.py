@@ -229,7 +229,8 @@ def _multiply(
             product.keep(key, plan)
             return pair.returned(c)
         report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
-        return pair.returned(c), report
+        c = pair.returned(c)
+        return c, replace(report, workspace_bytes=memory.most)
 
 
 @default_environment

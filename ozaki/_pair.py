@@ -311,9 +311,10 @@ class Pair:
         The whole of a computed result that is not returned itself counts, and what converting it takes; of an exact
         sum about as much as it takes where both terms are of one size.
         """
+        entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
+        self.memory.require(_trimming_bytes(entries) if self.sums_exactly else 0)
         if not (self.sums_exactly and (self.combination is not None or self.asked == "int64")):
             return 0
-        entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
         found = nbytes((entries,), dtype)
         if self.combination is not None:
             found += self.combination.exact_bytes(entries, precision_of(dtype))
@@ -327,8 +328,14 @@ class Pair:
         if self.sums_exactly and self.combination is not None:
             c = self.combination.exactly(c, self.memory)
         if self.sums_exactly:
+            self.memory.pass_through(_trimming_bytes(c.parts.size))
             c = trimmed(c)
         return scalar_if_no_axes(to_int64(c)) if self.asked == "int64" else MPArray._of(c)
+
+
+def _trimming_bytes(entries: int) -> int:
+    """Bytes held while the longest of so many numbers is looked for, 2**14 at a time: eight arrays of int64."""
+    return 64 * min(entries, 2**14)
 
 
 def _parts_of(x: Any) -> int:

@@ -262,10 +262,10 @@ class Product:
         c = pair.destination.memory(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
+        self._memory.hold(pair.returning_bytes(plan.dtype))
         if pair.nothing_to_multiply:
             self._without_product(plan, combination, c)
             return c
-        self._memory.hold(pair.returning_bytes(plan.dtype))
         if plan.scheme is None:
             check_native_limit(pair)
             self._going_on(self._native_work()).native(pair.sizes.own_shape(c))
