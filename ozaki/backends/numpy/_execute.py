@@ -100,8 +100,9 @@ def _exact(
     batch, m, n = out.shape
     stack = batch, m, n
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
-    panel = panel_of(engine, stack, memory.rest, combined)
-    memory.pass_through(_workspace(engine, stack, panel, combined))
+    limbs = max(len(x.numbers.limbs) if x.numbers is not None else 0 for x in (of_left, _described(right)))
+    panel = panel_of(engine, stack, memory.rest, combined, limbs)
+    memory.pass_through(_workspace(engine, stack, panel, combined, limbs))
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
     for b, cols in _panels(batch, n, panel.columns, _together(stack, panel)):
         at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
@@ -167,11 +168,16 @@ def _matrices_of(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
-def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int) -> int:
+def _described(x: Described | Slices) -> Described:
+    """The description of an operand that is described or split."""
+    return x.described if isinstance(x, Slices) else x
+
+
+def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int, limbs: int = 0) -> int:
     """Bytes that are held while a panel is computed.
 
     `combined`: if it is rounded together with an addend, the arrays as large as a tile that this takes beside those
-    whose number the engine knows; else 0.
+    whose number the engine knows; else 0. `limbs`: those of the longest multiprecision operand; 0 without any.
     """
     together = _together(stack, panel)
     rows, cols = together * min(stack[1], panel.rows), together * min(stack[2], panel.columns)
@@ -180,6 +186,8 @@ def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combin
     matrices = engine.planes * (entries + elements) + engine.sums * entries
     tile_elements = max(
         engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
+        # Of multiprecision elements their limbs, copied and moved, and the pieces of images twice.
+        (2 * engine.split_copies + 2 * limbs + 8) * min(TILE // 4, max(rows, cols) * engine.slab) if limbs else 0,
         engine.rounding_copies * min(TILE // 4, rounded),
         min(TILE, entries),  # scratch of `ResidueEngine.add`
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
@@ -195,19 +203,23 @@ def _together(stack: tuple[int, int, int], panel: Panel) -> int:
     return max(1, min(batch, rows * columns // (m * n), (rows + columns) // (m + n))) if fits else 1
 
 
-def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None, combined: int = 0) -> Panel:
-    """The largest panels whose workspace keeps within `limit` bytes, None for no limit; `combined` as in `_workspace`.
+def panel_of(
+    engine: Engine, stack: tuple[int, int, int], limit: int | None, combined: int = 0, limbs: int = 0
+) -> Panel:
+    """The largest panels whose workspace keeps within `limit` bytes, None for no limit.
+
+    `combined`, `limbs`: as in `_workspace`.
 
     Without a limit, panels have few rows rather than few columns, because the slices of columns serve all rows.
     """
     rows = columns = _PANEL
     if limit is None:
-        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
+        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined, limbs) > _MOST_BYTES:
             rows //= 2
-        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
+        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined, limbs) > _MOST_BYTES:
             columns //= 2
         return Panel(rows, columns)
-    while (needed := _workspace(engine, stack, Panel(rows, columns), combined)) > limit:
+    while (needed := _workspace(engine, stack, Panel(rows, columns), combined, limbs)) > limit:
         if rows <= 16:
             too_few_bytes(limit, needed)
         rows = columns = rows // 2
