@@ -69,6 +69,7 @@ class Product:
         """Multiply two matrices by the slices or words of the plan."""
         import cupy as cp
 
+        from ozaki._workspace import Memory
         from ozaki.backends.cupy import backend
         from ozaki.backends.cupy.program.arrays import Array, view_of
         from ozaki.backends.cupy.program.first_call import FirstCall
@@ -76,7 +77,7 @@ class Product:
 
         out = cp.empty((1, len(a), b.shape[1]), plan.dtype)
         rows: dict[Side, Any] = {"left": a[None], "right": b.T[None]}
-        work = backend.work(a, b, rows.__getitem__, plan.dtype, None)
+        work = backend.work(a, b, rows.__getitem__, plan.dtype, Memory(None))
         work.multiply(plan, out)
         program = work.whole()
         assert program is not None, "the program of this product cannot be repeated"

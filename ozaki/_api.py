@@ -15,6 +15,7 @@ from ozaki._checks import (
     check_flag,
     check_holds_multiprecision,
     check_is_plan,
+    check_limit,
     check_plan_alone,
     check_report,
     check_runs,
@@ -42,6 +43,7 @@ from ozaki._product import Product
 from ozaki._progress import ProgressFunction, progress_of
 from ozaki._report import Report
 from ozaki._watching import Watched, watching
+from ozaki._workspace import Memory
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -220,10 +222,11 @@ def _multiply(
     terms: tuple[Any, Any, Any] | None,
     adjoint: bool = False,
     progress: ProgressFunction | None = None,
+    copied: int = 0,
 ) -> Any:
     """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
 
-    `adjoint` says that b is the conjugate transpose of a, in other memory.
+    `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
     key = plan, *choices.key
     check_report(return_report)
@@ -237,7 +240,9 @@ def _multiply(
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        pair = Pair(a, b, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
+        memory = _memory(choices, plan)
+        memory.hold_copy(copied)
+        pair = Pair(a, b, memory, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         watched = Watched(name, pair.a, pair.b, pair.combination, pair.asked) if watching() else None
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
@@ -260,10 +265,25 @@ def _multiply(
         else:
             report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
         c = pair.returned(c)
+        if report is not None:
+            report = replace(report, workspace_bytes=memory.most)
         told.end()
         if watched is not None:
             watched.ran(product.chosen(plan), report)
         return c if report is None else (c, report)
+
+
+@default_environment
+def multiply_copies(a: Any, b: Any, choices: Choices, copied: int, progress: ProgressFunction | None) -> Any:
+    """The product of matrices, as `matmul` computes it, `copied` bytes of which are copies of what the caller gave."""
+    return _multiply(a, b, None, choices, None, False, None, progress=progress, copied=copied)
+
+
+def _memory(choices: Choices, plan: Plan | None) -> Memory:
+    """The account of a call's workspace, of which the given plan has the limit, if there is one."""
+    limit = choices.workspace_limit if plan is None else plan.workspace_limit
+    check_limit(limit)
+    return Memory(limit)
 
 
 @any_arrays("a", "b")
@@ -330,7 +350,7 @@ def plan(
     for name, x, other in (("a", a, b), ("b", b, a)):
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
-    pair = Pair(a, b, choices)
+    pair = Pair(a, b, _memory(choices, None), choices)
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
@@ -490,7 +510,16 @@ def gemm(
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint, progress)
+    copied = sum(_copied(x, op, backend) for x, op in ((a, op_a), (b, op_b)))
+    terms = alpha, beta, c
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, terms, adjoint, progress, copied)
+
+
+def _copied(given: Any, op: Any, backend: Backend) -> int:
+    """Bytes that the transpose of an operand takes, if it does not lie in the operand's memory."""
+    if isinstance(op, Prepared) or ((isinstance(given, Numbers) or backend.owns(given)) and backend.overlap(op, given)):
+        return 0
+    return int(op.nbytes)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:

@@ -161,6 +161,11 @@ def check_choices(choices: Choices, backend: Planner | None) -> None:
     if not isinstance(engine, str) or engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
+    check_limit(limit)
+
+
+def check_limit(limit: Any) -> None:
+    """Refuse a limit of workspace that is no number of bytes."""
     if limit is not None:
         number = isinstance(limit, Real) and not isinstance(limit, bool)
         if not number or not limit > 0:

@@ -11,10 +11,12 @@ import numpy as np
 
 from ozaki._formats import part_of, precision_of
 from ozaki._operands import Shapes, dtype_of
+from ozaki._workspace import Memory
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.multiprecision.arithmetic import add, scaled
 from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.floats import of_floats
+from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
 
@@ -94,22 +96,35 @@ class Combination:
         """Whether exact slices round the whole expression once: no factor is NaN, Inf or has an imaginary part."""
         return self.alpha.special is None and self.beta.special is None
 
-    def exactly(self, product: Numbers) -> Numbers:
+    def exact_bytes(self, entries: int, bits: int) -> int:
+        """Bytes that `exactly` holds beside its argument and its result, of as many real entries and bits.
+
+        These are multiples of both terms, and of a tile the limbs of the sum, several times.
+        """
+        of_c = 0 if self.c is None else self.c.bits if isinstance(self.c, Numbers) else 53
+        terms = bits + self.alpha.whole.bit_length(), of_c + self.beta.whole.bit_length()
+        limbs = [limbs_of(each) for each in (*terms, max(terms) + 64)]
+        return entries * (100 + 4 * limbs[0] + 8 * limbs[1]) + min(entries, 2**14) * 32 * limbs[2]
+
+    def exactly(self, product: Numbers, memory: Memory) -> Numbers:
         """Every bit of alpha `product` + beta C, which is complex if one of them is.
 
         Raises
         ------
         ValueError
-            If an entry has more than `numbers.MOST_BITS` bits.
+            If an entry has more than `numbers.MOST_BITS` bits, or the sum takes more than `memory` allows.
         """
         found = scaled(product, self.alpha.whole, self.alpha.exponent)
         if self.c is None:
             return found
         c = self.c if isinstance(self.c, Numbers) else of_floats(self.c)
         try:
-            return add(found, scaled(c, self.beta.whole, self.beta.exponent))
+            total = add(found, scaled(c, self.beta.whole, self.beta.exponent))
         except ValueError as error:
             raise ValueError(f"c: {error}") from None
+        entries = total.parts.size
+        memory.pass_through(min(entries, 2**14) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
+        return total
 
     def at(self, index: Any) -> Combination:
         """The expression for some entries of the result."""

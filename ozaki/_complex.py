@@ -63,7 +63,9 @@ def real_rows(x: Any, side: str, parts: Parts) -> Any:
         return _rows_of_parts(x, dtype)
     if side == "left":
         return contiguous(x, str(x.dtype)).view(dtype)
-    return _pairs(x.real, x.imag, -x.imag)
+    pairs = _pairs(x.real, x.imag)
+    pairs[..., 0, :, 1] *= -1
+    return _joined(pairs)
 
 
 def _real_rows_of_numbers(x: Numbers, side: str, other: int) -> Numbers:
@@ -73,22 +75,29 @@ def _real_rows_of_numbers(x: Numbers, side: str, other: int) -> Numbers:
         return x.parts.swapaxes(2, 3).reshape(batch, 2 * rows, k)
     if side == "left":
         return x.parts.reshape(batch, rows, 2 * k)
-    real, imag = x.real, x.imag
-    signs = _pairs(real.signs, imag.signs, -imag.signs)
-    exponents, limbs = (_pairs(u, v, v) for u, v in ((real.exponents, imag.exponents), (real.limbs, imag.limbs)))
-    return Numbers(signs, exponents, limbs, x.bits)
+    planes = zip(
+        (x.real.signs, x.real.exponents, x.real.limbs), (x.imag.signs, x.imag.exponents, x.imag.limbs), strict=True
+    )
+    signs, exponents, limbs = (_pairs(u, v) for u, v in planes)
+    signs[..., 0, :, 1] *= -1
+    return Numbers(_joined(signs), _joined(exponents), _joined(limbs), x.bits)
 
 
-def _pairs(real: Any, imag: Any, minus_imag: Any) -> Any:
-    """For each row (u, ...) of real parts and (v, ...) of imaginary ones the rows (u, -v, ...) and (v, u, ...).
+def _pairs(real: Any, imag: Any) -> Any:
+    """For each row (u, ...) of real parts and (v, ...) of imaginary ones the rows (u, v, ...) and (v, u, ...).
 
-    The last two axes are rows and k.
+    The last two axes are rows and k; those of the pairs, with an element's two parts, (rows, 2, k, 2).
     """
     *lead, rows, k = real.shape
     pairs = library(real).empty((*lead, rows, 2, k, 2), real.dtype)
     pairs[..., 0, :, 0] = pairs[..., 1, :, 1] = real
-    pairs[..., 1, :, 0] = imag
-    pairs[..., 0, :, 1] = minus_imag
+    pairs[..., 1, :, 0] = pairs[..., 0, :, 1] = imag
+    return pairs
+
+
+def _joined(pairs: Any) -> Any:
+    """Pairs of rows as rows."""
+    *lead, rows, _, k, _ = pairs.shape
     return pairs.reshape(*lead, 2 * rows, 2 * k)
 
 

@@ -27,7 +27,9 @@ from ozaki._operands import Side, as_array, dtype_of, holds_complex, left_rows, 
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
+from ozaki._workspace import Memory
 from ozaki.backends import Backend, backend_of
+from ozaki.backends.results import nbytes
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
@@ -43,6 +45,7 @@ class Pair:
     Parameters
     ----------
     a, b : the operands as the caller gave them
+    memory : the account in which copies are counted
     choices : what the caller chose: the format of the result depends on it
     plan : a plan that the caller gives in place of choices, or None
     out : where the caller wants the result; None for a new array
@@ -52,6 +55,7 @@ class Pair:
     Attributes
     ----------
     backend : Backend
+    memory : as given
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
@@ -67,18 +71,24 @@ class Pair:
         self,
         a: Any,
         b: Any,
+        memory: Memory,
         choices: Choices | None = None,
         plan: Plan | None = None,
         out: Any = None,
         terms: tuple[Any, Any, Any] | None = None,
         adjoint: bool = False,
     ) -> None:
-        self.adjoint = adjoint
+        self.adjoint, self.memory = adjoint, memory
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
-            x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
+            x if isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
+            for name, x in (("a", a), ("b", b))
         )
-        c = None if terms is None or terms[2] is None else as_array("c", terms[2], self.backend)
+        c = (
+            None
+            if terms is None or terms[2] is None
+            else self._converted(terms[2], as_array("c", terms[2], self.backend))
+        )
         choices = choices or Choices()
         self.asked = format_named(choices.dtype)
         check_quads(self.asked, self.backend.name)
@@ -92,7 +102,7 @@ class Pair:
         if any(map(are_integers, (self.a, self.b, c))):
             in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (self.a, self.b, c))
             self.a, self.b, c = (
-                self._converted(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
+                self._of_integers(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
             )
         if self.asked == "int64":
             check_integer(self.choices)
@@ -133,6 +143,7 @@ class Pair:
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
         self.copied += self.destination.copied
+        memory.hold_copy(self.destination.copied)
 
     def _gives_every_bit(self) -> bool:
         """Whether a multiprecision result without a named accuracy is exact: that of integers, and of whole numbers.
@@ -148,8 +159,8 @@ class Pair:
             return False
         return all(are_integers(x) or (isinstance(x, Numbers) and are_whole(x)) for x in (self.a, self.b))
 
-    def _converted(self, name: str, x: Any, in_floats: bool) -> Any:
-        """An operand or the addend, integers as multiprecision numbers, or `in_floats` as float64, counted as copies.
+    def _of_integers(self, name: str, x: Any, in_floats: bool) -> Any:
+        """An operand or the addend, integers as multiprecision numbers, or `in_floats` as float64: a copy.
 
         Raises
         ------
@@ -159,8 +170,19 @@ class Pair:
         if x is None or isinstance(x, Numbers) or not are_integers(x):
             return x
         found = as_floats(name, x) if in_floats else as_numbers(x)
-        self.copied += int(found.nbytes)
+        self._copied(int(found.nbytes))
         return found
+
+    def _converted(self, given: Any, found: Any) -> Any:
+        """The array that was made of what the caller gave; counted, unless it lies in that memory."""
+        if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
+            self.memory.hold_copy(int(found.nbytes))
+        return found
+
+    def _copied(self, nbytes: int) -> None:
+        """Count a copy."""
+        self.memory.hold_copy(nbytes)
+        self.copied += nbytes
 
     @property
     def _target(self) -> Accuracy | None:
@@ -208,7 +230,7 @@ class Pair:
             own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
             entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
             if entries.size and not self.backend.overlap(entries, c):
-                self.copied += int(entries.nbytes)
+                self._copied(int(entries.nbytes))
             self._addends[of_parts] = entries
         return self._addends[of_parts]
 
@@ -219,7 +241,7 @@ class Pair:
         if self._addend is None and c is not None:
             self._addend = self.sizes.stacked(c)
             if c.size and not self.backend.overlap(self._addend, c):
-                self.copied += int(self._addend.nbytes)
+                self._copied(int(self._addend.nbytes))
         return self._addend
 
     @property
@@ -293,10 +315,12 @@ class Pair:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
             view = rows(operand, self.sizes, self.backend.broadcast_to)
             if of_parts:
-                view = real_rows(view, side, self.sizes.parts)
-            self._views[side, of_parts] = view
+                whole, view = view, real_rows(view, side, self.sizes.parts)
+                if not self.backend.overlap(whole, operand):
+                    self.memory.pass_through(int(whole.nbytes + view.nbytes))
             if not self.backend.overlap(view, operand):
-                self.copied += view.nbytes
+                self._copied(int(view.nbytes))
+            self._views[side, of_parts] = view
         return self._views[side, of_parts]
 
     def copies(self, side: Side) -> int:
@@ -314,18 +338,39 @@ class Pair:
         rows = self.sizes.stack[1 if side == "left" else 2]
         return int(flags.reshape(flags.shape[0], rows, -1).any(axis=-1).sum()) // self.copies(side)
 
+    def returning_bytes(self, dtype: str) -> int:
+        """Bytes that `returned` holds beside what it returns, of a computed result of this format.
+
+        The whole of a computed result that is not returned itself counts, and what converting it takes; of an exact
+        sum about as much as it takes where both terms are of one size.
+        """
+        entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
+        self.memory.require(_trimming_bytes(entries) if self.sums_exactly else 0)
+        if not (self.sums_exactly and (self.combination is not None or self.asked == "int64")):
+            return 0
+        found = nbytes((entries,), dtype)
+        if self.combination is not None:
+            found += self.combination.exact_bytes(entries, precision_of(dtype))
+        return found + (60 * entries if self.asked == "int64" else 0)
+
     def returned(self, c: Any) -> Any:
         """What the caller gets of the computed result c, shape `sizes.stack`: of his shape, in `out` if he gave one."""
         c = self.destination.shaped(c)
         if not isinstance(c, Numbers):
             return self.destination.returned(c)
         if self.sums_exactly and self.combination is not None:
-            c = self.combination.exactly(c)
+            c = self.combination.exactly(c, self.memory)
         if self.sums_exactly:
+            self.memory.pass_through(_trimming_bytes(c.parts.size))
             c = trimmed(c)
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
+
+
+def _trimming_bytes(entries: int) -> int:
+    """Bytes held while the longest of so many numbers is looked for, 2**14 at a time: eight arrays of int64."""
+    return 64 * min(entries, 2**14)
 
 
 def _parts_of(x: Any) -> int:

@@ -15,7 +15,7 @@ from ozaki._choices import Choices
 from ozaki._combination import Combination
 from ozaki._complex import COMPLEX, REAL
 from ozaki._formats import is_multiprecision, part_of
-from ozaki._limits import check_limit, check_native_limit, held_bytes, native_fits
+from ozaki._limits import check_describing, check_native_limit, native_fits
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
 from ozaki._plan import Chosen, Plan
@@ -26,7 +26,8 @@ from ozaki._range import out_of_range
 from ozaki._report import Report, rounded_up
 from ozaki._warning import warn
 from ozaki._workspace import too_few_bytes
-from ozaki.backends import Backend, Work, as_computed
+from ozaki.backends import Backend, Work, as_computed, results
+from ozaki.backends.combining import addend_into, axpby
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
@@ -85,7 +86,8 @@ class Product:
 
     def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None, progress: Progress = SILENT) -> None:
         self._pair, self._choices, self._given, self._progress = pair, choices, plan, progress
-        self._limit = choices.workspace_limit if plan is None else plan.workspace_limit
+        self._memory = pair.memory
+        self._describes: set[bool] = set()  # rows, of parts or not, whose description the limit allows
         if plan is not None:
             check_plan_fits(plan, pair)
         self.facts = Facts()
@@ -114,16 +116,30 @@ class Product:
 
     def _made_work(self, of_parts: bool) -> Work:
         pair = self._pair
-        rest = None if self._limit is None else max(self._limit - held_bytes(pair), 0)
-        combination = None
-        if pair.combination is not None and not pair.sums_exactly:
-            combination = replace(pair.combination, c=pair.computed_addend(of_parts))
+        combination = None if pair.sums_exactly else pair.combination
+        addend = None
+        if combination is not None and combination.c is not None:
+            addend = partial(pair.computed_addend, of_parts)
         dtype = part_of(pair.dtype) if of_parts else pair.dtype
         rows = partial(pair.rows, of_parts=of_parts)
         adjoint = pair.adjoint and not of_parts
-        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination, adjoint, self._progress)
+        matrices, memory = pair.matrices(of_parts), self._memory
+        work = pair.backend.work(*matrices, rows, dtype, memory, combination, addend, adjoint, self._progress)
         self._made.append(work)
         return work
+
+    def _going_on(self, work: Work) -> Work:
+        """The object that goes on, after the other one has freed what it holds for its own work alone."""
+        for other in self._made:
+            if other is not work:
+                other.release()
+        return work
+
+    def _check_describing(self, of_parts: bool) -> None:
+        """Refuse a limit that leaves too little for describing both operands, once before they are described."""
+        if of_parts not in self._describes:
+            check_describing(self._pair, of_parts)
+            self._describes.add(of_parts)
 
     def _work_of(self, computed: Plan) -> Work:
         """The object that multiplies by a plan, given as the backend computes it."""
@@ -149,7 +165,7 @@ class Product:
             self._check(plan, report)
         if report and plan.native and not self._pair.empty:
             # The report of a native product describes the operands.
-            check_limit(self._pair, self._limit, of_parts=self._of_parts)
+            self._check_describing(self._of_parts)
         return plan
 
     def chosen(self, plan: Plan) -> Chosen:
@@ -178,14 +194,14 @@ class Product:
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         check_choices(choices, pair.backend)
         obstacle = pair.native_obstacle
-        fits = native_fits(pair, choices.workspace_limit)
+        fits = native_fits(pair)
         return Question(
             pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.multiprecision
         )
 
     def plan(self, question: Question) -> Plan:
         """Choose the plan for these operands; finds the facts that the choice needs."""
-        early = question.machine.finds_facts_on_device and self._limit is None and not question.for_operands
+        early = question.machine.finds_facts_on_device and self._memory.limit is None and not question.for_operands
         measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
         plan, self.facts = settle(partial(choose, question), measure, self.facts)
         return plan
@@ -197,13 +213,14 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        check_limit(self._pair, self._limit, of_parts=self._of_parts)
+        self._check_describing(self._of_parts)
         if isinstance(need, RelativeError) and not self._of_parts:  # which is found from a product
             if self._pair.backend.splits_complex(need.scheme, (self._given or self._choices).engine):
                 assert isinstance(need.scheme, ComplexResidues)
-                return self.work.measure(RelativeError(need.scheme.slices))
-            return self._work_of_parts.measure(need)
-        return self.work.measure(need)
+                return self._going_on(self.work).measure(RelativeError(need.scheme.slices))
+            self._check_describing(of_parts=True)
+            return self._going_on(self._work_of_parts).measure(need)
+        return self._going_on(self.work).measure(need)
 
     def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
         """Find a fact; begin early splitting before the first one of a proof of slices.
@@ -263,22 +280,19 @@ class Product:
         c = pair.destination.memory(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
+        self._memory.hold(pair.returning_bytes(plan.dtype))
         if pair.nothing_to_multiply:
             self._without_product(plan, combination, c)
             return c
         if plan.scheme is None:
-            check_native_limit(pair, plan.workspace_limit)
-            self._native_work().native(pair.sizes.own_shape(c))
+            check_native_limit(pair)
+            self._going_on(self._native_work()).native(pair.sizes.own_shape(c))
         else:
             computed = as_computed(plan, pair.backend)
-            check_limit(pair, plan.workspace_limit, of_parts=computed.parts == REAL)
+            self._check_describing(of_parts=computed.parts == REAL)
             self._check_slices_within_limit(plan)
             entries = pair.destination.entries(c) if computed.parts == REAL else c
-            work = self._work_of(computed)
-            for other in self._made:
-                if other is not work:
-                    other.release()
-            work.multiply(computed, entries)
+            self._going_on(self._work_of(computed)).multiply(computed, entries)
             pair.destination.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)
@@ -291,7 +305,7 @@ class Product:
             if not is_multiprecision(plan.dtype):  # else it begins with zeros
                 c[...] = 0
         elif isinstance(combination.beta.special, complex):
-            c[...] = pair.addend * combination.beta.special
+            addend_into(replace(combination, c=pair.addend), c, self._memory)
         else:
             entries = pair.destination.entries(c)
             self._work_of_parts.addend(entries)
@@ -309,13 +323,16 @@ class Product:
             return self.work
         pair = self._pair
         a, b = map(self._converted, pair.matrices(of_parts=False))
-        return pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, None)
+        work = pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, self._memory)
+        self._made.append(work)
+        return work
 
     def _converted(self, x: Any) -> Any:
         """A matrix of the dtype of the result; x itself, if it has that."""
         dtype = self._pair.dtype
         if str(x.dtype) == dtype:
             return x
+        self._memory.hold(results.nbytes(tuple(x.shape), dtype))
         found = self._pair.backend.empty(tuple(x.shape), dtype)
         found[...] = x
         return found
@@ -328,9 +345,7 @@ class Product:
             return
         assert pair.combination is not None
         alpha, beta = (factor.value for factor in pair.combination.factors)
-        c *= alpha
-        if pair.addend is not None:
-            c += pair.addend.astype(c.dtype, copy=False) * beta
+        axpby(c, alpha, beta, pair.addend, self._memory)
 
     def _check_slices_within_limit(self, plan: Plan) -> None:
         """Refuse a limit that leaves too little for the engine that an operand was prepared for.
@@ -340,9 +355,10 @@ class Product:
         pair, limit = self._pair, plan.workspace_limit
         if limit is None or not pair.prepared:
             return
+        held = self._memory.held
         plan = as_computed(plan, pair.backend)
-        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - held_bytes(pair))):
-            too_few_bytes(limit, limit + held_bytes(pair))
+        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - held)):
+            too_few_bytes(limit, limit + held)
 
     def keep(self, key: Hashable, plan: Plan) -> None:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
@@ -408,9 +424,6 @@ class Product:
         outside = self._out_of_range(plan, c) if counted else None
         relative_error = (inf if outside else self._relative_bound(plan, bound)) if relative else None
         once = None if pair.combination is None else plan.rounds_once(pair.combination)
-        held = pair.copied
-        if not pair.empty:
-            held = held_bytes(pair) + max(work.workspace for work in (self.work, *self._made))
         return Report(
             bound=bound,
             unrounded_bound=unrounded,
@@ -422,7 +435,7 @@ class Product:
             engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True),
             native=plan.native,
             why=plan.why,
-            workspace_bytes=held,
+            workspace_bytes=self._memory.most,
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
             out_of_range=outside,
@@ -440,9 +453,9 @@ class Product:
         if not pair.multiprecision and pair.combination is None and self._measure(NativeInRange()):
             return 0
         if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
-            return out_of_range(c, None)
+            return out_of_range(c, None, self._memory)
         left, right = (x.slices.x if isinstance(x, Prepared) else pair.rows(side, False) for x, side in pair.operands)
-        return out_of_range(c, (left, right))
+        return out_of_range(c, (left, right), self._memory)
 
     def _relative_bound(self, plan: Plan, bound: float) -> float:
         """The largest relative error of an entry (B10), its rounding included, in the unit of the plan's target.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki._workspace import Memory
 from ozaki.backends.numpy import _execute, _words, work
 from ozaki.backends.numpy.work import Work
 from ozaki.planning.facts import Facts, or_need, settle
@@ -151,7 +152,7 @@ def first_difference(x, y):
 def work_of(a, b):
     """NumPy's `Work` for the product of two matrices, whose `measure` finds facts about them."""
     rows = {"left": a[None], "right": b.T[None]}
-    return Work(a, b, rows.get, str(np.result_type(a, b)), None)
+    return Work(a, b, rows.get, str(np.result_type(a, b)), Memory(None))
 
 
 def bounds_of(work, k, measure, *schemes, few_rows=False):

@@ -378,7 +378,8 @@ def test_verify_returns_1_where_the_bound_is_broken(files, monkeypatch):
     assert not json.loads(run(*words, "--json", code=1))["holds"]
 
 
-def test_info_names_versions_and_engines(monkeypatch):
+def test_info_names_versions_engines_and_the_folder_of_kernels(monkeypatch):
+    monkeypatch.setenv("CUPY_CACHE_DIR", "/k")
     printed = run("info")
     assert "numpy" in printed
     root = pathlib.Path(__file__).parent.parent
@@ -398,6 +399,9 @@ def test_info_names_versions_and_engines(monkeypatch):
     found = json.loads(run("info", "--json"))
     assert found["versions"]["numpy"] == np.__version__
     assert "float64" in found["engines"]["numpy"]
+    assert found["kernels"]["folder"] in "".join(printed.split("\n"))
+    assert found["threads"]["cpus"] >= 1
+    assert found["kernels"]["bytes"] >= 0 and found["kernels"]["most_bytes"] == 2**29
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki._operands import holds_complex, shapes
-from ozaki._report import rounded_up
+from ozaki._report import bytes_in_words, rounded_up, several
 
 app = typer.Typer(
     cls=Commands,
@@ -352,7 +352,7 @@ def selftest(
 
 @app.command()
 def info(as_json: JsonOption = False) -> None:
-    """Print versions, devices and engines."""
+    """Print versions, devices, engines, and where compiled kernels are kept."""
     found = environment()
     if as_json:
         print_json(found)
@@ -370,4 +370,10 @@ def info(as_json: JsonOption = False) -> None:
         )
     for backend, engines in found["engines"].items():
         table.add_row(f"engines on {backend}", ", ".join(engines))
+    blas, cpus = found["threads"]["blas"], found["threads"]["cpus"]
+    lowered = f", so products by slices take {cpus}" if blas and blas > cpus else ""
+    table.add_row("threads of BLAS", f"{blas or 'unknown'}, of a process that may use {several(cpus, 'CPU')}{lowered}")
+    kernels = found["kernels"]
+    held, most = (bytes_in_words(kernels[each]) for each in ("bytes", "most_bytes"))
+    table.add_row("compiled kernels", f"{held} of at most {most} in {escape(kernels['folder'])}")
     out.print(table)

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 import ozaki
+from ozaki import _cpus
 from ozaki._cli.echo import cut
 from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
 from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
+from ozaki.backends.cupy.program import cached
+from ozaki.backends.numpy._threads import libraries as blas_libraries
 
 
 def pick_device(device: Device) -> str:
@@ -127,7 +130,7 @@ EXTRAS = {"cupy": "cuda13", "torch": "torch", "jax": "jax", "scipy": "examples",
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, GPUs (memory in bytes) and engines, as plain data."""
+    """Return versions, GPUs, engines, threads, and the folder of compiled kernels, as plain data; memory in bytes."""
     packages = ("ozaki", "numpy", "mpmath", *(package for package in EXTRAS if package != "cupy"))
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
@@ -137,6 +140,8 @@ def environment() -> dict[str, Any]:
             versions[package] = ozaki.__version__ if package == "ozaki" else None
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     versions["blas"] = f"{blas['name']} {blas['version']}"
+    threads = {"blas": max((each.num_threads for each in blas_libraries().lib_controllers), default=None)}
+    threads["cpus"] = _cpus.usable()
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
     from ozaki.backends.numpy import backend as _numpy
@@ -163,4 +168,9 @@ def environment() -> dict[str, Any]:
                         "memory": properties["totalGlobalMem"],
                     }
                 )
-    return {"versions": versions, "gpus": devices, "engines": engines}
+    kernels = {
+        "folder": str(cached.folder()),
+        "bytes": sum(file.nbytes for file in cached.files()),
+        "most_bytes": cached.MOST_BYTES,
+    }
+    return {"versions": versions, "gpus": devices, "engines": engines, "threads": threads, "kernels": kernels}

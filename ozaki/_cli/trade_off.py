@@ -17,6 +17,7 @@ from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._product import Product
 from ozaki._report import counted
+from ozaki._workspace import Memory
 from ozaki.backends import Backend
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.candidates import names_of, native_bound
@@ -80,7 +81,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     would take a product for each count.
     """
     choices, plan = Choices(**options), planned.plan
-    pair = Pair(a, b, choices)
+    pair = Pair(a, b, Memory(choices.workspace_limit), choices)
     product = Product(pair, pair.choices)
     question = replace(product.question(for_operands=True), dtype=plan.dtype)
     relative = plan.target.measure == "relative"

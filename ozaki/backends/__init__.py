@@ -11,6 +11,7 @@ from ozaki._operands import Side
 from ozaki._plan import Chosen, Plan
 from ozaki._prepared import Prepared
 from ozaki._progress import Progress
+from ozaki._workspace import Memory
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
@@ -21,12 +22,10 @@ ENGINES = ("float64", "int8", "cublas", "hopper")
 
 
 class Work(Protocol):
-    """The part of one product that a backend does: finding facts about the operands, and multiplying them."""
+    """The part of one product that a backend does: finding facts about the operands, and multiplying them.
 
-    @property
-    def workspace(self) -> int:
-        """Most bytes held at a time so far, without operands, result, and what `Backend.row_bytes` counts."""
-        ...
+    It counts the memory that it allocates in the product's account (`Memory`), and keeps within what the limit leaves.
+    """
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing.
@@ -61,7 +60,7 @@ class Work(Protocol):
         ...
 
     def release(self) -> None:
-        """Free the memory of proofs and early slices, because another `Work` multiplies; descriptions stay."""
+        """Free the memory of proofs and early slices, because another `Work` goes on; descriptions stay."""
         ...
 
     def native(self, c: Any) -> None:
@@ -131,9 +130,6 @@ class Planner(Protocol):
 class Backend(Planner, Protocol):
     """The functions and constants that the module of a backend offers."""
 
-    row_bytes: int
-    """Bytes counted as workspace for each row of an operand: its description and what is computed from that."""
-
     def owns(self, x: Any) -> bool:
         """Whether x is an array of this library."""
         ...
@@ -172,8 +168,8 @@ class Backend(Planner, Protocol):
         """Whether slices made for `plan` also serve `other`, a plan of the same scheme, engine and (m, k, n)."""
         ...
 
-    def describing_workspace(self, shape: tuple[int, ...]) -> int:
-        """Bytes that are held while an operand of that shape (batch, rows, k) is described, and freed afterwards."""
+    def describing_bytes(self, rows: Any) -> tuple[int, int]:
+        """Bytes of the description of an operand, rows of shape (batch, rows, k), and of what making it takes more."""
         ...
 
     def work(
@@ -182,8 +178,9 @@ class Backend(Planner, Protocol):
         b: Any,
         rows: Callable[[Side], Any],
         dtype: str,
-        limit: int | None,
+        memory: Memory,
         combination: Combination | None = None,
+        addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = ...,
     ) -> Work:
@@ -195,9 +192,11 @@ class Backend(Planner, Protocol):
         rows : returns the operand of a side as rows, shape (batch, rows, k); a copy if no view has that shape. Both are
             real, or both complex
         dtype : dtype of the result, complex if the rows are
-        limit : most bytes that proofs and the product may hold at a time; None for no limit
-        combination : the expression that is computed in place of the product, its addend of shape (batch, m, n); or
-            None
+        memory : the account of what the product holds
+        combination : the expression that is computed in place of the product, or None; whether it has an addend counts
+            alone
+        addend : returns the addend, shape (batch, m, n), maybe a copy, so it is called where the addend is read; of an
+            expression that has one
         adjoint : whether complex B is the conjugate transpose of A, so that the product is Hermitian
         progress : is told of each part of the product that is computed or, on a device, launched
         """

@@ -1,14 +1,17 @@
-"""The rounding of alpha A B + beta C, once, from every bit of A B (docs/definitions.md, section 5); NumPy and CuPy."""
+"""What alpha A B + beta C makes of A B, from every bit or rounded (docs/definitions.md, section 5); NumPy and CuPy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import nan
 from typing import Any
 
 from ozaki._combination import Combination
-from ozaki.multiprecision.arithmetic import near_sum, rounded_to, scaled
+from ozaki._operands import tiles_of_rows
+from ozaki._workspace import Memory
+from ozaki.multiprecision.arithmetic import broadcast_to, near_sum, rounded_to, scaled
 from ozaki.multiprecision.floats import PRECISION, empty, of_floats, to_floats
-from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.limbs import library, limbs_of, tile_of
 from ozaki.multiprecision.numbers import Numbers
 
 
@@ -43,14 +46,52 @@ def copy_numbers(x: Numbers, out: Numbers) -> None:
     out.limbs[: len(x.limbs)], out.limbs[len(x.limbs) :] = x.limbs, 0
 
 
-def addend_into(combination: Combination, out: Any) -> None:
-    """Round beta c into out, where the product counts as zero: an exact zero is +0."""
-    if combination.beta.special is None:
-        xp = out.library if isinstance(out, Numbers) else library(out)
-        combine_into(empty(out.shape, 1, xp), combination, out)
-    else:
-        assert not isinstance(out, Numbers)
-        out[...] = combination.c * combination.beta.value
+def combine_in_pieces(product: Numbers, combination: Combination, out: Any, memory: Memory) -> None:
+    """As `combine_into`, of shape (batch, m, n), in pieces for which `memory` has room."""
+    for at in _pieces(out, memory, _bytes_of_sum(product, combination, out)):
+        combine_into(product[at], combination.at(at), out[at])
+
+
+def _bytes_of_sum(product: Numbers, combination: Combination, out: Any) -> int:
+    """Bytes of an element while `combine_into` makes it: limbs of both terms, multiplied, and of their sum."""
+    c = 0 if combination.c is None else combination.c.bits if isinstance(combination.c, Numbers) else 53
+    terms = product.bits + combination.alpha.whole.bit_length(), c + combination.beta.whole.bit_length()
+    return 300 + 60 * limbs_of(max(terms) + (out.bits if isinstance(out, Numbers) else 53) + 40)
+
+
+def addend_into(combination: Combination, out: Any, memory: Memory) -> None:
+    """Round beta c into out, shape (batch, m, n), where the product counts as zero: an exact zero is +0."""
+    special = combination.beta.special
+    if special is None:
+        zero = empty((1, 1, 1), 1, out.library if isinstance(out, Numbers) else library(out))
+        combine_in_pieces(broadcast_to(zero, out.shape), combination, out, memory)
+        return
+    for at in _pieces(out, memory, 2 * out.itemsize):
+        out[at] = combination.c[at] * special
+
+
+def axpby(x: Any, alpha: complex, beta: complex, y: Any, memory: Memory) -> None:
+    """Compute x = alpha x + beta y in place, shape (batch, m, n), without y alpha x; each operation rounds."""
+    x *= alpha
+    if y is not None:
+        for at in _pieces(x, memory, 3 * x.itemsize):
+            x[at] += y[at].astype(x.dtype, copy=False) * beta
+
+
+_OBJECTS = 2**14
+"""Bytes of the objects of Python and of the array library while a piece is computed."""
+
+
+def _pieces(x: Any, memory: Memory, itemsize: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Cut x, shape (batch, m, n), into pieces; `memory` has room for `itemsize` bytes for each element of a piece."""
+    batch, m, n = x.shape
+    rest = memory.rest
+    tile = tile_of(x.limbs if isinstance(x, Numbers) else x)
+    tile = max(1, min(tile, x.size if rest is None else (rest - _OBJECTS) // itemsize))
+    memory.pass_through(itemsize * min(tile, x.size) + _OBJECTS)
+    for b, rows in tiles_of_rows(batch, m, n, tile):
+        for c in range(0, n, tile):
+            yield b, rows, slice(c, c + tile)
 
 
 def special_addend(combination: Combination, at: Any) -> Any:

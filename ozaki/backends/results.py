@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from ozaki._formats import is_multiprecision, precision_of
+from ozaki._formats import is_multiprecision, part_bytes, parts_in, precision_of
 from ozaki.backends.combining import copy_numbers
 from ozaki.multiprecision.floats import empty as empty_numbers
+from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 
 
 def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:
     """A new array of the library xp for a result, C-contiguous, elements undefined; of multiprecision numbers zeros."""
     return empty_numbers(shape, precision_of(dtype), xp) if is_multiprecision(dtype) else xp.empty(shape, dtype)
+
+
+def nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes that `empty` allocates."""
+    if is_multiprecision(dtype):  # a sign, an exponent and limbs
+        return prod(shape) * (9 + 4 * limbs_of(precision_of(dtype)))
+    return prod(shape) * part_bytes(dtype) * parts_in(dtype)
 
 
 def copy(x: Any, out: Any) -> None:

@@ -48,6 +48,11 @@ class Description:
     nonfinite: Ints
     scale: Ints | int = 0
 
+    def some_rows(self, rows: slice) -> Description:
+        """The description of some of the rows of each matrix."""
+        fields = {name: getattr(self, name)[:, rows] for name in FIELDS}
+        return Description(self.k, scale=self.scale if isinstance(self.scale, int) else self.scale[:, rows], **fields)
+
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:
         """Rows without a nonzero finite element."""

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from ozaki._workspace import Memory
 from ozaki.backends.cupy import backend, devices
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
@@ -64,7 +65,7 @@ def description(x):
 def work_of(a, b):
     """The CuPy backend's `Work` for the product of two CuPy matrices, whose `measure` finds facts about them."""
     rows = {"left": a[None], "right": b.T[None]}
-    return backend.work(a, b, rows.__getitem__, str(np.result_type(a.dtype, b.dtype)), None)
+    return backend.work(a, b, rows.__getitem__, str(np.result_type(a.dtype, b.dtype)), Memory(None))
 
 
 @cache

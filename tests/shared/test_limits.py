@@ -96,6 +96,21 @@ def test_a_plan_is_the_same_within_a_limit(device, rng, accuracy):
     assert (report.scheme, report.slices, report.bound) == (whole.scheme, whole.slices, whole.bound)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_a_relative_accuracy_keeps_the_limit(device, rng, dtype):
+    """It is proven from a product, of which a limit has some rows computed at a time."""
+    a, b = rng.standard_normal((60, 20)), rng.standard_normal((20, 300))
+    if dtype == "c16":
+        a, b = a + 1j * rng.standard_normal(a.shape), b - 1j * rng.standard_normal(b.shape)
+    options = {"accuracy": ozaki.Accuracy("relative", 1e-9), "reproducible": True, "return_report": True}
+    expected, whole = device.matmul(a, b, **options)
+    limit = int(whole.workspace_bytes * 0.7)
+    c, report = device.matmul(a, b, workspace_limit=limit, **options)
+    assert_same(expected, c)
+    assert report.workspace_bytes <= limit
+    assert (report.scheme, report.slices, report.bound) == (whole.scheme, whole.slices, whole.bound)
+
+
 def test_a_result_that_goes_through_a_copy_counts_as_workspace(device, rng):
     """No engine writes a transposed `out`: the result is computed in memory of its own, then copied."""
     a, b = rng.standard_normal((60, 20)), rng.standard_normal((20, 60))

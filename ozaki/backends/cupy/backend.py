@@ -11,6 +11,7 @@ from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._progress import SILENT, Progress
+from ozaki._workspace import Memory
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
@@ -27,7 +28,6 @@ from ozaki.schemes import Scheme, Words
 
 name = "cupy"
 engines: tuple[str, ...] = ENGINES
-row_bytes = 0  # about 60 are held, too few to count as workspace
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ def same_slices(plan: Plan, other: Plan) -> bool:
     return bool(engine_of(device, plan) == engine_of(device, other))
 
 
-def describing_workspace(shape: tuple[int, ...]) -> int:
-    """0: describing holds a few bytes a row, which do not count as workspace."""
-    return 0
+def describing_bytes(rows: Any) -> tuple[int, int]:
+    """None of either count: about 60 bytes of a row are held, and the program counts leading bits as it goes on."""
+    return 0, 0
 
 
 # Products -----------------------------------------------------------------------------------------------------------
@@ -117,10 +117,11 @@ def work(
     b: Any,
     rows: Callable[[Side], Any],
     dtype: str,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None = None,
+    addend: Callable[[], Any] | None = None,
     adjoint: bool = False,
     progress: Progress = SILENT,
 ) -> Work:
     """One product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination, adjoint, progress)
+    return Work(a, b, rows, dtype, memory, combination, addend, adjoint, progress)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ozaki._operands import SIDES, Side
 from ozaki._progress import SILENT, Progress
+from ozaki._workspace import Memory
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import bound_numbers, planes_of, same_view
 from ozaki.backends.cupy.prepared import PreparedSlices
@@ -39,15 +40,16 @@ class Inputs:
         alone
     """
 
-    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any]) -> None:
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], memory: Memory) -> None:
         """Name both operands in a new program.
 
         Parameters
         ----------
         a, b : matrices or stacks of them, or slices of prepared operands
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
+        memory : the account of what the product holds
         """
-        self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall()
+        self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall(memory)
         self._real_rows = rows
         self.multiprecision = self.copied = False
         self._numbers: dict[Side, NumbersArray] = {}

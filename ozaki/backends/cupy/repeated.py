@@ -134,7 +134,7 @@ def keep(
     # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
     serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
     program = work.whole(facts) if serves else None
-    if program is not None:
+    if program is not None and work.within_limit(program):
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
         float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)

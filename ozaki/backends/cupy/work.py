@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 from ozaki._accuracy import default_accuracy
 from ozaki._combination import ONE, Combination, Factor
-from ozaki._formats import part_of, precision_of
+from ozaki._formats import COMPLEX, MULTIPRECISION, part_of, precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._progress import SILENT, Progress
-from ozaki._workspace import too_few_bytes
+from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends import results
-from ozaki.backends.combining import addend_into, combine_into
+from ozaki.backends.combining import addend_into, combine_in_pieces
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
-from ozaki.backends.cupy.program.program import Program, Reader
+from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
@@ -46,7 +46,7 @@ from ozaki.backends.cupy.steps.tables import limbs_of_product
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
-from ozaki.bounds.exact import error_terms
+from ozaki.bounds.exact import ErrorTerms, error_terms
 from ozaki.bounds.relative import Quotient, relative_bits, times
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
@@ -88,12 +88,14 @@ class _Computed(NamedTuple):
     out : the symbolic array of c
     c : shape (batch, m, n)
     alpha : the factor of the product in an expression; `ONE` of a product
+    nbytes : bytes of c, if it lies beside the result
     """
 
     scheme: Scheme
     out: Array | NumbersArray
     c: Any
     alpha: Factor = ONE
+    nbytes: int = 0
 
 
 class Work:
@@ -103,6 +105,7 @@ class Work:
 
     Attributes
     ----------
+    memory : as given
     for_transposes : whether the program is right for a matrix and its own transpose alone
     """
 
@@ -112,8 +115,9 @@ class Work:
         b: Any,
         rows: Callable[[Side], Any],
         dtype: str,
-        limit: int | None,
+        memory: Memory,
         combination: Combination | None = None,
+        addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = SILENT,
     ) -> None:
@@ -124,8 +128,9 @@ class Work:
         a, b : matrices or stacks of them, as the caller gave them, or the slices of prepared operands
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
         dtype : dtype of the result
-        limit : the most bytes that proofs and the product may hold at a time, or None
-        combination : the expression that is computed in place of the product, or None; its addend is a stack
+        memory : the account of what the product holds
+        combination : the expression that is computed in place of the product, or None
+        addend : returns its addend, a stack
         adjoint : whether B is the conjugate transpose of A
         progress : is told of each launch of the product
 
@@ -134,25 +139,38 @@ class Work:
         ValueError
             If the leading bits of multiprecision operands take as much.
         """
-        self._inputs, self._dtype, self._adjoint = Inputs(a, b, rows), dtype, adjoint
-        self._progress = progress
-        if limit is not None and (held := self._inputs.leading_bytes):  # held beside whatever is computed
-            if held >= limit:
-                too_few_bytes(limit, held)
-            limit -= held
-        self._limit = limit
+        self.memory, self._inputs = memory, Inputs(a, b, rows, memory)
+        self._dtype, self._adjoint, self._progress = dtype, adjoint, progress
+        if (rest := memory.rest) is not None and (leading := self._inputs.leading_bytes) and leading >= rest:
+            too_few_bytes(rest, leading)
         self._builder, self._device = self._inputs.builder, self._inputs.device
-        self._ratios = Ratios(self._inputs, limit)
+        self._ratios = Ratios(self._inputs, lambda: self._limit)
         self._early: _EarlySlices | None = None
-        self._combination = combination
+        self._combination, self._given_addend = combination, addend
         self._addend: Array | None = None
         self._out: Array | None = None
         self._product: _Computed | None = None
-        self._held = 0
         self.for_transposes = False
-        if combination is not None and combination.c is not None and not isinstance(combination.c, Numbers):
-            self._addend = self._builder.given("addend", view_of(combination.c))
-            self._inputs.first_call.bind(self._addend, combination.c)
+        if dtype not in COMPLEX:  # of complex entries the addend may be a copy, which not every product reads
+            self._read_addend()
+
+    @property
+    def _limit(self) -> int | None:
+        """Most bytes that proofs, or the product, may hold at a time beside what is held for something else."""
+        if self.memory.limit is None:
+            return None
+        elsewhere = self.memory.held - self._inputs.first_call.counted_bytes
+        return max(self.memory.limit - elsewhere - self._inputs.leading_bytes, 0)
+
+    def _read_addend(self) -> None:
+        """Name the addend in the program, before the result, unless it holds multiprecision numbers."""
+        if self._given_addend is not None:
+            assert self._combination is not None
+            c, self._given_addend = self._given_addend(), None
+            self._combination = replace(self._combination, c=c)
+            if not isinstance(c, Numbers):
+                self._addend = self._builder.given("addend", view_of(c))
+                self._inputs.first_call.bind(self._addend, c)
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
@@ -243,22 +261,69 @@ class Work:
         """
         b, inputs = self._builder, self._inputs
         left, right = inputs.on_host()
-        if self._product is None or self._product.scheme != scheme:
-            self._product = None
-            (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
-            batch = max(batch_a, batch_b)
-            c = results.empty((batch, m, n), self._dtype, cp)
-            target = default_accuracy(part_of(self._dtype), k)
-            plan = Plan((m, k, n), (batch,), self._dtype, scheme, target, inf, inf, False, workspace_limit=self._limit)
-            self._ratios.close()
-            self._product = _Computed(scheme, self._result(c), c)
-            self._multiply_into(plan, self._product.out)
-            self._held = max(self._held, int(c.nbytes))
         exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
         terms = error_terms(left, right, scheme, scheme.dropped(left.k, evidence.spans(left, right)), exponent)
-        worst = worst_quotient(b, terms, exponent, left, right, self._product.out)
-        alpha = self._product.alpha
-        return b.read(need, (worst,), partial(_relative_bits, alpha=alpha, precision=precision_of(self._dtype)))
+        alpha, worst = ONE, tuple[Evidence, ...]()
+        if self._product is None or self._product.scheme != scheme:
+            self._release_early()
+            self._release_product()
+            self._ratios.close()
+            (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
+            shape = max(batch_a, batch_b), m, n
+            target = default_accuracy(part_of(self._dtype), k)
+            plan = Plan((m, k, n), shape[:1], self._dtype, scheme, target, inf, inf, False)
+            limit, whole = self._limit, results.nbytes(shape, self._dtype)
+            if limit is not None and whole > limit // 2:
+                rows = max(1, m * (limit // 2) // whole)
+                worst = tuple(
+                    self._worst_of_rows(plan, terms, exponent, (left, right), shape, slice(r, min(r + rows, m)))
+                    for r in range(0, m, rows)
+                )
+            else:
+                self.memory.hold(whole)
+                c = results.empty(shape, self._dtype, cp)
+                self._product = _Computed(scheme, self._result(c), c, nbytes=whole)
+                self._multiply_into(replace(plan, workspace_limit=self._limit), self._product.out)
+        if self._product is not None:
+            alpha, worst = self._product.alpha, (worst_quotient(b, terms, exponent, left, right, self._product.out),)
+        return b.read(need, worst, partial(_relative_bits, alpha=alpha, precision=precision_of(self._dtype)))
+
+    def _worst_of_rows(
+        self, plan: Plan, terms: ErrorTerms, exponent: int, of: tuple[Description, Description],
+        shape: tuple[int, int, int], rows: slice,
+    ) -> Evidence:  # fmt: skip
+        """The `worst_quotient` of some rows of the product of this plan and shape, which are computed and freed.
+
+        `terms`, `exponent` and the descriptions `of` both operands are those of the whole product.
+        """
+        inputs, b = self._inputs, self._builder
+        batch, count, n = shape[0], rows.stop - rows.start, shape[2]
+        nbytes = results.nbytes((batch, count, n), self._dtype)
+        self.memory.hold(nbytes)
+        c = results.empty((batch, count, n), self._dtype, cp)
+        out = self._result(c)
+        plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self._limit)
+        whole, right = inputs.describe_both()
+        left = whole.some_rows(b, (0, whole.x.shape[0]), (rows.start, rows.stop))
+        engine = engine_of(self._device, plan, inputs.multiprecision)
+        product.multiply(b, self._device, engine, plan, left, right, out)
+        left.release_rows(b, whole)
+        some = ErrorTerms(terms.left[:, :, rows], terms.right)
+        found = worst_quotient(b, some, exponent, of[0].some_rows(rows), of[1], out)
+        inputs.run()
+        for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
+            inputs.first_call.unbind(array)
+        self.memory.free(nbytes)
+        return found
+
+    def _release_product(self) -> None:
+        """Free a product that was computed beside the result."""
+        if self._product is not None and self._product.nbytes:
+            out = self._product.out
+            for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
+                self._inputs.first_call.unbind(array)
+            self.memory.free(self._product.nbytes)
+        self._product = None
 
     def _add_cut_bound(self, need: CutBound, words: Words) -> Reader:
         """Add the steps for a `CutBound`, and register its reader; waits for the device.
@@ -332,9 +397,11 @@ class Work:
             If it cannot be computed within the limit of memory.
         """
         assert plan.scheme is not None
-        plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
+        inputs = self._inputs
         self._ratios.close()
         once = self._combination is not None and plan.rounds_once(self._combination)
+        if once:
+            self._read_addend()
         wide = isinstance(c, Numbers) or (isinstance(plan.scheme, Residues) and plan.scheme.several)
         wide = wide or (self._combination is not None and isinstance(self._combination.c, Numbers))
         if once and (inputs.multiprecision or wide):
@@ -345,7 +412,9 @@ class Work:
             results.copy(kept.c, c)
             inputs.copied = True
             return
+        self._release_product()
         out = self._result(c)
+        plan = replace(plan, workspace_limit=self._limit)
         self._multiply_into(plan, self._combined(out) if once else out)
         alpha = self._combination.alpha if self._combination is not None and once else ONE
         self._product = _Computed(plan.scheme, out, c, alpha) if is_exact(plan.scheme) else None
@@ -355,9 +424,18 @@ class Work:
         assert self._combination is not None and isinstance(plan.scheme, Residues)
         inputs, b = self._inputs, self._builder
         described = inputs.describe_both()
-        whole = empty_numbers(c.shape, LIMB_BITS * limbs_of_product(plan.scheme), cp)
-        self._multiply_into(plan, bound_numbers(b, inputs.first_call, "every bit", whole))
-        combine_into(whole, self._combination, c)
+        self._release_product()
+        bits = LIMB_BITS * limbs_of_product(plan.scheme)
+        nbytes = results.nbytes(c.shape, f"{MULTIPRECISION}{bits}")
+        self.memory.hold(nbytes)
+        whole = empty_numbers(c.shape, bits, cp)
+        every_bit = bound_numbers(b, inputs.first_call, "every bit", whole)
+        self._multiply_into(replace(plan, workspace_limit=self._limit), every_bit)
+        combine_in_pieces(whole, self._combination, c, self.memory)
+        for array in (every_bit.signs, every_bit.exponents, every_bit.limbs):
+            inputs.first_call.unbind(array)
+        del whole
+        self.memory.free(nbytes)
         inputs.copied = True  # no step of the program computes c
         out = self._result(c)
         if not isinstance(c, Numbers):
@@ -391,9 +469,10 @@ class Work:
         inputs.run(self._progress)
 
     def release(self) -> None:
-        """Free what proofs and early slices hold; waits for facts that were begun."""
+        """Free what proofs, early slices and a product before hold; waits for facts that were begun."""
         self._ratios.close()
         self._release_early()
+        self._release_product()
         self._inputs.run()
 
     def native(self, c: Any) -> None:
@@ -414,9 +493,10 @@ class Work:
 
     def addend(self, c: Any) -> None:
         """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
+        self._read_addend()
         if isinstance(c, Numbers):
             if self._combination is not None and self._combination.c is not None:
-                addend_into(self._combination, c)
+                addend_into(self._combination, c, self.memory)
             return
         if self._combination is None or self._addend is None:
             c[...] = 0
@@ -471,10 +551,9 @@ class Work:
         inputs.run()
         return int(inputs.first_call.evidence(self._builder.evidence(arrival, np.copy))[0])
 
-    @property
-    def workspace(self) -> int:
-        """The most bytes held at a time so far, without buffers of a few bytes a row."""
-        return self._builder.whole().workspace + self._held
+    def within_limit(self, program: Program) -> bool:
+        """Whether a repeated call, whose memory is one piece, keeps within the limit, too."""
+        return self._limit is None or program.counted_in_one_piece <= self._limit
 
     def whole(self, facts: Collection[Need] | None = None) -> Program | None:
         """The program of all that was done so far, for repeated calls.
@@ -486,8 +565,8 @@ class Work:
         return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
 
 
-def _relative_bits(worst: Quotient, alpha: Factor, precision: int) -> float:
-    return relative_bits(times(worst, alpha.whole, alpha.exponent), precision)
+def _relative_bits(*worst: Quotient, alpha: Factor, precision: int) -> float:
+    return relative_bits(times(max(worst), alpha.whole, alpha.exponent), precision)
 
 
 def _native_in_range(left: Description, right: Description, dtype: str) -> bool:

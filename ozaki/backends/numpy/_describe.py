@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -114,12 +113,23 @@ def larger_parts(x: npt.NDArray[Any], nonfinite: bool) -> Floats:
     return largest
 
 
-def describing_workspace(shape: tuple[int, ...]) -> int:
-    """Bytes that are held while rows of k real numbers, shape (batch, rows, k), are described.
+ROW_BYTES = 256
+"""Bytes of a row: 48 of its fields, 8 of an exponent, the rest for error terms and norms."""
 
-    These are six float64 arrays of a tile, and the parts of complex elements.
+
+def describing_bytes(x: npt.NDArray[Any] | Numbers) -> tuple[int, int]:
+    """Bytes of the description of rows x, shape (batch, rows, elements), and of what making it takes more.
+
+    That is six float64 arrays of a tile, and the parts of complex elements, of whole rows. The leading bits of
+    multiprecision rows belong to the description; finding them takes more arrays of a tile, and some of its limbs.
     """
-    return 8 * 7 * min(TILE, prod(shape)) + OBJECTS
+    batch, rows, k = x.shape
+    if isinstance(x, Numbers):
+        passing, leading_bits = (12 + len(x.limbs)) * min(TILE, batch * rows * k), 8 * batch * rows * k
+    else:
+        k, leading_bits = k * parts_of(x), 0
+        passing = 6 * min(TILE, batch * rows * k) + min(max(TILE, k * (parts_of(x) - 1)), batch * rows * k)
+    return ROW_BYTES * batch * rows + leading_bits, 8 * passing + OBJECTS
 
 
 def sample(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ozaki._combination import Combination
 from ozaki._plan import Plan
 from ozaki._progress import SILENT, Progress, Share
-from ozaki._workspace import too_few_bytes
+from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
@@ -44,15 +44,15 @@ def execute(
     left: Described | Slices | WordSlices,
     right: Described | Slices | WordSlices,
     out: npt.NDArray[Any] | Numbers,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None = None,
     itself: bool = False,
     adjoint: bool = False,
     progress: Progress = SILENT,
-) -> int:
-    """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
+) -> None:
+    """Compute out, shape (batch, m, n), by slices or words.
 
-    They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
+    What this takes is counted in `memory`. `int8` says whether float64 BLAS multiplies the slices that a GPU
     does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
     whole expression. `itself` says that both operands are the same rows, so that the product is symmetric; `adjoint`
     that those of the right one are their conjugates, so that it is Hermitian. `progress` is told of each part.
@@ -64,16 +64,15 @@ def execute(
     """
     if isinstance(scheme, Words):
         assert not isinstance(left, Slices) and not isinstance(right, Slices) and not isinstance(out, Numbers)
-        used = _words.execute(scheme, left, right, out, limit, progress)
+        _words.execute(scheme, left, right, out, memory, progress)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit, combination, itself, adjoint, progress)
+        _exact(scheme, int8, left, right, out, memory, combination, itself, adjoint, progress)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
         assert not isinstance(out, Numbers)
-        patch(operands[0].x, operands[1].x, flags, out, combination)
-    return used
+        patch(operands[0].x, operands[1].x, flags, out, memory, combination)
 
 
 def _exact(
@@ -82,13 +81,13 @@ def _exact(
     left: Described | Slices,
     right: Described | Slices,
     out: npt.NDArray[Any] | Numbers,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None,
     itself: bool,
     adjoint: bool,
     progress: Progress,
-) -> int:
-    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
+) -> None:
+    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero.
 
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
     are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
@@ -104,7 +103,9 @@ def _exact(
     batch, m, n = out.shape
     stack = batch, m, n
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
-    panel = panel_of(engine, stack, limit, combined)
+    limbs = max(len(x.numbers.limbs) if x.numbers is not None else 0 for x in (of_left, _described(right)))
+    panel = panel_of(engine, stack, memory.rest, combined, limbs)
+    memory.pass_through(_workspace(engine, stack, panel, combined, limbs))
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
     panels = [*_panels(batch, n, panel.columns, _together(stack, panel))]
     # To round numbers of many bits takes about as long as to multiply their slices.
@@ -136,7 +137,6 @@ def _exact(
             if below and rows != cols:
                 conjugate = adjoint and isinstance(engine, ComplexResidueEngine)
                 _mirror(out[b, rows, cols], out[b, cols, rows], conjugate)
-    return _workspace(engine, stack, panel, combined)
 
 
 def _round_complex(
@@ -184,22 +184,30 @@ def _matrices_of(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
-def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int) -> int:
+def _described(x: Described | Slices) -> Described:
+    """The description of an operand that is described or split."""
+    return x.described if isinstance(x, Slices) else x
+
+
+def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int, limbs: int = 0) -> int:
     """Bytes that are held while a panel is computed.
 
     `combined`: if it is rounded together with an addend, the arrays as large as a tile that this takes beside those
-    whose number the engine knows; else 0.
+    whose number the engine knows; else 0. `limbs`: those of the longest multiprecision operand; 0 without any.
     """
     together = _together(stack, panel)
     rows, cols = together * min(stack[1], panel.rows), together * min(stack[2], panel.columns)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
+    rounded = entries * (2 if isinstance(engine, ComplexResidueEngine) else 1)  # parts
     matrices = engine.planes * (entries + elements) + engine.sums * entries
     tile_elements = max(
         engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
-        engine.rounding_copies * min(TILE // 4, entries),
+        # Of multiprecision elements their limbs, copied and moved, and the pieces of images twice.
+        (2 * engine.split_copies + 2 * limbs + 8) * min(TILE // 4, max(rows, cols) * engine.slab) if limbs else 0,
+        engine.rounding_copies * min(TILE // 4, rounded),
         min(TILE, entries),  # scratch of `ResidueEngine.add`
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
-        (2 * engine.rounding_copies + combined) * min(TILE // COMBINED_SHARE, entries) if combined else 0,
+        (2 * engine.rounding_copies + combined) * min(TILE // COMBINED_SHARE, rounded) if combined else 0,
     )
     return 8 * (matrices + tile_elements) + OBJECTS
 
@@ -211,19 +219,23 @@ def _together(stack: tuple[int, int, int], panel: Panel) -> int:
     return max(1, min(batch, rows * columns // (m * n), (rows + columns) // (m + n))) if fits else 1
 
 
-def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None, combined: int = 0) -> Panel:
-    """The largest panels whose workspace keeps within `limit` bytes, None for no limit; `combined` as in `_workspace`.
+def panel_of(
+    engine: Engine, stack: tuple[int, int, int], limit: int | None, combined: int = 0, limbs: int = 0
+) -> Panel:
+    """The largest panels whose workspace keeps within `limit` bytes, None for no limit.
+
+    `combined`, `limbs`: as in `_workspace`.
 
     Without a limit, panels have few rows rather than few columns, because the slices of columns serve all rows.
     """
     rows = columns = _PANEL
     if limit is None:
-        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
+        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined, limbs) > _MOST_BYTES:
             rows //= 2
-        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
+        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined, limbs) > _MOST_BYTES:
             columns //= 2
         return Panel(rows, columns)
-    while (needed := _workspace(engine, stack, Panel(rows, columns), combined)) > limit:
+    while (needed := _workspace(engine, stack, Panel(rows, columns), combined, limbs)) > limit:
         if rows <= 16:
             too_few_bytes(limit, needed)
         rows = columns = rows // 2

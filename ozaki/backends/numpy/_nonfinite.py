@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki._combination import Combination
+from ozaki._workspace import Memory
 from ozaki.backends.combining import special_addend
 from ozaki.backends.numpy._limbs import Floats
 
 _PATCH = 256
-"""Rows, columns and inner indices that are multiplied at a time: a few hundred KiB."""
+"""Most rows, columns and inner indices that are multiplied at a time."""
+
+_ARRAYS = 8
+"""Float64 arrays of so many rows and columns that are held at a time, masks included."""
 
 
 def patch(
@@ -21,6 +26,7 @@ def patch(
     right: npt.NDArray[Any],
     flags: list[npt.NDArray[np.int64]],
     out: npt.NDArray[Any],
+    memory: Memory,
     combination: Combination | None = None,
 ) -> None:
     """Write into out, shape (batch, m, n), what IEEE arithmetic gives in rows and columns with NaN or Inf.
@@ -30,11 +36,16 @@ def patch(
     the shape of out. The real part of a complex product is the sum of x u and y (-v), the imaginary one of x v and y u,
     of elements x + i y and u + i v.
     """
+    rest, side = memory.rest, min(_PATCH, max(*out.shape[1:], left.shape[2]))
+    if rest is not None:
+        side = max(1, min(side, isqrt(rest // (8 * _ARRAYS))))
+    memory.pass_through(8 * _ARRAYS * side**2)
     if out.dtype.kind != "c":
-        _patch([(left, right, 1)], flags, out, combination)
+        _patch([(left, right, 1)], flags, out, side, combination)
         return
-    _patch([(left.real, right.real, 1), (left.imag, right.imag, -1)], flags, out.real, _part(combination, "real"))
-    _patch([(left.real, right.imag, 1), (left.imag, right.real, 1)], flags, out.imag, _part(combination, "imag"))
+    x, u, y, v = left.real, right.real, left.imag, right.imag
+    _patch([(x, u, 1), (y, v, -1)], flags, out.real, side, _part(combination, "real"))
+    _patch([(x, v, 1), (y, u, 1)], flags, out.imag, side, _part(combination, "imag"))
 
 
 def _part(combination: Combination | None, part: str) -> Combination | None:
@@ -49,17 +60,21 @@ Terms = list[tuple[npt.NDArray[Any], npt.NDArray[Any], int]]
 
 
 def _patch(
-    terms: Terms, flags: list[npt.NDArray[np.int64]], out: npt.NDArray[Any], combination: Combination | None
+    terms: Terms,
+    flags: list[npt.NDArray[np.int64]],
+    out: npt.NDArray[Any],
+    side: int,
+    combination: Combination | None,
 ) -> None:
-    """Patch a real result, the sum of the products of `terms`."""
+    """Patch a real result, the sum of the products of `terms`; `side` rows, columns and inner indices at a time."""
     for b in range(out.shape[0]):
         pairs = [(x[min(b, len(x) - 1)], y[min(b, len(y) - 1)], sign) for x, y, sign in terms]
         rows, cols = (np.flatnonzero(flag[min(b, len(flag) - 1)]) for flag in flags)
         for patched_rows, patched_cols in ((rows, np.arange(out.shape[2])), (np.arange(out.shape[1]), cols)):
-            for r in range(0, len(patched_rows), _PATCH):
-                for c in range(0, len(patched_cols), _PATCH):
-                    at = np.ix_(patched_rows[r : r + _PATCH], patched_cols[c : c + _PATCH])
-                    found = _sign_product(pairs, *at)
+            for r in range(0, len(patched_rows), side):
+                for c in range(0, len(patched_cols), side):
+                    at = np.ix_(patched_rows[r : r + side], patched_cols[c : c + side])
+                    found = _sign_product(pairs, at[0], at[1], side)
                     if combination is not None:
                         found *= np.sign(combination.alpha.whole)
                         if combination.c is not None:
@@ -67,12 +82,12 @@ def _patch(
                     out[b][at] = found
 
 
-def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp]) -> Floats:
+def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp], side: int) -> Floats:
     """Multiply rows by rows, with finite elements replaced by their signs: shape (len(rows), len(cols))."""
     total = np.zeros((rows.size, cols.size))
     for a, b, sign in terms:
-        for h in range(0, a.shape[1], _PATCH):
-            x, y = (of[at.ravel(), h : h + _PATCH] for of, at in ((a, rows), (b, cols)))
+        for h in range(0, a.shape[1], side):
+            x, y = (of[at.ravel(), h : h + side] for of, at in ((a, rows), (b, cols)))
             total += np.matmul(sign * _signs(x), _signs(y).T)
     total[np.isnan(total)] = np.nan  # always the same NaN, whichever the processor returned
     return total

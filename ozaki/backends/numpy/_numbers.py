@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._tiles import row_tiles
+from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.multiprecision.limbs import (
     limbs_of,
@@ -42,30 +44,51 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
     bottoms : int64, shape (batch, rows)
         The largest e for which all x of a row are multiples of 2**(tops + e); 0 for a row of zeros.
     """
-    far = np.int64(2**62)
-    present = x.signs != 0
-    tops = np.where(present, x.exponents, -far).max(axis=-1)
-    filled = tops > -far
-    tops[~filled] = 0
-    values, lowest = np.empty(x.shape), np.empty(x.shape, np.int64)
     batch, rows, k = x.shape
+    values, tops, bottoms = np.empty(x.shape), np.empty((batch, rows), np.int64), np.empty((batch, rows), np.int64)
     for at in row_tiles(batch, rows, k):
-        part = x[at]
-        limbs = part.limbs
-        head = limbs[0].astype(np.uint64) << np.uint64(32)
-        if len(limbs) > 1:
-            head |= limbs[1]
-        cut = (head & np.uint64(2**11 - 1)) != 0
-        if len(limbs) > 2:
-            cut |= (limbs[2:] != 0).any(axis=0)
-        head >>= np.uint64(11)
-        head |= cut
-        below = np.maximum(part.exponents - tops[at][..., None], LEAST_LEADING)
-        values[at] = np.ldexp(head.astype(np.float64) * part.signs, (below - 53).astype(np.int32))
-        lowest[at] = part.exponents - 32 * len(limbs) + trailing_zeros(limbs)
-    bottoms = np.where(present, lowest, far).min(axis=-1) - tops
-    bottoms[~filled] = 0
+        parts = [slice(h, h + TILE) for h in range(0, k, TILE)]
+        top = reduce(np.maximum, (_tops(x[*at, part]) for part in parts))
+        filled = top > -_FAR
+        tops[at] = np.where(filled, top, 0)
+        for part in parts:
+            values[*at, part] = _leading_bits(x[*at, part], tops[at])
+        lowest = reduce(np.minimum, (_bottoms(x[*at, part]) for part in parts))
+        bottoms[at] = np.where(filled, lowest - tops[at], 0)
     return values, tops, bottoms
+
+
+_FAR = np.int64(2**62)
+"""Beyond every exponent of an element."""
+
+
+def _tops(x: Numbers) -> Ints:
+    """For each row the largest exponent of an element that is not zero; -_FAR without such."""
+    found: Ints = np.where(x.signs != 0, x.exponents, -_FAR).max(axis=-1)
+    return found
+
+
+def _bottoms(x: Numbers) -> Ints:
+    """For each row the exponent of the lowest bit that is set; _FAR without such."""
+    lowest = x.exponents - 32 * len(x.limbs) + trailing_zeros(x.limbs)
+    found: Ints = np.where(x.signs != 0, lowest, _FAR).min(axis=-1)
+    return found
+
+
+def _leading_bits(x: Numbers, tops: Ints) -> Floats:
+    """The `values` that `leading` returns of elements of rows with these tops."""
+    limbs = x.limbs
+    head = limbs[0].astype(np.uint64) << np.uint64(32)
+    if len(limbs) > 1:
+        head |= limbs[1]
+    cut = (head & np.uint64(2**11 - 1)) != 0
+    if len(limbs) > 2:
+        cut |= (limbs[2:] != 0).any(axis=0)
+    head >>= np.uint64(11)
+    head |= cut
+    below = np.maximum(x.exponents - tops[..., None], LEAST_LEADING)
+    found: Floats = np.ldexp(head.astype(np.float64) * x.signs, (below - 53).astype(np.int32))
+    return found
 
 
 def image_pieces(x: Numbers, mu: Ints, count: int) -> Floats:

@@ -34,7 +34,7 @@ def _magnitudes(x: Floats, rows: int) -> Floats:
     """
     segments, step, _ = Indices.of(x.shape[1])
     h = (step * np.arange(segments)[:, None] + np.arange(32)).ravel()
-    samples = larger_parts(x[[sampled_row(r, rows) for r in range(ROWS)]][:, h[h < x.shape[1]]], nonfinite=True)
+    samples = larger_parts(x[np.ix_([sampled_row(r, rows) for r in range(ROWS)], h[h < x.shape[1]])], nonfinite=True)
     tops = np.frexp(samples.max(axis=1))[1]
     magnitudes: Floats = np.floor(np.ldexp(samples, (7 - tops)[:, None]))
     return magnitudes

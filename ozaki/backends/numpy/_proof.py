@@ -15,7 +15,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms
-from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, sampled_every, wide_bits
+from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, sampled_every, wide_bits
 from ozaki.bounds.of_scheme import error_terms
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
@@ -89,11 +89,13 @@ def _product(left: Described, right: Described, bits: int, dtype: Any, indices: 
     return total
 
 
-def least_product(left: Described, right: Described) -> float:
-    """The least lower bound of the first level, in units of 2**(top_i + top_j), of nonempty rows; inf without such."""
+def least_product(lower: Floats, left: Described, right: Described) -> float:
+    """The least of the first level's lower bounds, in units of 2**(top_i + top_j), of nonempty rows; inf without such.
+
+    `lower` is what `lower_bound` returns.
+    """
     of_left, of_right = (~x.on_host.empty for x in (left, right))
-    product = lower_bound(left, right, levels(left.k)[0])
-    return float(product.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
+    return float(lower.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
 
 
 def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_exponent: int) -> None:

@@ -21,24 +21,27 @@ _SHARE = 8
 
 
 def relative_workspace(shape: tuple[int, ...]) -> int:
-    """Bytes that are held while a product of shape (batch, m, n) is compared: eight float64 arrays of a tile."""
-    return 8 * 8 * min(max(TILE // _SHARE, shape[2]), prod(shape)) + OBJECTS
+    """Bytes that are held while a product of shape (batch, m, n) is compared: twelve float64 arrays of a tile."""
+    return 8 * 12 * min(max(TILE // _SHARE, shape[2]), prod(shape)) + OBJECTS
 
 
-def worst_quotient(left: Described, right: Described, scheme: Scheme, c: npt.NDArray[Any] | Numbers) -> Quotient:
+def worst_quotient(
+    left: Described, right: Described, spans: tuple[int, int], scheme: Scheme, c: npt.NDArray[Any] | Numbers
+) -> Quotient:
     """The largest quotient of the image error (B1) of an entry and the entry.
 
     Parameters
     ----------
-    left, right : the operands
+    left, right : the operands, or rows of them
+    spans : of the whole operands
     scheme : of the product
     c : the product by this scheme, rounded to any format, shape (batch, m, n); entries of NaN and Inf do not count. Of
         a complex product the parts of an entry count one by one
     """
     if isinstance(c, np.ndarray) and c.dtype.kind == "c":
-        return max(worst_quotient(left, right, scheme, part) for part in (c.real, c.imag))
+        return max(worst_quotient(left, right, spans, scheme, part) for part in (c.real, c.imag))
     exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
-    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, (left.span, right.span)), exponent)
+    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
     tops = [x.on_host.top + x.on_host.scale for x in (left, right)]
     worst = NONE
     batch, m, n = c.shape

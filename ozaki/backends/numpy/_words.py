@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._progress import SILENT, Progress
-from ozaki._workspace import too_few_bytes
+from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
@@ -129,16 +129,17 @@ def execute(
     left: Described | WordSlices,
     right: Described | WordSlices,
     out: npt.NDArray[Any],
-    limit: int | None,
+    memory: Memory,
     progress: Progress = SILENT,
-) -> int:
-    """Compute out, shape (batch, m, n), NaN and Inf counted as zero; return the bytes of workspace, at most `limit`."""
-    outputs = _OUTPUTS
+) -> None:
+    """Compute out, shape (batch, m, n), NaN and Inf counted as zero."""
+    outputs, limit = _OUTPUTS, memory.rest
     k = (left.described if isinstance(left, WordSlices) else left).k
     while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
         if outputs <= _LEAST_OUTPUTS:
             too_few_bytes(limit, needed)
         outputs //= 2
+    memory.pass_through(workspace(words, out.shape, k, outputs))
     mu, nu = (x.mu if isinstance(x, WordSlices) else exponents(x, words) for x in (left, right))
     batch, m, n = out.shape
     rows, cols = _sides(outputs, (m, n))
@@ -152,7 +153,6 @@ def execute(
                 shift = -(mu[rows_at][:, None] + nu[cols_at][None, :])
                 out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
                 progress.step()
-    return workspace(words, out.shape, k, outputs)
 
 
 Tile = tuple[int, slice]

@@ -13,10 +13,11 @@ from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._progress import SILENT, Progress
+from ozaki._workspace import Memory
 from ozaki.backends import results
 from ozaki.backends.numpy import _machine
 from ozaki.backends.numpy._describe import describe
-from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
+from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._sharing import overlap as arrays_overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
@@ -32,7 +33,6 @@ from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
 engines: tuple[str, ...] = ("float64", "int8")
-row_bytes = 256  # 48 for the fields of a description, 8 for an exponent, the rest for error terms and norms
 
 
 def asarray(name: str, x: Any) -> npt.NDArray[Any]:
@@ -113,13 +113,14 @@ def work(
     b: Any,
     rows: Callable[[Side], Any],
     dtype: str,
-    limit: int | None,
+    memory: Memory,
     combination: Combination | None = None,
+    addend: Callable[[], Any] | None = None,
     adjoint: bool = False,
     progress: Progress = SILENT,
 ) -> Work:
     """The `Work` of one product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination, adjoint, progress)
+    return Work(a, b, rows, dtype, memory, combination, addend, adjoint, progress)
 
 
 def keep(*_: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,23 +15,24 @@ from ozaki._formats import precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._progress import SILENT, Progress
+from ozaki._workspace import Memory
 from ozaki.backends import results
-from ozaki.backends.combining import addend_into
+from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _proof, _words
-from ozaki.backends.numpy._axpby import axpby
-from ozaki.backends.numpy._describe import Described, describe, describing_workspace, sample
+from ozaki.backends.numpy._describe import ROW_BYTES, Described, describe, describing_bytes, sample
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._relative import relative_workspace, worst_quotient
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._slices import Slices
+from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
-from ozaki.bounds.relative import relative_bits, times
+from ozaki.bounds.relative import NONE, Quotient, relative_bits, times
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -54,11 +56,13 @@ class _Computed(NamedTuple):
     ----------
     c : shape (batch, m, n)
     alpha : the factor of the product in an expression; `ONE` of a product
+    nbytes : bytes of c, if it lies beside the result
     """
 
     scheme: Scheme
     c: Any
     alpha: Factor
+    nbytes: int
 
 
 class Work:
@@ -69,14 +73,11 @@ class Work:
     a, b : the operands as the caller gave them, or their slices
     rows : returns the operand of a side as a stack of rows, shape (batch, rows, k)
     dtype : dtype of the result
-    limit : most bytes to hold for proofs and the product; None for no limit
-    combination : the expression that is computed in place of the product, or None; its addend is a stack of matrices
+    memory : the account of what the product holds
+    combination : the expression that is computed in place of the product, or None
+    addend : returns its addend, a stack of matrices
     adjoint : whether complex B is the conjugate transpose of A
     progress : is told of each part of the product
-
-    Attributes
-    ----------
-    workspace : most bytes held at a time so far, without operands, result and descriptions
     """
 
     def __init__(
@@ -85,13 +86,15 @@ class Work:
         b: Any,
         rows: Callable[[Side], Any],
         dtype: str,
-        limit: int | None,
+        memory: Memory,
         combination: Combination | None = None,
+        addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = SILENT,
     ) -> None:
-        self._a, self._b, self._rows, self._combination = a, b, rows, combination
-        self._dtype, self._limit, self._adjoint, self._progress = dtype, limit, adjoint, progress
+        self._a, self._b, self._rows = a, b, rows
+        self._dtype, self._memory, self._adjoint, self._progress = dtype, memory, adjoint, progress
+        self._given_combination, self._addend = combination, addend
         self._slices: dict[Side, Slices | WordSlices] = {
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
         }
@@ -100,7 +103,12 @@ class Work:
         self._lower: npt.NDArray[np.float64] | None = None
         self._product: _Computed | None = None
         self._ratios: dict[tuple[Any, Level, int, int], float] = {}
-        self.workspace = 0
+
+    @cached_property
+    def _combination(self) -> Combination | None:
+        """The expression, with its addend, which may be copied for it."""
+        given = self._given_combination
+        return given if given is None or self._addend is None else replace(given, c=self._addend())
 
     @cached_property
     def _itself(self) -> bool:
@@ -113,8 +121,10 @@ class Work:
             return self.described("left")
         if side not in self._described:
             rows = self._rows(side)
+            kept, passing = describing_bytes(rows)
+            self._memory.hold(kept)
+            self._memory.pass_through(passing)
             self._described[side] = describe(rows)
-            self.workspace = max(self.workspace, describing_workspace((*rows.shape[:2], self._described[side].k)))
         return self._described[side]
 
     @property
@@ -126,6 +136,10 @@ class Work:
 
     def measure(self, need: Need) -> Any:
         """Find a fact about the operands (`planning.facts`)."""
+        with within_cpus():
+            return self._fact(need)
+
+    def _fact(self, need: Need) -> Any:
         left, right = self._operand_pair
         spans = left.span, right.span
         match need:
@@ -154,20 +168,49 @@ class Work:
     def _relative_bits(self, scheme: Scheme) -> float:
         """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
 
-        Otherwise it computes that product, and keeps it, since most often it is the one that is asked for next.
+        Otherwise it computes that product, and keeps it, since most often it is the one that is asked for next; where
+        the limit leaves too little for a second result, some rows of A at a time.
         """
         left, right = self._operand_pair
+        spans = left.span, right.span
         if self._product is None or self._product.scheme != scheme:
-            self._lower = self._product = None  # frees the memory of a proof, and of a product before
+            self.release()
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
+            rest, whole = self._memory.rest, results.nbytes(shape, self._dtype)
+            if rest is not None and whole > rest // 2:
+                worst = self._worst_of_strips(scheme, shape, whole, rest)
+                return relative_bits(worst, precision_of(self._dtype))
+            self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
-            used = execute(scheme, False, left, right, c, self._limit, itself=self._itself, progress=self._progress)
-            self.workspace = max(self.workspace, used + int(c.nbytes))
-            self._product = _Computed(scheme, c, ONE)
-        _, c, alpha = self._product
-        self.workspace = max(self.workspace, relative_workspace(c.shape))
-        worst = times(worst_quotient(left, right, scheme, c), alpha.whole, alpha.exponent)
+            execute(scheme, False, left, right, c, self._memory, itself=self._itself, progress=self._progress)
+            self._product = _Computed(scheme, c, ONE, whole)
+        _, c, alpha, _ = self._product
+        self._memory.pass_through(relative_workspace(c.shape))
+        worst = times(worst_quotient(left, right, spans, scheme, c), alpha.whole, alpha.exponent)
         return relative_bits(worst, precision_of(self._dtype))
+
+    def _worst_of_strips(self, scheme: Scheme, shape: tuple[int, int, int], nbytes: int, rest: int) -> Quotient:
+        """The largest quotient (`_relative.worst_quotient`) of a product of `nbytes` bytes, computed strip by strip.
+
+        A strip, some rows, takes no more than half of `rest` bytes, unless one row takes more.
+        """
+        left, right = self._operand_pair
+        batch, m, n = shape
+        rows = max(1, min(m, m * batch * (rest // 2) // nbytes))
+        strip = results.nbytes((1, rows, n), self._dtype) + ROW_BYTES * (rows + n)  # described as parts, too
+        worst = NONE
+        for b in range(batch):
+            of_right = right.part(_matrix(right, b), slice(None))
+            for r in range(0, m, rows):
+                of_left = left.part(_matrix(left, b), slice(r, min(r + rows, m)))
+                self._memory.hold(strip)
+                c = results.empty((1, of_left.x.shape[1], n), self._dtype, np)
+                execute(scheme, False, of_left, of_right, c, self._memory)
+                self._memory.pass_through(relative_workspace(c.shape))
+                worst = max(worst, worst_quotient(of_left, of_right, (left.span, right.span), scheme, c))
+                self._memory.free(strip)
+                del c  # before that of the next strip is made
+        return worst
 
     def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
         """The worst ratio of a scheme in the first `rows` rows of A, in units of 2**exponent.
@@ -203,13 +246,20 @@ class Work:
 
     def _least_product(self, left: Described, right: Described) -> float:
         """The least lower bound of the first level (`planning.facts.LeastProduct`), panel by panel."""
-        panels = self._panels(levels(left.k)[0])
+        level = levels(left.k)[0]
+        if self._level != level:
+            self._lower = None  # frees the memory of the last level before that of this one is taken
+        panels = self._panels(level)
         if panels.one:
-            return _proof.least_product(left, right)
-        return min(
-            _proof.least_product(_part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel))
-            for panel in panels
-        )
+            if self._lower is None:
+                self._level, self._lower = level, _proof.lower_bound(left, right, level)
+            return _proof.least_product(self._lower, left, right)
+        return min(self._least_of_panel(panel, level) for panel in panels)
+
+    def _least_of_panel(self, panel: Panel, level: Level) -> float:
+        left, right = self._operand_pair
+        parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
+        return _proof.least_product(_proof.lower_bound(*parts, level), *parts)
 
     def _panels(self, level: Level) -> Panels:
         """The panels of the product whose worst ratios at a level are found within the limit of workspace."""
@@ -218,45 +268,50 @@ class Work:
         def workspace(batch: int, rows: int, columns: int) -> int:
             return _proof.proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
 
-        panels = Panels((max(batch_a, batch_b), m, n), workspace, self._limit)
-        self.workspace = max(self.workspace, panels.workspace)
+        panels = Panels((max(batch_a, batch_b), m, n), workspace, self._memory.rest)
+        self._memory.pass_through(panels.workspace)
         return panels
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product, or an expression that the plan rounds once, into c, shape (batch, m, n)."""
         assert plan.scheme is not None
         self._lower = None  # frees the memory of the proof
-        once = self._combination if self._combination and plan.rounds_once(self._combination) else None
+        given = self._given_combination
+        once = self._combination if given is not None and plan.rounds_once(given) else None
         kept = self._product if once is None else None
         if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
             results.copy(kept.c, c)
             return
+        self.release()
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         int8 = plan.engine == "int8"
-        used = execute(
-            plan.scheme, int8, left, right, c, self._limit, once, self._itself, self._adjoint, self._progress
-        )
-        self.workspace = max(self.workspace, used)
+        memory, progress = self._memory, self._progress
+        with within_cpus():
+            execute(plan.scheme, int8, left, right, c, memory, once, self._itself, self._adjoint, progress)
         alpha = ONE if once is None else once.alpha
-        self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
+        self._product = _Computed(plan.scheme, c, alpha, 0) if is_exact(plan.scheme) else None
 
     def release(self) -> None:
         """Free the memory of a proof, and of a product before."""
+        if self._product is not None:
+            self._memory.free(self._product.nbytes)
         self._lower = self._product = None
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""
-        self.workspace = max(self.workspace, native(self._a, self._b, self._dtype, c))
+        self.release()
+        self._memory.pass_through(native(self._a, self._b, self._dtype, c))
 
     def combine(self, c: npt.NDArray[Any]) -> None:
         """Make the rounded product in c, shape (batch, m, n), the whole expression, with more roundings."""
         assert self._combination is not None
-        axpby(c, self._combination)
+        alpha, beta = (c.dtype.type(factor.value) for factor in self._combination.factors)
+        axpby(c, alpha, beta, self._combination.c, self._memory)
 
     def addend(self, c: Any) -> None:
         """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
         assert self._combination is not None
-        addend_into(self._combination, c)
+        addend_into(self._combination, c, self._memory)
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """Number of elements of each row that are NaN or Inf, shape (batch, rows)."""
@@ -266,6 +321,12 @@ class Work:
         """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
+
+
+def _matrix(operand: Described, b: int) -> slice:
+    """The matrix of an operand that matrix b of the product takes."""
+    index = min(b, operand.x.shape[0] - 1)
+    return slice(index, index + 1)
 
 
 def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:

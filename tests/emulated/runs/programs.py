@@ -17,9 +17,11 @@ import numpy as np
 import ozaki
 import streams
 from ozaki._accuracy import Accuracy
-from ozaki._combination import Combination, Factor
+from ozaki._combination import ONE, Combination, Factor
 from ozaki._plan import Plan
+from ozaki._workspace import Memory
 from ozaki.backends.combining import addend_into
+from ozaki.backends.combining import axpby as axpby_on_numpy
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.prepared import PreparedSlices
@@ -29,7 +31,6 @@ from ozaki.backends.cupy.steps import axpby as end_of_product
 from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
-from ozaki.backends.numpy._axpby import axpby as axpby_on_numpy
 from ozaki.bounds import words as word_bounds
 from ozaki.planning.facts import (
     CutBound,
@@ -95,7 +96,7 @@ def work_of(left: Any, right: Any, dtype: str, limit: int | None = None) -> Work
     """The `Work` for rows that are on the device, or for the slices of a prepared operand."""
     rows = {"left": left, "right": right}
     given = right if isinstance(right, PreparedSlices) else right.swapaxes(1, 2)
-    return Work(left, given, rows.__getitem__, dtype, limit)
+    return Work(left, given, rows.__getitem__, dtype, Memory(limit))
 
 
 def run_whole(program: Program, arrays: Iterable[Any], c: Any) -> None:
@@ -110,7 +111,7 @@ def run_whole(program: Program, arrays: Iterable[Any], c: Any) -> None:
 def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
     """The fact that NumPy finds; dropped pairs of digits count as the need says, even if they vanish for these rows."""
     rows = {"left": a, "right": b}
-    work = on_numpy.work(a, b.swapaxes(1, 2), rows.__getitem__, dtype_of(a, b), None)
+    work = on_numpy.work(a, b.swapaxes(1, 2), rows.__getitem__, dtype_of(a, b), Memory(None))
     if not isinstance(need, WorstRatio) or not isinstance(need.scheme, Digits):
         return work.measure(need)
     dropped = a.shape[2] * need.scheme.drop if need.drops else 0.0
@@ -207,7 +208,7 @@ def facts_within_limits(rng: np.random.Generator) -> None:
         work = work_on(pairs[0], limit)
         for need in needs:
             compare(need, *pairs[0], work.measure(need))
-        assert work.workspace <= limit, (work.workspace, limit)
+        assert work.memory.most <= limit, (work.memory.most, limit)
         c = filled((max(batch_a, batch_b), m, n), "f4")
         work.multiply(plan, c)
         same(expected(Residues(4), *pairs[0]), c)
@@ -341,7 +342,7 @@ def native_programs(rng: np.random.Generator) -> None:
                     pairs.append((x.swapaxes(-1, -2).copy().swapaxes(-1, -2), y[..., ::-1]) if turned else (x, y))
                 wanted = [np.matmul(*pair) for pair in pairs]
                 a, b = map(on_device, pairs[0])
-                work, c = Work(a, b, never, wanted[0].dtype.name, None), room_for(wanted[0], apart)
+                work, c = Work(a, b, never, wanted[0].dtype.name, Memory(None)), room_for(wanted[0], apart)
                 work.native(c)
                 np.testing.assert_allclose(cp.asnumpy(c), wanted[0], atol=1e-4)
                 program = work.whole()
@@ -485,8 +486,8 @@ def ends_of_products(rng: np.random.Generator) -> None:
             x, y = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape).astype(addend)
             for alpha, beta in ((-1.5, 0.0), (1.0, 1.0), (1 / 3, -0.7)):
                 wanted, part = np.array(x), Part()
-                factors = Factor.of_float(alpha), Factor.of_float(beta)
-                axpby_on_numpy(wanted, Combination(*factors, y if beta else None))
+                scaling = wanted.dtype.type(alpha), wanted.dtype.type(beta)
+                axpby_on_numpy(wanted, *scaling, y if beta else None, Memory(None))
                 memory, out = on_device(np.array(x)), cp.full(shape, np.nan, dtype)
                 given, c = part.given(memory), part.given(on_device(y), "c")
                 end_of_product.axpby(part.b, alpha, given, beta, c if beta else None)
@@ -496,5 +497,5 @@ def ends_of_products(rng: np.random.Generator) -> None:
                 same(wanted, memory)
                 if beta:
                     alone = np.empty_like(x)
-                    addend_into(Combination(*factors, y), alone)
+                    addend_into(Combination(ONE, Factor.of_float(beta), y), alone, Memory(None))
                     same(alone, out)

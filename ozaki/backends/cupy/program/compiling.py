@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import io
+import lzma
 import re
 import tarfile
+import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from lzma import LZMAError
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
+from ozaki import _cpus
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.program import cached
 from ozaki.backends.cupy.program.kernels import Kernel
 
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
@@ -80,23 +81,9 @@ _HOPPER_ALONE = ("conversion/split_quadrants.cu", "hardware/halves.cu")
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-def _cache() -> Path:
-    """CuPy's folder of compiled kernels."""
-    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
-
-
-def _write(place: Path, cubin: bytes) -> Path:
-    """Write a file that other processes may read, or write, at the same time."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=place.parent, delete=False) as file:
-        file.write(cubin)
-    os.replace(file.name, place)
-    return place
-
-
 def file_name(name: str, macros: Definitions, architecture: str, compiler: str = "") -> str:
     """The name of the file of a compiled kernel, in the cache and in archives."""
-    return f"ozaki_{Path(name).stem}_{key(name, macros, architecture, compiler)}.cubin"
+    return f"{cached.PREFIX}{Path(name).stem}_{key(name, macros, architecture, compiler)}.cubin"
 
 
 def _architectures(target: str) -> list[str]:
@@ -110,12 +97,29 @@ def _architectures(target: str) -> list[str]:
 
 @cache
 def _unpack(archive: Path) -> None:
-    """Write all kernels of an archive into the cache. They share most of their code, so they are packed as one."""
-    with tarfile.open(archive, "r:xz") as members:
-        for member in members:
-            content, place = members.extractfile(member), _cache() / Path(member.name).name
-            if content is not None and not place.is_file():
-                _write(place, content.read())
+    """Write all kernels of an archive into the cache, if all of it can be read; else warn, and write none.
+
+    They share most of their code, so they are packed as one. Its checksums are read with its end.
+    """
+    found = []
+    try:
+        with lzma.open(archive) as file:
+            whole = io.BytesIO(file.read())
+        with tarfile.open(fileobj=whole) as members:
+            for member in members:
+                if content := members.extractfile(member):
+                    found.append((Path(member.name).name, content.read()))
+    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
+        warnings.warn(
+            f"{archive}: damaged ({error}), so its kernels are compiled when they are needed; install ozaki again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return
+    for name, cubin in found:
+        if cached.find(name) is None:
+            cached.write(name, cubin)
+    cached.trim()
 
 
 @cache
@@ -129,27 +133,23 @@ def _packed(name: str, macros: Definitions, target: str) -> Path | None:
     for architecture in _architectures(target):
         archive = folder() / PACKED / f"{architecture}.tar.xz"
         if archive.is_file() and (name, macros) in _common(architecture):
-            place = _cache() / file_name(name, macros, architecture)
-            if not place.is_file():
-                with suppress(OSError, tarfile.TarError, LZMAError):  # NVRTC is there for a damaged archive, too
-                    _unpack(archive)
-            if place.is_file():  # else the archive is older than the sources
+            file = file_name(name, macros, architecture)
+            if place := cached.find(file):
+                return place
+            _unpack(archive)
+            if place := cached.find(file):  # else the archive is older than the sources
                 return place
     return None
 
 
-@cache
-def _compiled(name: str, macros: Definitions, target: str) -> Path:
-    """The file of a kernel that NVRTC compiled, now if it is not in the cache on disk (CuPy's folder).
+def _compile(name: str, macros: Definitions, target: str) -> Path:
+    """Compile a kernel by NVRTC into its file.
 
     CuPy's own compilation is not used: it would flush float32 subnormals, overlook changes of included headers, and
     leave out the instructions that Hopper alone has.
     """
     from cupy.cuda import nvrtc
 
-    place = _cache() / file_name(name, macros, target, repr(nvrtc.getVersion()))
-    if place.is_file():
-        return place
     program = nvrtc.createProgram((folder() / name).read_text(), name, (), ())
     try:
         nvrtc.compileProgram(program, options(macros, target))
@@ -158,7 +158,22 @@ def _compiled(name: str, macros: Definitions, target: str) -> Path:
         raise RuntimeError(f"{name} does not compile for {target}: {nvrtc.getProgramLog(program)}") from error
     finally:
         nvrtc.destroyProgram(program)
-    return _write(place, cubin)
+    place = cached.write(_compiled_name(name, macros, target), cubin)
+    cached.trim()
+    return place
+
+
+def _compiled_name(name: str, macros: Definitions, target: str) -> str:
+    """The name of the file of a kernel that NVRTC compiles."""
+    from cupy.cuda import nvrtc
+
+    return file_name(name, macros, target, repr(nvrtc.getVersion()))
+
+
+@cache
+def _compiled(name: str, macros: Definitions, target: str) -> Path:
+    """The file of a kernel that NVRTC compiled, now if there is none in the cache on disk."""
+    return cached.find(_compiled_name(name, macros, target)) or _compile(name, macros, target)
 
 
 def _file(name: str, macros: Definitions, target: str) -> Path:
@@ -170,16 +185,25 @@ def _file(name: str, macros: Definitions, target: str) -> Path:
 
 @cache
 def _function(device: int, name: str, function: str, macros: Definitions) -> Any:
+    """The kernel on a device, from the first file that loads.
+
+    A packed kernel may be newer than the driver; another process may have removed a file since it was found.
+    """
     import cupy
     from cupy.cuda import driver
 
     target = devices.numbered(device).architecture
-    found = cupy.RawModule(path=str(_file(name, macros, target))).get_function(function)
-    try:
-        _ = found.kernel  # loads the file
-    except driver.CUDADriverError:  # a driver that is older than the compiler of the packed kernel
-        found = cupy.RawModule(path=str(_compiled(name, macros, target))).get_function(function)
-    return found
+    for file in (_packed, _compiled, _compile):
+        if place := file(name, macros, target):
+            found = cupy.RawModule(path=str(place)).get_function(function)
+            try:
+                _ = found.kernel  # loads the file
+            except driver.CUDADriverError:
+                if file is _compile:
+                    raise
+            else:
+                return found
+    raise AssertionError("_compile returns a file")
 
 
 def kernel(name: str, function: str, **macros: str | int) -> Any:
@@ -201,7 +225,7 @@ def compile_common() -> Iterator[int]:
     target = devices.current().architecture
     wanted = common(target)
     yield len(wanted)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+    with ThreadPoolExecutor(_cpus.usable()) as threads:
         for done, _ in enumerate(threads.map(lambda each: _file(each[0], each[1], target), wanted), 1):
             yield len(wanted) - done
 
@@ -214,6 +238,6 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
     missing = [(name, macros) for _, name, macros in wanted if _packed(name, macros, target) is None]
     if len(missing) < 2:
         return
-    with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
+    with ThreadPoolExecutor(min(len(missing), _cpus.usable())) as threads:
         for _ in threads.map(lambda each: _compiled(each[0], each[1], target), missing):
             pass

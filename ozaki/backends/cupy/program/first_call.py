@@ -9,6 +9,7 @@ import cupy as cp
 from cupy.cuda import runtime
 
 from ozaki._progress import SILENT, Progress
+from ozaki._workspace import Memory
 from ozaki.backends.cupy.program import compiling, launches
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.calls import calls_of, on_host
@@ -24,9 +25,15 @@ class FirstCall:
     A buffer is allocated before the first step that touches it, on the stream of that step, and goes back to CuPy's
     pool at its release. When this object is deleted, it first waits for all arrays that are to arrive on the host:
     until then streams other than the main one may use the memory that it holds.
+
+    Attributes
+    ----------
+    counted_bytes : bytes of the buffers that are counted as workspace and held now
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory | None = None) -> None:
+        """`memory`: the account in which buffers are counted, but for those that do not count as workspace."""
+        self._memory, self.counted_bytes = memory, 0
         self._addresses: dict[Buffer, int] = {}
         self._held: dict[Buffer, Any] = {}
         self._events: dict[Step, Any] = {}
@@ -89,10 +96,25 @@ class FirstCall:
     def _drop(self, releases: list[tuple[int, Buffer]], at: int, before: int) -> int:
         """Free the buffers of releases[at:] that no step from `before` on needs; returns the index of the next one."""
         while at < len(releases) and releases[at][0] <= before:
-            self._held.pop(releases[at][1], None)
-            self._addresses.pop(releases[at][1], None)
+            buffer = releases[at][1]
+            if self._held.pop(buffer, None) is not None and buffer.counted:
+                self._count(-buffer.nbytes)
+            self._addresses.pop(buffer, None)
             at += 1
         return at
+
+    def _count(self, nbytes: int) -> None:
+        """Count bytes of workspace that are allocated, or freed if there are fewer than none."""
+        if self._memory is not None:
+            if nbytes < 0:
+                self._memory.free(-nbytes)
+            else:
+                self._memory.hold(nbytes)
+        self.counted_bytes += nbytes
+
+    def unbind(self, array: Array) -> None:
+        """Let go of the real array that a given one stands for; no later step may touch it."""
+        del self._addresses[array.buffer], self._held[array.buffer]
 
     def _allocate(self, buffer: Buffer, stream: int, main: int) -> None:
         """Allocate a buffer, unless it is a given one; addresses of the stream that first uses it and of the main one.
@@ -105,6 +127,8 @@ class FirstCall:
         if buffer.kind == "host":
             memory = cp.cuda.alloc_pinned_memory(max(buffer.nbytes, 1))
         else:
+            if buffer.counted:
+                self._count(buffer.nbytes)
             with nullcontext() if stream == main else using(stream):
                 memory = cp.cuda.alloc(max(buffer.nbytes, 1))
         self._held[buffer], self._addresses[buffer] = memory, memory.ptr

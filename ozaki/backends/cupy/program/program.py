@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from ozaki._report import bytes_in_words
-from ozaki.backends.cupy.program.arena import Life, most_at_once, offsets
+from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Buffer
 from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload
 
@@ -107,6 +107,12 @@ class Program:
         ]
         begins, nbytes = offsets(lives)
         return dict(zip(buffers, begins, strict=True)), nbytes
+
+    @property
+    def counted_in_one_piece(self) -> int:
+        """Bytes of the one piece of memory of a repeated call, without buffers that do not count as workspace."""
+        small = sum(-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in self.arena[0] if not x.counted)
+        return max(self.arena[1] - small, 0)
 
     @cached_property
     def uses_side_streams(self) -> bool:

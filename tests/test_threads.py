@@ -1,0 +1,99 @@
+"""BLAS has no more threads than the process may use CPUs, while the library multiplies, and as many as before after."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki import _cpus
+from ozaki.backends.numpy import _execute, _threads
+
+
+def blas_threads():
+    return [each.num_threads for each in _threads.libraries().lib_controllers]
+
+
+@pytest.fixture
+def four(monkeypatch):
+    """BLAS has four threads, and the process may use one CPU."""
+    libraries = _threads.libraries().lib_controllers
+    if not libraries:
+        pytest.skip("NumPy's BLAS has no number of threads that can be set")
+    before = blas_threads()
+    for each in libraries:
+        each.set_num_threads(4)
+    monkeypatch.setattr(_cpus, "usable", lambda: 1)
+    yield blas_threads()
+    for each, count in zip(libraries, before, strict=True):
+        each.set_num_threads(count)
+
+
+def test_a_product_takes_no_more_threads_than_there_are_cpus(four, monkeypatch, rng):
+    seen, add = [], _execute.Unrounded.add
+
+    def watched(self, *slices):
+        seen.append(blas_threads())
+        add(self, *slices)
+
+    monkeypatch.setattr(_execute.Unrounded, "add", watched)
+    ozaki.matmul(*rng.standard_normal((2, 70, 70)), accuracy="fp64", reproducible=True)
+    assert seen and all(counts == [1] * len(four) for counts in seen)
+    assert blas_threads() == four
+
+
+def test_few_threads_stay_as_they_are(four, monkeypatch):
+    monkeypatch.setattr(_cpus, "usable", lambda: 64)
+    with _threads.within_cpus():
+        assert blas_threads() == four
+
+
+def test_the_number_is_restored_after_an_error(four):
+    def fail():
+        with _threads.within_cpus():
+            assert blas_threads() == [1] * len(four)
+            raise ValueError("later")
+
+    with pytest.raises(ValueError, match=r"^later"):
+        fail()
+    assert blas_threads() == four
+
+
+def test_threads_of_python_at_once(four, rng):
+    a, b = rng.standard_normal((2, 40, 40))
+    options = {"accuracy": "fp64", "reproducible": True}
+    expected, found = ozaki.matmul(a, b, **options), []
+    threads = [threading.Thread(target=lambda: found.append(ozaki.matmul(a, b, **options))) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 4 and all((c == expected).all() for c in found)
+    assert all(1 <= count <= 4 for count in blas_threads())
+
+
+@pytest.mark.parametrize(
+    ("memberships", "files", "expected"),
+    [
+        ("0::/\n", {}, None),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/a/b\n", {"a/cpu.max": "200000 100000", "a/b/cpu.max": "max 100000"}, 2),
+        ("0::/a/b\n", {"a/cpu.max": "200000 100000", "a/b/cpu.max": "50000 100000"}, 0.5),
+        ("3:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us": "300000", "cpu/x/cpu.cfs_period_us": "100000"}, 3),
+        ("3:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("7:memory:/\n", {"memory/cpu.max": "100 100"}, None),
+        ("no line", {"cpu.max": "100000 100000"}, None),
+    ],
+)
+def test_quotas_of_control_groups(tmp_path, memberships, files, expected):
+    (tmp_path / "self").write_text(memberships)
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(text)
+    assert _cpus.quota(tmp_path / "self", tmp_path / "groups") == expected
+
+
+def test_a_process_may_use_a_cpu():
+    assert 1 <= _cpus.usable() <= 4096
+    assert np.ceil(_cpus._quota() or 1) >= 1
