@@ -23,7 +23,7 @@ from ozaki.backends.numpy._describe import ROW_BYTES, Described, describe, descr
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
-from ozaki.backends.numpy._relative import relative_workspace, worst_quotient
+from ozaki.backends.numpy._relative import relative_tile, relative_workspace, worst_quotient
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._threads import within_cpus
@@ -185,8 +185,9 @@ class Work:
             execute(scheme, False, left, right, c, self._memory, itself=self._itself, progress=self._progress)
             self._product = _Computed(scheme, c, ONE, whole)
         _, c, alpha, _ = self._product
-        self._memory.pass_through(relative_workspace(c.shape))
-        worst = times(worst_quotient(left, right, spans, scheme, c), alpha.whole, alpha.exponent)
+        tile = relative_tile(c.shape[2], self._memory.rest)
+        self._memory.pass_through(relative_workspace(c.shape, tile))
+        worst = times(worst_quotient(left, right, spans, scheme, c, tile), alpha.whole, alpha.exponent)
         return relative_bits(worst, precision_of(self._dtype))
 
     def _worst_of_strips(self, scheme: Scheme, shape: tuple[int, int, int], nbytes: int, rest: int) -> Quotient:
@@ -206,8 +207,9 @@ class Work:
                 self._memory.hold(strip)
                 c = results.empty((1, of_left.x.shape[1], n), self._dtype, np)
                 execute(scheme, False, of_left, of_right, c, self._memory)
-                self._memory.pass_through(relative_workspace(c.shape))
-                worst = max(worst, worst_quotient(of_left, of_right, (left.span, right.span), scheme, c))
+                tile = relative_tile(n, self._memory.rest)
+                self._memory.pass_through(relative_workspace(c.shape, tile))
+                worst = max(worst, worst_quotient(of_left, of_right, (left.span, right.span), scheme, c, tile))
                 self._memory.free(strip)
                 del c  # before that of the next strip is made
         return worst
