@@ -56,7 +56,7 @@ def _bytes_of_sum(product: Numbers, combination: Combination, out: Any) -> int:
     """Bytes of an element while `combine_into` makes it: limbs of both terms, multiplied, and of their sum."""
     c = 0 if combination.c is None else combination.c.bits if isinstance(combination.c, Numbers) else 53
     terms = product.bits + combination.alpha.whole.bit_length(), c + combination.beta.whole.bit_length()
-    return 300 + 60 * limbs_of(max(terms) + (out.bits if isinstance(out, Numbers) else 53) + 40)
+    return 500 + 100 * limbs_of(max(terms) + (out.bits if isinstance(out, Numbers) else 53) + 40)
 
 
 def addend_into(combination: Combination, out: Any, memory: Memory) -> None:
