@@ -355,7 +355,7 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         if call.out is not None:
             call.out[...] = found
             found = call.out
-    signal(errors, SIGNALLED_AS.get(name, name), 3)  # the caller of `Replacement.__call__`
+    signal(errors, SIGNALLED_AS.get(name, name))
     return found[()] if call.out is None and isinstance(found, np.ndarray) and found.ndim == 0 else found
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ozaki._api import matmul
+from ozaki._warning import warn
 
 SIGNALLED_AS = {"matmul": "matmul", "dot": "dot", "inner": "dot", "tensordot": "dot", "multi_dot": "dot"}
 """Functions whose errors NumPy signals, and whose name its messages have; those of `vdot` and `einsum` it does not."""
@@ -66,8 +66,8 @@ def _underflows(a: Any, b: Any, c: Any) -> bool:
     )
 
 
-def signal(errors: set[str], name: str, stacklevel: int) -> None:
-    """Handle errors of a function as NumPy does: raise, warn the caller `stacklevel` frames up, print, call or log.
+def signal(errors: set[str], name: str) -> None:
+    """Handle errors of a function as NumPy does: raise, warn, print, call or log.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def signal(errors: set[str], name: str, stacklevel: int) -> None:
         if how == "raise":
             raise FloatingPointError(text)
         if how == "warn":
-            warnings.warn(text, RuntimeWarning, stacklevel + 1)
+            warn(text, RuntimeWarning)
         elif how == "print":
             print(f"Warning: {text}", file=sys.stderr)
         elif how == "call":

@@ -14,8 +14,8 @@ _ENTERED_THROUGH = ("cupy", "jax", "torch")
 """Libraries that call this one on behalf of their callers: functions with gradients, compiled functions."""
 
 
-def warn(message: str) -> None:
-    """Issue a UserWarning at the innermost line that is neither of this library nor of one that it is called through.
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning at the innermost line that is neither of this library nor of one that it is called through.
 
     However deep in the library it is issued: each line of a program that calls a public function has its own.
     """
@@ -24,7 +24,7 @@ def warn(message: str) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _files_of_others() -> list[str]:

@@ -52,6 +52,12 @@ def case(call, *operands, **more):
     return Case(call, operands, **more)
 
 
+def recorded(a, b):
+    with ozaki.recording() as run:
+        c = ozaki.matmul(a, b, **R)
+    return c, run.account.products
+
+
 def emulated(a, b, c):
     """Products inside `emulate`, whose functions replace those of the arrays' library."""
     xp = mparray(a).library
@@ -83,6 +89,7 @@ FUNCTIONS = {
         case(lambda a, b, c: ozaki.einsum("ij,jk,ik->i", a, b, c, **R), A, B, C),
     ],
     "emulate": [case(emulated, A, B, OUT)],
+    "recording": [case(recorded, A, B)],
     "gemm": [
         case(lambda a, b, c: ozaki.gemm(2, a, b, -1, c, **R), A, B, C),
         case(lambda a, b, c, out: ozaki.gemm(2, a, b, 1, c, out=out, trans_a=True, **R), A.T, B, C, OUT),
@@ -178,8 +185,15 @@ METHODS = {
     "__sub__": [case(lambda x, y: x - y, X, y) for y in (Z, A, K)],
     "alike": [case(lambda x: x.alike(x.parts), K)],
     "astype": [case(lambda x, name=name: x.astype(name), X) for name in ("f8", "f4", "f2", "c16", object)],
+    "__array_function__": [
+        case(lambda x: (np.dot(x, x.T), np.trace(x), np.vstack([x, x])), X),
+        case(lambda x, y: np.tensordot(x, y, 1), X, X.T),
+    ],
+    "__int__": [case(lambda x: int(x), mparray(7))],
     "conj": [case(lambda x: x.conj(), K)],
     "copy": [case(lambda x: x[:, ::2].copy(), K)],
+    "diagonal": [case(lambda x: x.diagonal(), K)],
+    "dtype": [case(lambda x: str(x.dtype), X)],
     "flat": [case(lambda x: x.T.flat, X)],
     "imag": [case(lambda x: x.imag, X), case(lambda x: x.imag, K[0, 0])],
     "ldexp": [case(lambda x, by: x.ldexp(by), x, np.arange(4)) for x in (X, K)] + [case(lambda x: x.ldexp([1]), X)],
@@ -199,6 +213,7 @@ METHODS = {
     "swapaxes": [case(lambda x: x.swapaxes(0, 1), K)],
     "to_flint": [case(lambda x: pytest.importorskip("flint") and str(x.to_flint()), X)],
     "to_fractions": [case(lambda x: x.to_fractions(), X)],
+    "to_integers": [case(lambda x: x.to_integers(), mparray([[7, 2**70]]))],
     "to_ints": [case(lambda x: x.to_ints(), X)],
     "to_mpmath": [case(lambda x: str(x.to_mpmath()), K)],
     "tolist": [case(lambda x: x.tolist(), X)],
@@ -208,7 +223,7 @@ METHODS = {
 
 TOUCH_NO_ELEMENT = {"__init__", "__module__", "__dict__", "__weakref__", "__annotations__", "__hash__"}
 TOUCH_NO_ELEMENT |= {"__array_ufunc__", "__array_priority__", "__static_attributes__", "__firstlineno__", "__doc__"}
-TOUCH_NO_ELEMENT |= {"__annotate__", "__annotate_func__", "__annotations_cache__"}
+TOUCH_NO_ELEMENT |= {"__pandas_priority__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
 TOUCH_NO_ELEMENT |= {"__init_subclass__", "__subclasshook__"}
 
 

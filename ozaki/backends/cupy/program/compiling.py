@@ -6,7 +6,6 @@ import io
 import lzma
 import re
 import tarfile
-import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ozaki import _cpus
+from ozaki._warning import warn
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.cupy.program.kernels import Kernel
@@ -110,10 +110,9 @@ def _unpack(archive: Path) -> None:
                 if content := members.extractfile(member):
                     found.append((Path(member.name).name, content.read()))
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
-        warnings.warn(
+        warn(
             f"{archive}: damaged ({error}), so its kernels are compiled when they are needed; install ozaki again",
             RuntimeWarning,
-            stacklevel=2,
         )
         return
     for name, cubin in found:
