@@ -21,7 +21,9 @@ _HELD = 2**53
 
 def are_integers(x: Any) -> bool:
     """Whether an operand, as `as_array` returns it, was given as integers or bools."""
-    return isinstance(x, Integers) or getattr(getattr(x, "dtype", None), "kind", None) in ("b", "i", "u", "O")
+    if isinstance(x, Numbers):  # whose dtype is that of the objects which NumPy makes of them
+        return isinstance(x, Integers)
+    return getattr(getattr(x, "dtype", None), "kind", None) in ("b", "i", "u", "O")
 
 
 def as_numbers(x: Any) -> Numbers:
