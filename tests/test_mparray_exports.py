@@ -308,6 +308,8 @@ def test_moving_within_numpy_and_without_cupy(monkeypatch):
 class OtherArray(np.ndarray):
     """An array of a stand-in for CuPy, whose arrays NumPy does not take; its max and min know no `initial`."""
 
+    data = types.SimpleNamespace(device_id=0)
+
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         assert all(isinstance(x, OtherArray | np.generic | int | float) for x in inputs), "a host array"
         if "out" in options:
@@ -362,6 +364,7 @@ def cupy(monkeypatch):
     monkeypatch.setattr(limbs, "_kernels", lambda x: kernels if isinstance(x, OtherArray) else None)
     module.asnumpy = lambda x: np.array(on_host(x))
     module.ndarray = OtherArray
+    module.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
 
