@@ -11,7 +11,6 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
-from ozaki._formats import precision_of
 from ozaki._warning import warn
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
@@ -227,7 +226,7 @@ def _choices(dtype: Any, *choices: Any) -> Choices:
     check_alone(made)
     target = made.target(1)
     asked = 0 if target is None else target.bits or 0
-    if asked > precision_of(dtype.name) and not jax.config.jax_enable_x64:
+    if asked > jnp.finfo(dtype).nmant + 1 and not jax.config.jax_enable_x64:
         warn(
             f"accuracy: {made.accuracy!r} holds before the product is rounded to {dtype}, the longest format of JAX as "
             "it is set; jax.config.update('jax_enable_x64', True)"

@@ -109,13 +109,16 @@ def test_programs_of_jax(operands):
     x, y = (jax.device_put(each.astype(np.float32), jax.devices()[1]) for each in operands)
     expected = ozaki.matmul(*(each.astype(np.float32) for each in operands), scheme="residues", slices=8)
     choices = {"scheme": "residues", "slices": 8}
-    for found in (
-        ozaki.matmul(x, y, **choices),
-        matmul(x, y, **choices),
-        jax.jit(lambda x, y: matmul(x, y, **choices))(x, y),
-    ):
+    calls = (
+        lambda: ozaki.matmul(x, y, **choices),
+        lambda: matmul(x, y, **choices),
+        lambda: jax.jit(lambda x, y: matmul(x, y, **choices))(x, y),
+    )
+    for call in calls:
+        found = call()
         assert found.devices() == x.devices()
         np.testing.assert_array_equal(np.asarray(found), expected)
+        cp.cuda.runtime.setDevice(0)  # JAX leaves the device of its arrays current, also by `x @ y` alone
 
 
 def test_copies_of_numbers(operands):
