@@ -186,6 +186,15 @@ def multiplier(operator: str) -> Multiply:
     return matmul if emulation is None else partial(emulation.multiply, operator)
 
 
+def counted(operator: str, a: Any, b: Any, **options: Any) -> Any:
+    """The product of a and b with these options, whatever the innermost block here was asked for, in its account."""
+    emulation = _emulation_here()
+    if emulation is None:
+        return matmul(a, b, **options)
+    options["workspace_limit"] = emulation._options["workspace_limit"]
+    return emulation.account.multiply(operator, a, b, partial(matmul, a, b, **options), emulation._report)
+
+
 # Blocks --------------------------------------------------------------------------------------------------------------
 
 
