@@ -174,16 +174,25 @@ class Emulation:
             raise TypeError(f"function: {type(function).__name__}; expected a function")
         return _decorated(function, partial(_Block, self))  # type: ignore[return-value]
 
-    def multiply(self, operator: str, a: Any, b: Any) -> Any:
+    def multiply(self, operator: str, a: Any, b: Any, out: Any = None) -> Any:
         """The product of a and b, entered in the account as one of that operator."""
         a, b = (x if hasattr(x, "shape") else mparray(x) for x in (a, b))  # beside an MPArray, also lists and matrices
-        return self.account.multiply(operator, a, b, partial(matmul, a, b, **self._options), self._report)
+        return self.account.multiply(operator, a, b, partial(matmul, a, b, out=out, **self._options), self._report)
 
 
 def multiplier(operator: str) -> Multiply:
     """What multiplies for an operator of an `MPArray`: the innermost block here, or `matmul`."""
     emulation = _emulation_here()
     return matmul if emulation is None else partial(emulation.multiply, operator)
+
+
+def counted(operator: str, a: Any, b: Any, **options: Any) -> Any:
+    """The product of a and b with these options, whatever the innermost block here was asked for, in its account."""
+    emulation = _emulation_here()
+    if emulation is None:
+        return matmul(a, b, **options)
+    options["workspace_limit"] = emulation._options["workspace_limit"]
+    return emulation.account.multiply(operator, a, b, partial(matmul, a, b, **options), emulation._report)
 
 
 # Blocks --------------------------------------------------------------------------------------------------------------
@@ -342,9 +351,11 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         return found
     kinds, errors, count = watched() if name in SIGNALLED_AS else set(), set(), 0
 
+    out = call.out if _is_its_result(name, call, function.ndarray) else None
+
     def multiply(a: Any, b: Any) -> Any:
         nonlocal count
-        c, count = emulation.multiply(name, a, b), count + 1
+        c, count = emulation.multiply(name, a, b, out=out), count + 1
         errors.update(errors_of(a, b, c, kinds))
         return c
 
@@ -352,11 +363,21 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         found = run(name, call, multiply)
         if not count:
             emulation.account.leave(name, "products without sums")
-        if call.out is not None:
+        if call.out is not None and out is None:
             call.out[...] = found
             found = call.out
     signal(errors, SIGNALLED_AS.get(name, name))
     return found[()] if call.out is None and isinstance(found, np.ndarray) and found.ndim == 0 else found
+
+
+def _is_its_result(name: str, call: Call, ndarray: Any) -> bool:
+    """Whether `out` can be the result of the one product of a call.
+
+    Not where it lies in an operand of NumPy, which is read for errors after the product.
+    """
+    if call.out is None or not (name == "matmul" or (name == "dot" and call.arrays[1].ndim < 3)):
+        return False
+    return ndarray is not np.ndarray or not any(np.may_share_memory(call.out, x) for x in call.arrays)
 
 
 def _pass_by() -> None:

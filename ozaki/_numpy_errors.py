@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,20 +33,46 @@ def errors_of(a: Any, b: Any, c: Any, kinds: set[str]) -> set[str]:
     - "under" that it, or a part of it, is smaller than the normal numbers of its format, and not exact.
     """
     found: set[str] = set()
-    if not isinstance(c, np.ndarray | np.generic):
+    if not kinds or not isinstance(c, np.ndarray | np.generic):
         return found
     left, right = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
     entries = np.expand_dims(c, (-2,) * (a.ndim < 2) + (-1,) * (b.ndim < 2))
-    if not kinds.isdisjoint(("over", "invalid")) and not np.isfinite(entries).all():
-        nan = np.isnan(left).any(axis=-1)[..., :, None] | np.isnan(right).any(axis=-2)[..., None, :]
-        if (np.isnan(entries) & ~nan).any():
-            found.add("invalid")
-        finite = np.isfinite(left).all(axis=-1)[..., :, None] & np.isfinite(right).all(axis=-2)[..., None, :]
-        if (~np.isfinite(entries) & finite).any():  # NaN, too: of a native product, Inf - Inf on the way
-            found.add("over")
-    if "under" in kinds and _underflows(left, right, entries):
+    if not kinds.isdisjoint(("over", "invalid")) and any(not np.isfinite(x).all() for _, x in _in_rows(entries)):
+        nan, finite = _lines(np.isnan, np.any, left, right), _lines(np.isfinite, np.all, left, right)
+        for rows, x in _in_rows(entries):
+            of_nan = nan[0][..., rows, None] | nan[1][..., None, :]
+            if (np.isnan(x) & ~of_nan).any():
+                found.add("invalid")
+            of_finite = finite[0][..., rows, None] & finite[1][..., None, :]
+            if (~np.isfinite(x) & of_finite).any():  # NaN, too: of a native product, Inf - Inf on the way
+                found.add("over")
+    if "under" in kinds and any(_underflows(left[..., rows, :], right, x) for rows, x in _in_rows(entries)):
         found.add("under")
     return found & kinds
+
+
+_AT_A_TIME = 2**14
+"""Elements that are looked at together, so that masks of them take little memory."""
+
+
+def _in_rows(x: Any) -> Iterator[tuple[slice, Any]]:
+    """Some rows at a time of a stack of matrices: where they are, and views of them."""
+    count = x.shape[-2]
+    step = max(1, _AT_A_TIME * count // max(x.size, 1))
+    for start in range(0, count, step):
+        rows = slice(start, start + step)
+        yield rows, x[..., rows, :]
+
+
+def _lines(test: Any, join: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Whether a test holds for any, or for all, elements of each row of a, and of each column of b."""
+    found = []
+    for x in (a, np.swapaxes(b, -1, -2)):
+        lines = np.zeros(x.shape[:-1], bool)
+        for rows, some in _in_rows(x):
+            lines[..., rows] = join(test(some), axis=-1)
+        found.append(lines)
+    return found[0], found[1]
 
 
 def _underflows(a: Any, b: Any, c: Any) -> bool:

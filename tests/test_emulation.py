@@ -6,8 +6,10 @@ import contextvars
 import inspect
 import pickle
 import threading
+import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from math import inf
 
@@ -455,6 +457,7 @@ FUNCTIONS = {
     "multi_dot": lambda a, b: np.linalg.multi_dot([a, b]),
     "vdot": lambda a, b: np.vdot(a, b.T),
     "einsum": lambda a, b: np.einsum("ij,jk->ik", a, b),
+    "dot into": lambda a, b, out=None: np.dot(a, b, out),
     "out": lambda a, b: np.dot(a, b, out=np.empty((1, 1), np.result_type(a, b))),
 }
 
@@ -506,6 +509,51 @@ def test_native_products_overflow_on_the_way(kind):
         native = np.matmul(a, b)[0, 0]  # Inf or NaN, as BLAS adds
     assert found == ((FloatingPointError, f"{'overflow' if kind == 'over' else 'invalid value'} encountered in matmul")
                      if kind == "over" or np.isnan(native) else None)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["out", "inf", "under"])
+def test_a_limit_of_workspace_holds_beside_the_product(rng, kind):
+    """Neither a result apart from `out` nor masks of the entries are held, which take more than the limit."""
+    limit, function = 2_500_000, FUNCTIONS["dot"]
+    a, b, out = rng.standard_normal((1000, 20)), rng.standard_normal((20, 1000)), np.empty((1000, 1000))
+    if kind == "inf":
+        a[3, 3] = np.inf
+    if kind == "out":
+        function = partial(FUNCTIONS["dot into"], out=out)
+    with emulate(accuracy="fp64", workspace_limit=limit) as run, np.errstate(under="warn"):
+        function(a, b)
+        tracemalloc.start()
+        found = function(a, b)
+        held = tracemalloc.get_traced_memory()[1] - (found is not out) * found.nbytes
+        tracemalloc.stop()
+    assert held < limit and run.account.products == 2
+    assert np.isfinite(found).all() == (kind != "inf")
+
+
+def test_errors_are_found_wherever_they_are(rng):
+    """Of matrices that are looked at some rows at a time, and of stacks that broadcast."""
+    a, b = rng.standard_normal((2, 1, 300, 3)), rng.standard_normal((3, 3, 200))
+    for place in (0, 150, 299):
+        for kind, at_a, at_b in (("over", 1e200, 1e200), ("under", 1e-300, 1e-300), ("invalid", np.inf, 0.0)):
+            x, y = a.copy(), b.copy()
+            x[1, 0, place], y[2, :, 7] = at_a, at_b
+            for ignored in (False, True):
+                how = {"all": "ignore"} | ({} if ignored else {kind: "raise"})
+                with emulate(accuracy="fp64"):
+                    found = outcome(FUNCTIONS["matmul"], x, y, **how)
+                assert (found is None) == ignored, (place, kind)
+
+
+def test_out_that_an_operand_lies_in(rng):
+    whole = rng.standard_normal((4, 4))
+    for into in (lambda x: x[:3], lambda x: x[1:], lambda x: x[:3, 1:]):
+        x, y = whole.copy(), rng.standard_normal((4, 4))
+        a, out = x[:3], into(x)
+        y = y[:, : out.shape[1]]
+        wanted = a.copy() @ y
+        with emulate(accuracy="fp64") as run, np.errstate(all="raise"):
+            assert np.matmul(a, y, out=out) is out
+        assert np.allclose(out, wanted) and run.account.products == 1
 
 
 def test_handlers_of_errors():

@@ -211,6 +211,20 @@ def test_transforms(name):
         torch.testing.assert_close(direct, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("trace", [False, True])
+def test_operators_that_call_functions_run_and_are_named(trace):
+    a, b = made(3, 3), made(3, 3)
+
+    def function(x, y):
+        return torch.cond(x.sum() > -1e9, torch.matmul, torch.add, (x, y)) @ y
+
+    with emulate(**FP64) as run:
+        found = (make_fx(function)(a, b) if trace else function)(a, b)
+    torch.testing.assert_close(found, a @ b @ b, rtol=1e-12, atol=1e-12)
+    assert run.account.left["cond", "its products are inside"]
+    assert (run.account.products, run.account.traced) == ((0, {"mm": 1}) if trace else (1, {}))
+
+
 def traced(call, **options):
     return make_fx(lambda x, y: call(x, y), **options)
 

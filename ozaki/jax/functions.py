@@ -159,10 +159,10 @@ def dot_general(
     if precision is not None:  # JAX refuses what it does not know
         jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, dimension_numbers, precision), a, b)
     wanted = a.dtype if preferred_element_type is None else _result_dtype(preferred_element_type, a.dtype)
-    choices = _choices(wanted, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    computed = jnp.promote_types(wanted, jnp.float32)
+    choices = _choices(computed, accuracy, scheme, slices, engine, reproducible, workspace_limit)
     if preferred_element_type is None:
         return product(left, right, choices).reshape(*batch, *rows, *columns)
-    computed = jnp.promote_types(wanted, jnp.float32)
     if jnp.issubdtype(wanted, jnp.complexfloating) and not jnp.issubdtype(a.dtype, jnp.complexfloating):
         computed = jnp.finfo(wanted).dtype
     if jnp.promote_types(computed, a.dtype) == computed:  # exact, and so is the sum that is rounded to it

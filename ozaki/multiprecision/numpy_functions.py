@@ -16,11 +16,12 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._api import matmul
 from ozaki._contractions import Multiply
-from ozaki._emulation import multiplier
+from ozaki._emulation import counted, multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._operands import DTYPES
 from ozaki._power import matrix_power
 from ozaki._replacing import Replacement
+from ozaki.interchange.plain import check_plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import empty
@@ -120,8 +121,16 @@ def _numbers(x: Any) -> MPArray:
 
 
 def _all_numbers(operands: Iterable[Any], floats_stay: bool = False) -> list[Any]:
-    """Operands as multiprecision numbers, what is no array in the memory of the others; or floats as given."""
+    """Operands as multiprecision numbers, what is no array in the memory of the others; or floats as given.
+
+    Raises
+    ------
+    TypeError
+        If one has more than numbers.
+    """
     given = [*operands]
+    for x in given:
+        check_plain("x", x)
     xp = next((x.library for x in given if isinstance(x, MPArray)), np)
     stay = [floats_stay and str(getattr(x, "dtype", "")) in DTYPES for x in given]
     found = [x if keep else _numbers(x) for x, keep in zip(given, stay, strict=True)]
@@ -133,18 +142,33 @@ def _matmul(a: Any, b: Any) -> Any:
 
 
 def _vecdot(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b), floats_stay=True)
+    x, y = _of_at_least("vecdot", (a, 1), (b, 1))
     return multiplier("vecdot")(x.conj()[..., None, :], y[..., :, None])[..., 0, 0]
 
 
 def _matvec(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b), floats_stay=True)
+    x, y = _of_at_least("matvec", (a, 2), (b, 1))
     return multiplier("matvec")(x, y[..., :, None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
-    x, y = _all_numbers((a, b), floats_stay=True)
+    x, y = _of_at_least("vecmat", (a, 1), (b, 2))
     return multiplier("vecmat")(x.conj()[..., None, :], y)[..., 0, :]
+
+
+def _of_at_least(name: str, *operands: tuple[Any, int]) -> list[Any]:
+    """Operands of a function of that name, each of which has as many axes as stands beside it, or more.
+
+    Raises
+    ------
+    ValueError
+        If one has fewer.
+    """
+    found = _all_numbers((x for x, _ in operands), floats_stay=True)
+    for place, (x, (_, least)) in enumerate(zip(found, operands, strict=True)):
+        if x.ndim < least:
+            raise ValueError(f"numpy.{name}: shape {x.shape} of operand {place}; expected {least} axes or more")
+    return found
 
 
 def _matrix_power(a: Any, n: Any) -> Any:
@@ -170,10 +194,15 @@ def _sum(a: Any, axis: Any = None, keepdims: bool = False) -> MPArray:
     """Sums along axes, exactly."""
     x = _numbers(a)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
-    free = [i for i in range(x.ndim) if i not in axes]
-    terms = x.transpose(*axes, *free).reshape(prod(x.shape[i] for i in axes), *(x.shape[i] for i in free))
+    terms = _with_first(x, axes)
     found = _total(terms) if len(terms) else _zeros(terms.shape[1:], x)
     return found.reshape(tuple(1 if i in axes else x.shape[i] for i in range(x.ndim))) if keepdims else found
+
+
+def _with_first(x: MPArray, axes: tuple[int, ...]) -> MPArray:
+    """An array whose first axis runs over these axes, and the others over the free ones."""
+    free = [i for i in range(x.ndim) if i not in axes]
+    return x.transpose(*axes, *free).reshape(prod(x.shape[i] for i in axes), *(x.shape[i] for i in free))
 
 
 def _total(terms: MPArray) -> MPArray:
@@ -206,7 +235,7 @@ def _norm(x: Any, ord: Any = None) -> MPArray:
     if not (ord is None or (ord == "fro" and numbers.ndim == 2) or (ord == 2 and numbers.ndim == 1)):
         raise ValueError(f"ord: {ord!r}; of an MPArray expected None, 'fro' of a matrix, or 2 of a vector")
     elements = MPArray._of(numbers.parts).reshape(-1)
-    square = moved(matmul(elements, elements, accuracy="exact"), np)
+    square = moved(counted("norm", elements, elements, accuracy="exact"), np)
     (whole,), (exponent,) = to_wholes(square)
     # An integer root of more than bits + 2 bits, whose lowest bit is set where it is no root: it rounds as the root.
     shift = max(2 * (numbers.bits + 3) - whole.bit_length(), 0)
@@ -219,7 +248,10 @@ def _norm(x: Any, ord: Any = None) -> MPArray:
 
 def _extreme(name: str) -> Callable[..., Any]:
     def call(a: Any, axis: Any = None) -> Any:
-        return getattr(_numbers(a), name)(axis)
+        x = _numbers(a)
+        if isinstance(axis, tuple):
+            x, axis = _with_first(x, normalize_axis_tuple(axis, x.ndim)), 0
+        return getattr(x, name)(axis)
 
     return call
 
@@ -298,8 +330,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "imag": lambda val: val.imag,
     "iscomplexobj": lambda x: x.is_complex,
     "isrealobj": lambda x: not x.is_complex,
+    "linalg.diagonal": lambda x, offset=0: x.diagonal(offset, -2, -1),
     "linalg.matrix_power": _matrix_power,
+    "linalg.matrix_transpose": lambda x: x.swapaxes(-1, -2),
     "linalg.norm": _norm,
+    "linalg.trace": lambda x, offset=0: _trace(x, offset, -2, -1),
+    "linalg.vecdot": lambda x1, x2: _vecdot(x1, x2),
     "matrix_transpose": lambda x: x.swapaxes(-1, -2),
     "max": _extreme("max"),
     "min": _extreme("min"),

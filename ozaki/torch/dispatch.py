@@ -46,6 +46,8 @@ class Block(TorchDispatchMode):
         The thread that entered it.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, settings: Settings, account: Account) -> None:
         super().__init__()
         self._settings, self._account = settings, account
@@ -93,6 +95,9 @@ class Block(TorchDispatchMode):
 
     def _emulated(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the block's own code."""
+        if isinstance(func, torch._ops.HigherOrderOperator):  # as torch.cond, which calls functions
+            self._account.leave(func.name(), "its products are inside")
+            return func(*args, **kwargs)
         name = func.overloadpacket.__name__
         known = func.namespace == "aten" and func._overloadname in ("default", "out")
         product = PRODUCTS.get(name.removesuffix("_")) if known else None

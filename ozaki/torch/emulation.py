@@ -39,9 +39,10 @@ def emulate(
 
     These are the products of `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `einsum`, `tensordot`, `linear`, `torch.linalg`
     and of gradients: whatever dispatches to an operator that is a matrix product (`PRODUCTS`). Other operators multiply
-    matrices inside, where nobody can reach them: attention, convolutions, factorisations. They run as they are, and the
-    account names those that are known (`INSIDE`). It holds for the thread that enters the block, in an event loop for
-    the task that does and those that it makes, and for gradients. When the block ends, everything is as before.
+    matrices inside, where nobody can reach them: attention, convolutions, factorisations, and the functions that
+    `torch.cond` and its like call. They run as they are, and the account names those that are known (`INSIDE`). It
+    holds for the thread that enters the block, in an event loop for the task that does and those that it makes, and for
+    gradients. When the block ends, everything is as before.
 
     What a tracer writes down inside (`make_fx`, `torch.func.linearize`) are products of the library with these choices,
     for as long as the graph lives.

@@ -81,9 +81,9 @@ def test_products(device, rng, name):
         assert run.account.entries[0].dtype.startswith("mp")
 
 
-@pytest.mark.parametrize("name", ["vdot", "vecdot", "matvec", "vecmat"])
+@pytest.mark.parametrize("name", ["vdot", "vecdot", "matvec", "vecmat", "linalg.vecdot"])
 def test_products_of_conjugates(device, rng, name):
-    if not hasattr(np, name):
+    if not hasattr(np, name.removeprefix("linalg.")):
         pytest.skip(f"this NumPy has no {name}")
     x, y = made(rng, (4, 4), True), made(rng, (4, 4), True)
     plain = {
@@ -91,10 +91,27 @@ def test_products_of_conjugates(device, rng, name):
         "vecdot": lambda a, b: np.einsum("ij,ij->i", a, b),
         "matvec": lambda a, b: np.einsum("ij,bj->bi", a, b),
         "vecmat": lambda a, b: np.einsum("bi,ij->bj", a, b),
+        "linalg.vecdot": lambda a, b: np.einsum("ij,ij->i", a, b),
     }[name]
     first = x if name == "matvec" else x.conj()
-    found = getattr(np, name)(moved(device, x), moved(device, y))
+    function = np.linalg.vecdot if name == "linalg.vecdot" else getattr(np, name)
+    found = function(moved(device, x), moved(device, y))
     assert within(device, found, exactly(plain, [first, y]), [x, y], plain)
+
+
+def test_products_of_vectors_refuse_what_are_none(device):
+    x = moved(device, mparray(np.eye(3)))
+    for call, message in (
+        (lambda: np.vecdot(1.0, x), r"^numpy\.vecdot: shape \(\) of operand 0; expected 1 axes or more"),
+        (lambda: np.matvec(x[0], x), r"^numpy\.matvec: shape \(3,\) of operand 0; expected 2 axes or more"),
+        (lambda: np.vecmat(x, x[0]), r"^numpy\.vecmat: shape \(3,\) of operand 1; expected 2 axes or more"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
+    for product in (np.vecdot, np.matvec, np.vecmat, np.tensordot, np.inner):
+        with pytest.raises(TypeError, match=r"scipy\.csr_array, a sparse array; use \w\.toarray\(\)"):
+            product(x, sparse)
 
 
 def test_operands_beside(device, rng):
@@ -123,10 +140,16 @@ def test_sums_norms_and_extremes(device, rng):
             assert same_parts(device, found, [np.sum(part, axis=axis, keepdims=keepdims) for part in parts(x)])
         if x.ndim > 1:
             assert same_parts(device, np.trace(there, 1), [np.trace(part, 1) for part in parts(x)])
+            last = [np.trace(part, -1, -2, -1) for part in parts(x)]
+            assert same_parts(device, np.linalg.trace(there, offset=-1), last)
         if not x.is_complex:
             assert same(back(device, np.max(there, axis=0)), x.to_fractions().max(axis=0))
             assert same(back(device, np.min(there)), x.to_fractions().min())
-        norm = back(device, np.linalg.norm(there))
+            axes = (0, -1)[: x.ndim]
+            assert same(back(device, np.max(there, axis=axes)), x.to_fractions().max(axis=axes))
+        with ozaki.emulate(accuracy=30, report=True) as run:
+            norm = back(device, np.linalg.norm(there))
+        assert [(entry.operator, entry.bound) for entry in run.account.entries] == [("norm", 0)]
         square = sum(sum(part.reshape(-1) ** 2) for part in parts(x))
         assert norm.shape == () and is_rounded_root(norm.to_fractions().item(), square, x.bits)
     empty = np.sum(moved(device, made(rng, (0, 3))), axis=0)
@@ -168,6 +191,8 @@ MOVES = {
     "moveaxis": lambda x, y: np.moveaxis(x, 0, -1),
     "diagonal": lambda x, y: np.diagonal(x, 1),
     "diagonals": lambda x, y: np.diagonal(np.stack([x, y]), -1, 2, 1),
+    "linalg.diagonal": lambda x, y: np.linalg.diagonal(np.stack([x, y]), offset=1),
+    "linalg.matrix_transpose": lambda x, y: np.linalg.matrix_transpose(np.stack([x, y])),
     "diag": lambda x, y: np.diag(x[0], 1),
     "tril": lambda x, y: np.tril(x, -1),
     "triu": lambda x, y: np.triu(y),
