@@ -16,7 +16,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import Multiply
-from ozaki._numpy_errors import SIGNALLED_AS, errors_of, signal, watched
+from ozaki._numpy_errors import SIGNALLED_AS, errors_of, not_ignored, signal
 from ozaki._numpy_products import Call, call_of, run, shape_of
 from ozaki._placement import where_they_lie
 from ozaki._replacing import Replacement, replace_all, restore_all
@@ -340,7 +340,7 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         if call is None or any(isinstance(x, function.ndarray) for x in call.arrays):
             emulation.account.leave(name, reason)
         return found
-    kinds, errors, count = watched() if name in SIGNALLED_AS else set(), set(), 0
+    kinds, errors, count = not_ignored() if name in SIGNALLED_AS else set(), set(), 0
 
     def multiply(a: Any, b: Any) -> Any:
         nonlocal count
