@@ -261,13 +261,13 @@ def _multiply(
             watched.chosen(product.chosen(plan), product.asked, product.facts)
         c = product.compute(plan)  # split, multiply, recombine
         report = None
-        if not return_report:
-            product.keep(key, plan)
-        else:
+        if return_report:
             report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
+        else:
+            product.keep(key, plan)
         c = pair.returned(c)
         if report is not None:
-            report = replace(report, workspace_bytes=memory.most)
+            report = replace(report, workspace_bytes=memory.most)  # to return the result may have taken more
         counter.end()
         if watched is not None:
             watched.ran(product.chosen(plan), report)
