@@ -258,7 +258,7 @@ def _multiply(
         product = Product(pair, pair.choices, plan, counter)
         plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
         if watched is not None:
-            watched.chosen(product.chosen(plan), product.asked, product.facts)
+            watched.chosen(product.chosen(plan), product.answered, product.facts)
         c = product.compute(plan)  # split, multiply, recombine
         report = None
         if return_report:

@@ -59,6 +59,7 @@ class Pair:
     memory : as given
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
+    asked : the format that the caller names for the result; None if none is named
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
     multiprecision : whether an operand, the addend or the result is multiprecision
     formats : those of the operands, the addend included

@@ -65,7 +65,7 @@ class Product:
     Attributes
     ----------
     facts : the facts found so far, which the plan rests on
-    asked : the question that the plan answers; None before `settle`, and where the caller gave the plan
+    answered : the question that the plan answers; None before `settle`, and where the caller gave the plan
 
     Notes
     -----
@@ -89,7 +89,7 @@ class Product:
         if plan is not None:
             check_plan_fits(plan, pair)
         self.facts = Facts()
-        self.asked: Question | None = None
+        self.answered: Question | None = None
         self._began_early = False
         self._proven = Proven(inf, inf, False)
         self._made: list[Work] = []  # `work` and `_work_of_parts`, as far as they were needed
@@ -156,8 +156,8 @@ class Product:
             If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
         """
         if self._given is None:
-            self.asked = self.question()
-            plan = self.plan(self.asked)
+            self.answered = self.question()
+            plan = self.plan(self.answered)
         else:
             plan = self._given
             self._check(plan, report)
@@ -168,8 +168,8 @@ class Product:
 
     def chosen(self, plan: Plan) -> Chosen:
         """The plan that `settle` returned, with the bound that is known for these operands."""
-        if self.asked is not None:
-            return Chosen(plan, known_bound(self.asked, self.facts, plan))
+        if self.answered is not None:
+            return Chosen(plan, known_bound(self.answered, self.facts, plan))
         if plan.strict and not self._pair.empty:
             return Chosen(plan, self._proven.bound)
         return Chosen(plan, plan.bound if plan.a_priori and not plan.native else None)
@@ -371,7 +371,7 @@ class Product:
 
     def _plan_for_others(self, plan: Plan) -> Callable[[Facts], Chosen | None]:
         """What `plan_for_others` gives of this product."""
-        return plan_for_others(self._pair, self.asked, self.facts, self.chosen(plan))
+        return plan_for_others(self._pair, self.answered, self.facts, self.chosen(plan))
 
     def _is_one_program(self, plan: Plan) -> bool:
         """Whether the program of `work` computes all of a complex product, or of an expression with it."""
