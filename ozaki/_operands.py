@@ -304,6 +304,8 @@ def _remedy(name: str, dtype: Any) -> str:
         return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects and strings)"
     if dtype.kind != "f":
         return ""
+    if dtype.newbyteorder("=") == np.float64:
+        return f" ({name}.astype('float64') is exact)"
     return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
 
 
