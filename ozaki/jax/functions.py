@@ -12,7 +12,6 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
 from ozaki._formats import precision_of
-from ozaki._operands import DTYPES, HALVES
 from ozaki._warning import warn
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
@@ -185,7 +184,7 @@ def _result_dtype(preferred: Any, operands: Any) -> Any:
         If it has 64 bits, and JAX is without.
     """
     wanted = jnp.dtype(preferred)
-    if wanted.name not in (*HALVES, *DTYPES):
+    if wanted.name not in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
         raise TypeError(f"preferred_element_type: {wanted}; expected a dtype of floats or complex numbers")
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise ValueError(f"preferred_element_type: {wanted} needs jax.config.update('jax_enable_x64', True)")
