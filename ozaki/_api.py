@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Complex
 from typing import Any, Literal, overload
@@ -230,10 +231,10 @@ def _multiply(
     """
     key = plan, *choices.key
     check_report(return_report)
-    told, name = progress_of(progress), "matmul" if terms is None else "gemm"
+    counter, name = progress_of(progress), "matmul" if terms is None else "gemm"
     if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
         c, chosen = found
-        told.end()
+        counter.end()
         if watching():
             Watched(name, a, b, dtype=choices.dtype).ran_before(chosen)
         return c
@@ -250,33 +251,44 @@ def _multiply(
             if not return_report and (found := repeated(*pair.given, key)) is not None:
                 c, chosen = found
                 c = pair.returned(c)
-                told.end()
+                counter.end()
                 if watched is not None:
                     watched.ran_before(chosen)
                 return c
-        product = Product(pair, pair.choices, plan, told)
+        product = Product(pair, pair.choices, plan, counter)
         plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
         if watched is not None:
-            watched.chosen(product.chosen(plan), product.asked, product.facts)
+            watched.chosen(product.chosen(plan), product.answered, product.facts)
         c = product.compute(plan)  # split, multiply, recombine
         report = None
-        if not return_report:
-            product.keep(key, plan)
-        else:
+        if return_report:
             report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
+        else:
+            product.keep(key, plan)
         c = pair.returned(c)
         if report is not None:
-            report = replace(report, workspace_bytes=memory.most)
-        told.end()
+            report = replace(report, workspace_bytes=memory.most)  # to return the result may have taken more
+        counter.end()
         if watched is not None:
             watched.ran(product.chosen(plan), report)
         return c if report is None else (c, report)
 
 
 @default_environment
-def multiply_copies(a: Any, b: Any, choices: Choices, copied: int, progress: ProgressFunction | None) -> Any:
-    """The product of matrices, as `matmul` computes it, `copied` bytes of which are copies of what the caller gave."""
+def multiply_rearranged(
+    a: Any, b: Any, given: Sequence[Any], choices: Choices, backend: Backend, progress: ProgressFunction | None
+) -> Any:
+    """The product of matrices that were made of the `given` operands by moving elements, as `matmul` computes it."""
+    copied = sum(_copied_bytes(x, given, backend) for x in (a, b))
     return _multiply(a, b, None, choices, None, False, None, progress=progress, copied=copied)
+
+
+def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
+    """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
+    if isinstance(x, Prepared):
+        return 0
+    arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
+    return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
 
 
 def _memory(choices: Choices, plan: Plan | None) -> Memory:
@@ -510,16 +522,9 @@ def gemm(
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    copied = sum(_copied(x, op, backend) for x, op in ((a, op_a), (b, op_b)))
+    copied = _copied_bytes(op_a, (a,), backend) + _copied_bytes(op_b, (b,), backend)
     terms = alpha, beta, c
     return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, terms, adjoint, progress, copied)
-
-
-def _copied(given: Any, op: Any, backend: Backend) -> int:
-    """Bytes that the transpose of an operand takes, if it does not lie in the operand's memory."""
-    if isinstance(op, Prepared) or ((isinstance(given, Numbers) or backend.owns(given)) and backend.overlap(op, given)):
-        return 0
-    return int(op.nbytes)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:

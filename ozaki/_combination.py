@@ -16,7 +16,7 @@ from ozaki.interchange.plain import check_plain, plain
 from ozaki.multiprecision.arithmetic import add, scaled
 from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.floats import of_floats
-from ozaki.multiprecision.limbs import limbs_of
+from ozaki.multiprecision.limbs import HOST_TILE, limbs_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
 
@@ -101,10 +101,14 @@ class Combination:
 
         These are multiples of both terms, and of a tile the limbs of the sum, several times.
         """
-        of_c = 0 if self.c is None else self.c.bits if isinstance(self.c, Numbers) else 53
-        terms = bits + self.alpha.whole.bit_length(), of_c + self.beta.whole.bit_length()
+        terms = self.bits_of_terms(bits)
         limbs = [limbs_of(each) for each in (*terms, max(terms) + 64)]
-        return entries * (100 + 4 * limbs[0] + 8 * limbs[1]) + min(entries, 2**14) * 32 * limbs[2]
+        return entries * (100 + 4 * limbs[0] + 8 * limbs[1]) + min(entries, HOST_TILE) * 32 * limbs[2]
+
+    def bits_of_terms(self, bits: int) -> tuple[int, int]:
+        """The most bits that an entry of alpha A B and of beta C has, where one of A B has so many."""
+        of_c = 0 if self.c is None else self.c.bits if isinstance(self.c, Numbers) else 53
+        return bits + self.alpha.whole.bit_length(), of_c + self.beta.whole.bit_length()
 
     def exactly(self, product: Numbers, memory: Memory) -> Numbers:
         """Every bit of alpha `product` + beta C, which is complex if one of them is.
@@ -123,7 +127,7 @@ class Combination:
         except ValueError as error:
             raise ValueError(f"c: {error}") from None
         entries = total.parts.size
-        memory.pass_through(min(entries, 2**14) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
+        memory.pass_through(min(entries, HOST_TILE) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
         return total
 
     def at(self, index: Any) -> Combination:

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._accuracy import Accuracy
-from ozaki._api import multiply_copies
+from ozaki._api import multiply_rearranged
 from ozaki._choices import Choices
 from ozaki._integers import are_integers, as_floats
 from ozaki._operands import as_array, dtype_of, scalar_if_no_axes
 from ozaki._progress import ProgressFunction
 from ozaki._watching import named
-from ozaki.backends import Backend, backend_of
+from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import of_integers
@@ -78,7 +78,7 @@ def tensordot(
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     backend = backend_of(("a", a), ("b", b))
     left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
-    multiply = partial(_multiplied, given=(a, b), choices=choices, backend=backend, progress=progress)
+    multiply = partial(multiply_rearranged, given=(a, b), choices=choices, backend=backend, progress=progress)
     return tensordot_by(left, right, axes, multiply)
 
 
@@ -90,20 +90,9 @@ def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progre
     arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
     if choices.dtype is None and not any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
-    multiply = partial(_multiplied, given=operands, choices=choices, backend=backend, progress=progress)
+    multiply = partial(multiply_rearranged, given=operands, choices=choices, backend=backend, progress=progress)
     found = einsum_by(subscripts, arrays, multiply, always=choices.dtype is not None)
     return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
-
-
-def _multiplied(
-    a: Any, b: Any, given: Sequence[Any], choices: Choices, backend: Backend, progress: ProgressFunction | None
-) -> Any:
-    """The product of matrices, whose workspace counts those that do not lie in the memory of the `given` operands."""
-    copied = 0
-    for x in (a, b):
-        if not any((isinstance(of, Numbers) or backend.owns(of)) and backend.overlap(x, of) for of in given):
-            copied += int(x.nbytes)
-    return multiply_copies(a, b, choices, copied, progress)
 
 
 def einsum(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
-from functools import partial, wraps
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,7 +15,8 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import Multiply
-from ozaki._numpy_errors import SIGNALLED_AS, errors_of, signal, watched
+from ozaki._decorating import decorated
+from ozaki._numpy_errors import SIGNALLED_AS, errors_of, not_ignored, signal
 from ozaki._numpy_products import Call, call_of, run, shape_of
 from ozaki._placement import where_they_lie
 from ozaki._replacing import Replacement, replace_all, restore_all
@@ -172,7 +172,7 @@ class Emulation:
             raise TypeError(f"function: a {type(function).__name__}; decorate the function first, below that line")
         if not callable(function):
             raise TypeError(f"function: {type(function).__name__}; expected a function")
-        return _decorated(function, partial(_Block, self))  # type: ignore[return-value]
+        return decorated(function, partial(_Block, self))  # type: ignore[return-value]
 
     def multiply(self, operator: str, a: Any, b: Any, out: Any = None) -> Any:
         """The product of a and b, entered in the account as one of that operator."""
@@ -240,93 +240,6 @@ def _emulation_here() -> Emulation | None:
     return next((block.emulation for block in reversed(_of_context.get()) if block.is_open), None)
 
 
-# Decorated functions -------------------------------------------------------------------------------------------------
-
-
-def _decorated(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
-    """A function that runs within blocks, of the kind that `inspect` says the given one is."""
-    for is_function, _, within in _KINDS:
-        if is_function(function):
-            return wraps(function)(within(function, block))
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with block():
-            found = function(*args, **kwargs)
-        for _, is_result, within in _KINDS:
-            if is_result(found):  # which runs later
-                return within(lambda: found, block)()
-        return found
-
-    return call
-
-
-def _awaiting(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
-    """An asynchronous function that runs within a block."""
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        with block():
-            return await function(*args, **kwargs)
-
-    return call
-
-
-def _stepping(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
-    """A generator function, each step of whose generators is within a block."""
-
-    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        generator = function(*args, **kwargs)
-        step, value = generator.send, None
-        while True:
-            try:
-                with block():
-                    found = step(value)
-            except StopIteration as end:
-                return end.value
-            try:
-                step, value = generator.send, (yield found)
-            except GeneratorExit:
-                with block():
-                    generator.close()
-                raise
-            except BaseException as error:
-                step, value = generator.throw, error
-
-    return call
-
-
-def _stepping_async(function: Callable[..., Any], block: Callable[[], _Block]) -> Callable[..., Any]:
-    """An asynchronous generator function, each step of whose generators is within a block."""
-
-    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        generator = function(*args, **kwargs)
-        step, value = generator.asend, None
-        while True:
-            try:
-                with block():
-                    found = await step(value)
-            except StopAsyncIteration:
-                return
-            try:
-                step, value = generator.asend, (yield found)
-            except GeneratorExit:
-                with block():
-                    await generator.aclose()
-                raise
-            except BaseException as error:
-                step, value = generator.athrow, error
-
-    return call
-
-
-_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any], bool], Callable[..., Callable[..., Any]]], ...] = (
-    (inspect.iscoroutinefunction, inspect.iscoroutine, _awaiting),
-    (inspect.isgeneratorfunction, inspect.isgenerator, _stepping),
-    (inspect.isasyncgenfunction, inspect.isasyncgen, _stepping_async),
-)
-"""Functions whose results run later: how they, and their results, are known, and what runs them within blocks."""
-
-
 # What runs in place of a function ------------------------------------------------------------------------------------
 
 
@@ -349,7 +262,7 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         if call is None or any(isinstance(x, function.ndarray) for x in call.arrays):
             emulation.account.leave(name, reason)
         return found
-    kinds, errors, count = watched() if name in SIGNALLED_AS else set(), set(), 0
+    kinds, errors, count = not_ignored() if name in SIGNALLED_AS else set(), set(), 0
 
     out = call.out if _is_its_result(name, call, function.ndarray) else None
 

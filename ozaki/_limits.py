@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from ozaki._formats import part_bytes, parts_in
 from ozaki._operands import SIDES, dtype_of
 from ozaki._pair import Pair
 from ozaki._prepared import Prepared
+from ozaki.backends.results import nbytes
 
 
 def native_fits(pair: Pair) -> bool:
     """Whether the native product keeps within the limit: converted operands, and a result apart from `out`."""
     rest = pair.memory.rest
-    return rest is None or converted_bytes(pair) <= rest
+    return rest is None or _converted_bytes(pair) <= rest
 
 
-def converted_bytes(pair: Pair) -> int:
+def _converted_bytes(pair: Pair) -> int:
     """Bytes of the copies of operands that a native product makes, because their dtype is not the result's."""
-    itemsize = part_bytes(pair.dtype) * parts_in(pair.dtype)
-    return sum(itemsize * prod(x.shape) for x in (pair.a, pair.b) if dtype_of("", x) != pair.dtype)
+    return sum(nbytes(tuple(x.shape), pair.dtype) for x in (pair.a, pair.b) if dtype_of("", x) != pair.dtype)
 
 
 def check_native_limit(pair: Pair) -> None:
@@ -30,9 +27,10 @@ def check_native_limit(pair: Pair) -> None:
     ValueError
     """
     if not native_fits(pair):
+        needed = pair.memory.held + _converted_bytes(pair)
         raise ValueError(
             f"workspace_limit: {pair.memory.limit} bytes are too few for the native product; operands that are "
-            f"converted, and an `out` in which nothing can be computed, take {pair.memory.held + converted_bytes(pair)}"
+            f"converted, and an `out` in which nothing can be computed, take {needed}"
         )
 
 

@@ -18,7 +18,7 @@ _KINDS = (("over", "overflow", 2), ("under", "underflow", 4), ("invalid", "inval
 """Errors of products as `numpy.errstate` names them, as messages do, and their flags for `numpy.seterrcall`."""
 
 
-def watched() -> set[str]:
+def not_ignored() -> set[str]:
     """The kinds of errors that the caller does not ignore."""
     return {kind for kind, how in np.geterr().items() if how != "ignore"}
 

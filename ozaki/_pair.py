@@ -32,6 +32,7 @@ from ozaki.backends import Backend, backend_of
 from ozaki.backends.results import nbytes
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
+from ozaki.multiprecision.limbs import HOST_TILE
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.schemes import PRESETS, Words
@@ -58,6 +59,7 @@ class Pair:
     memory : as given
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
+    asked : the format that the caller names for the result; None if none is named
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
     multiprecision : whether an operand, the addend or the result is multiprecision
     formats : those of the operands, the addend included
@@ -142,8 +144,7 @@ class Pair:
         read = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
-        self.copied += self.destination.copied
-        memory.hold_copy(self.destination.copied)
+        self._copied(self.destination.copied)
 
     def _gives_every_bit(self) -> bool:
         """Whether a multiprecision result without a named accuracy is exact: that of integers, and of whole numbers.
@@ -369,8 +370,8 @@ class Pair:
 
 
 def _trimming_bytes(entries: int) -> int:
-    """Bytes held while the longest of so many numbers is looked for, 2**14 at a time: eight arrays of int64."""
-    return 64 * min(entries, 2**14)
+    """Bytes held while the longest of so many numbers is searched for, tile by tile: eight arrays of int64."""
+    return 64 * min(entries, HOST_TILE)
 
 
 def _parts_of(x: Any) -> int:

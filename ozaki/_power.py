@@ -10,10 +10,11 @@ import numpy as np
 
 from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._api import matmul
+from ozaki._contractions import Multiply
 from ozaki._environment import default_environment
 from ozaki._format_checks import check_complex, check_quads, check_room
 from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
-from ozaki._operands import DTYPES
+from ozaki._operands import DTYPES, HALVES
 from ozaki._watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
@@ -97,20 +98,24 @@ def _power(square: MPArray, exponent: int, target: Accuracy) -> MPArray:
     """A power of 1 or more, to a target."""
     products = exponent.bit_length() + exponent.bit_count() - 2
     of_last, of_others = (target, target) if target.exact or exponent < 3 else _shares(target, exponent - 2)
-    result: MPArray | None = None
 
-    def multiply(x: MPArray, y: MPArray) -> MPArray:
+    def multiply(x: MPArray, y: MPArray) -> Any:
         nonlocal products
         products -= 1
-        found: MPArray = matmul(x, y, accuracy=of_others if products else of_last)
-        return found
+        return matmul(x, y, accuracy=of_others if products else of_last)
 
+    found: MPArray = power_by(multiply, square, exponent)
+    return found
+
+
+def power_by(multiply: Multiply, square: Any, exponent: int) -> Any:
+    """A power of 1 or more by calls of `multiply`: `exponent.bit_length() + exponent.bit_count() - 2` of them."""
+    result: Any = None
     while True:
         if exponent % 2:
             result = square if result is None else multiply(result, square)
         exponent //= 2
         if exponent == 0:
-            assert result is not None  # the highest bit of the exponent is set
             return result
         square = multiply(square, square)
 
@@ -157,5 +162,5 @@ def _format_of(a: Any) -> str | None:
     dtype = (a if hasattr(a, "dtype") else np.asarray(a)).dtype
     if dtype.kind in "biu":
         return "float64"
-    name = dtype.name.replace("bfloat16", "float32").replace("float16", "float32")
+    name = "float32" if dtype.name in HALVES else dtype.name
     return name if name in DTYPES else None

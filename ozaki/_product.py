@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from math import inf, prod
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
 from ozaki._combination import Combination
@@ -23,10 +21,11 @@ from ozaki._plan_fits import check_plan_fits
 from ozaki._prepared import Prepared
 from ozaki._progress import SILENT, Progress
 from ozaki._range import out_of_range
+from ozaki._repeating import known_bound, plan_for_others
 from ozaki._report import Report, rounded_up
 from ozaki._warning import warn
 from ozaki._workspace import too_few_bytes
-from ozaki.backends import Backend, Work, as_computed, results
+from ozaki.backends import Work, as_computed, results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
@@ -34,7 +33,6 @@ from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     Facts,
-    MissingFact,
     NativeInRange,
     Need,
     RelativeError,
@@ -67,7 +65,7 @@ class Product:
     Attributes
     ----------
     facts : the facts found so far, which the plan rests on
-    asked : the question that the plan answers; None before `settle`, and where the caller gave the plan
+    answered : the question that the plan answers; None before `settle`, and where the caller gave the plan
 
     Notes
     -----
@@ -91,7 +89,7 @@ class Product:
         if plan is not None:
             check_plan_fits(plan, pair)
         self.facts = Facts()
-        self.asked: Question | None = None
+        self.answered: Question | None = None
         self._began_early = False
         self._proven = Proven(inf, inf, False)
         self._made: list[Work] = []  # `work` and `_work_of_parts`, as far as they were needed
@@ -158,8 +156,8 @@ class Product:
             If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
         """
         if self._given is None:
-            self.asked = self.question()
-            plan = self.plan(self.asked)
+            self.answered = self.question()
+            plan = self.plan(self.answered)
         else:
             plan = self._given
             self._check(plan, report)
@@ -170,8 +168,8 @@ class Product:
 
     def chosen(self, plan: Plan) -> Chosen:
         """The plan that `settle` returned, with the bound that is known for these operands."""
-        if self.asked is not None:
-            return Chosen(plan, _known_bound(self.asked, self.facts, plan))
+        if self.answered is not None:
+            return Chosen(plan, known_bound(self.answered, self.facts, plan))
         if plan.strict and not self._pair.empty:
             return Chosen(plan, self._proven.bound)
         return Chosen(plan, plan.bound if plan.a_priori and not plan.native else None)
@@ -368,8 +366,12 @@ class Product:
         if pair.sizes.is_complex and not (of_one_work and self._is_one_program(plan)):
             return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
-            made = self.work, self.facts, partial(self._stands, plan)
+            made = self.work, self.facts, partial(self._plan_for_others, plan)
             pair.backend.keep(*pair.given, key, *made, pair.sizes.result, pair.dtype)
+
+    def _plan_for_others(self, plan: Plan) -> Callable[[Facts], Chosen | None]:
+        """What `plan_for_others` gives of this product."""
+        return plan_for_others(self._pair, self.answered, self.facts, self.chosen(plan))
 
     def _is_one_program(self, plan: Plan) -> bool:
         """Whether the program of `work` computes all of a complex product, or of an expression with it."""
@@ -379,24 +381,6 @@ class Product:
         if pair.of_complex_rows and as_computed(plan, pair.backend).parts == REAL:
             return False
         return pair.combination is None or plan.rounds_once(pair.combination)
-
-    def _stands(self, plan: Plan) -> Callable[[Facts], Chosen | None]:
-        """A function of the facts of other operands: the plan for them if its scheme is this one's, else None.
-
-        It holds no operands.
-        """
-        pair, question, this = self._pair, self.asked, self.chosen(plan)
-        if question is None:
-            chosen = partial(_keeps_promise, plan) if plan.strict else partial(_always, this)
-        elif self.facts:
-            chosen = partial(_is_chosen, question, this, self.facts)
-        else:  # the choice asked for no fact, so it is the same for all operands
-            chosen = partial(_always, this)
-        native_matters = plan.native if question is None else question.native_may_matter
-        if not native_matters or pair.multiprecision:  # of multiprecision numbers there is no native product
-            return chosen
-        before = pair.native_obstacle if question is None else question.native_obstacle
-        return partial(_with_same_obstacle, pair.backend, part_of(pair.dtype), before, chosen)
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
@@ -473,54 +457,6 @@ class Product:
 def _of_one_level(x: Need, y: Need) -> bool:
     """Whether two facts are found by the same kind of proof at the same level."""
     return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
-
-
-def _known_bound(question: Question, facts: Facts, plan: Plan) -> float | None:
-    """The bound of a plan that was chosen for operands with these facts; None if that would need another fact."""
-    if not plan.native or question.empty:
-        return plan.bound
-    if plan.a_priori or question.native_obstacle:  # nobody asked whether sums stay in range
-        return None
-    try:
-        return plan.bound if facts[NativeInRange()] else inf
-    except MissingFact:
-        return None
-
-
-def _always(chosen: Chosen, facts: Facts) -> Chosen:
-    """The plan for operands with these facts, where it depends on none."""
-    return chosen
-
-
-@np.errstate(all="ignore")
-def _keeps_promise(given: Plan, facts: Facts) -> Chosen | None:
-    """A given plan, if it meets its target for operands with these facts; None if not, or if one is missing."""
-    answer = proven(given, None, facts)
-    return None if isinstance(answer, Need) or not answer.met else Chosen(given, answer.bound)
-
-
-@np.errstate(all="ignore")
-def _is_chosen(question: Question, chosen: Chosen, before: Facts, facts: Facts) -> Chosen | None:
-    """The plan for operands with `facts`, if it has the scheme of the one that was chosen with the facts `before`."""
-    try:
-        if all(facts[need] == value for need, value in before.items()):
-            return chosen
-    except MissingFact:
-        return None
-    try:
-        answer = choose(question, facts)
-    except ValueError:  # no plan meets the target for these operands: an unrepeated call raises this error
-        return None
-    if isinstance(answer, Need) or answer.scheme != chosen.plan.scheme:
-        return None
-    return Chosen(answer, _known_bound(question, facts, answer))
-
-
-def _with_same_obstacle(
-    backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], Chosen | None], facts: Facts
-) -> Chosen | None:
-    """What `chosen` says of the facts, if the native product has the obstacle (a setting) `before`; else None."""
-    return chosen(facts) if backend.native_obstacle(dtype) == before else None
 
 
 _LARGEST_KEPT = 2**39

@@ -24,7 +24,7 @@ class Progress:
     def __init__(self, function: ProgressFunction | None) -> None:
         self._function = function
         self._done, self._total, self._unit = 0, 1, "products"
-        self._told = 0.0 if function is None else time.monotonic()
+        self._last_call = 0.0 if function is None else time.monotonic()
 
     @property
     def silent(self) -> bool:
@@ -42,8 +42,8 @@ class Progress:
             return
         self._done += count
         now = time.monotonic()
-        if self._done < self._total and now - self._told >= _INTERVAL:
-            self._told = now
+        if self._done < self._total and now - self._last_call >= _INTERVAL:
+            self._last_call = now
             self._function(self._done, self._total, self._unit)
 
     def end(self) -> None:
@@ -66,6 +66,9 @@ class Share(NamedTuple):
 SILENT = Progress(None)
 """Of products without a function of the caller."""
 
+NOTHING = Share(SILENT, 0)
+"""Of loops that nobody counts."""
+
 
 def progress_of(function: ProgressFunction | None) -> Progress:
     """The progress of a product whose caller gave this function, or none.
@@ -80,7 +83,3 @@ def progress_of(function: ProgressFunction | None) -> Progress:
     if not callable(function):
         raise TypeError(f"progress: {type(function).__name__}; expected a function of (done, total, unit)")
     return Progress(function)
-
-
-NOTHING = Share(SILENT, 0)
-"""Of loops that nobody counts."""

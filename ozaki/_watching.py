@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ozaki._formats import is_multiprecision
 from ozaki._plan import Chosen, Plan
 from ozaki._report import Report, power_of_two, priced, several
-from ozaki.account import Ran, way_of
+from ozaki.account import Ran, proven_in_words, way_of
 from ozaki.multiprecision.numbers import Numbers
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class _Line(NamedTuple):
         plan, bound = self
         batch, (m, k, n) = "".join(f"{size} x " for size in plan.batch), plan.shape
         what = "native product" if plan.scheme is None else priced(plan.slices, plan.scheme.name, plan.products)
-        proven = Ran("", "", plan.target.measure, bound, plan.target.exponent).proven
+        proven = proven_in_words(plan.target.measure, bound, plan.target.exponent)
         before = ""
         if bound is not None and 0 < bound < inf and plan.scheme is not None and bound == plan.bound:
             before = f" ({power_of_two(plan.unrounded_bound, plan.target.exponent)} before the rounding)"
@@ -208,7 +208,7 @@ def reached(found: _Result, left: tuple[int, ...], x: Any, measure: str) -> _Res
     dtype = f"{'complex ' * x.is_complex}mp{x.bits}" if numbers else str(x.dtype)
     ran = Ran(several(found.iterations, "correction"), dtype, measure, found.error_bound)  # type: ignore[attr-defined]
     sizes = " ".join(f"({' x '.join(map(str, shape))})" for shape in (left, x.shape))
-    LOGGER.info("%s: %s, %s: %s; %s", name, sizes, dtype, ran.how, ran.proven)
+    LOGGER.info("%s: %s, %s: %s; %s", name, sizes, dtype, ran.how, proven_in_words(measure, ran.bound, ran.exponent))
     for recording in RECORDINGS.get():
         recording.results.add(name, left, tuple(x.shape), ran)
     return found

@@ -39,14 +39,6 @@ class Ran(NamedTuple):
     bound: float | None
     exponent: int = 0
 
-    @property
-    def proven(self) -> str:
-        """The bound in words, rounded up; empty if it is not known."""
-        if self.bound is None:
-            return ""
-        bound = rounded_up(self.bound, self.exponent)
-        return "no bound" if self.bound == inf else f"{self.measure} error <= {bound}"
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -86,7 +78,7 @@ class Entry:
     def __str__(self) -> str:
         stack = "".join(f"{size} x " for size in self.batch)
         m, k, n = self.shape
-        proven = Ran(self.how, self.dtype, self.measure, self.bound, self.exponent).proven
+        proven = proven_in_words(self.measure, self.bound, self.exponent)
         sizes = f"{stack}({m} x {k}) ({k} x {n})"
         columns = (self.operator, 10), (sizes, 32), (self.dtype, 12), (self.how, 20)
         padded = "".join(f"{text} ".ljust(width) for text, width in columns)
@@ -254,6 +246,13 @@ def _entry(key: Any, of: _Products) -> Entry:
     n = right[-1] if len(right) > 1 else 1
     batch = broadcast(left[:-2], right[:-2])
     return Entry(operator, batch, (m, k, n), dtype, of.number, how, of.bound, measure, of.exponent)
+
+
+def proven_in_words(measure: str, bound: float | None, exponent: int) -> str:
+    """A bound, rounded up, in units of 2**exponent: "componentwise error <= 1.2e-16"; empty if it is not known."""
+    if bound is None:
+        return ""
+    return "no bound" if bound == inf else f"{measure} error <= {rounded_up(bound, exponent)}"
 
 
 def way_of(native: bool, slices: int, scheme: str) -> str:

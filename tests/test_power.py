@@ -63,7 +63,7 @@ MATRICES = {
     "signed": lambda rng: rng.standard_normal((3, 3)),
     "positive": lambda rng: rng.random((3, 3)),
     "complex": lambda rng: rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)),
-    "graded": lambda rng: np.ldexp(rng.standard_normal((3, 3)), rng.integers(-20, 20, (3, 3))),
+    "graded": lambda rng: np.ldexp(rng.standard_normal((3, 3)), rng.integers(-20, 10, (3, 3))),
     "nilpotent": lambda rng: np.array([[1.0, -1.0, 0.5], [1.0, -1.0, 0.25], [0.0, 0.0, 0.0]]),
     "zeros": lambda rng: np.triu(rng.standard_normal((3, 3)), 1) + np.diag([0.5, 0.0, 2.0]),
     "float32": lambda rng: rng.standard_normal((3, 3)).astype("f4"),

@@ -103,9 +103,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
             )
     if not question.multiprecision:
         bound = _log10(product.decide(partial(_native, question)), 0)
-        time = question.machine.seconds(question.sizes, question.dtype, None)
-        if time is None and backend.name == "numpy":
-            time = seconds_of(replace(plan, scheme=None), question.sizes, backend)
+        time = seconds_of(replace(plan, scheme=None), question.sizes, backend)
         ways.append(Way("native product", "native product", "native", 1, time, bound, plan.native))
     for each in plan.candidates:  # words, which planning weighs for float32 on a GPU
         if "word" in each.name and each.bound is not None:

@@ -54,8 +54,7 @@ def combine_in_pieces(product: Numbers, combination: Combination, out: Any, memo
 
 def _bytes_of_sum(product: Numbers, combination: Combination, out: Any) -> int:
     """Bytes of an element while `combine_into` makes it: limbs of both terms, multiplied, and of their sum."""
-    c = 0 if combination.c is None else combination.c.bits if isinstance(combination.c, Numbers) else 53
-    terms = product.bits + combination.alpha.whole.bit_length(), c + combination.beta.whole.bit_length()
+    terms = combination.bits_of_terms(product.bits)
     return 500 + 100 * limbs_of(max(terms) + (out.bits if isinstance(out, Numbers) else 53) + 40)
 
 

@@ -22,7 +22,7 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
     is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object. Of a named tuple the
-    fields `numpy` stay arrays of NumPy. A `dtype` of PyTorch becomes the name of that of NumPy.
+    fields `numpy` stay arrays of NumPy.
 
     Raises
     ------

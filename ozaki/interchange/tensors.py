@@ -44,7 +44,7 @@ class Tensors:
             )
         if _is_traced():
             raise TypeError(
-                f"{label}: a tensor of a traced program, of whose product a constant would remain; use "
+                f"{label}: a tensor of a traced program, in whose graph the result would be a constant; use "
                 "ozaki.torch.matmul, which can be traced"
             )
         if x.layout is not torch.strided or x.is_nested:

@@ -124,10 +124,7 @@ def _definite_tolerance(a: Any) -> float:
     """
     if bool((array_library(a).diagonal(rounded(a)).real <= 0).any()):
         raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
-    try:
-        inverse = left_inverse(a)
-    except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}") from None
+    inverse = left_inverse(a, _NOT_POSITIVE)
     return float((1 - inverse.contraction) / (4 * a.shape[0] * inverse.norm_r))
 
 

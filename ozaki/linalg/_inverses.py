@@ -30,9 +30,11 @@ LARGEST = 2.0**300
 _INVERSES = 10
 """The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
 
-_TOO_LARGE = f"its condition number is too large (2^{log2(LARGEST):.0f} is the limit"
-_SINGULAR = f"a: singular, or {_TOO_LARGE}, rows and columns scaled)"
-_DEPENDENT = f"a: columns are dependent, or {_TOO_LARGE}, columns scaled)"
+LIMIT = f"2^{log2(LARGEST):.0f} is the limit"
+"""What messages say of `LARGEST`."""
+
+_SINGULAR = f"singular, or its condition number is too large ({LIMIT}, rows and columns scaled)"
+_DEPENDENT = f"columns are dependent, or its condition number is too large ({LIMIT}, columns scaled)"
 
 MOST_FACTORS = 12
 """The most inverses of factors that precondition a matrix: each divides its condition number by 2**30 or more."""
@@ -166,8 +168,8 @@ def _correction_product(x: Any, y: Any, gain: float, allowed: Bounds) -> tuple[A
     return matmul(x, y, accuracy=componentwise(tolerance), dtype="mp"), errors_of(tolerance, terms)
 
 
-def left_inverse(a: Any) -> LeftInverse:
-    """An inverse of a square matrix whose rows and columns are alike in size.
+def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
+    """An inverse of a square matrix whose rows and columns are alike in size; `why` says what it means to find none.
 
     Raises
     ------
@@ -176,10 +178,10 @@ def left_inverse(a: Any) -> LeftInverse:
     """
     xp, dtype = array_library(a), _float(a)
     eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
-    r = _inverse(rounded(a), _SINGULAR)
+    r = _inverse(rounded(a), why)
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
-        condition = _checked(norm_r * norm_a, _SINGULAR)
+        condition = _checked(norm_r * norm_a, why)
         # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
         residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
@@ -190,8 +192,8 @@ def left_inverse(a: Any) -> LeftInverse:
         # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
         product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = product_of_inverses(_shaken(_inverse(product, _SINGULAR), 2 * count + 1), r, count)
-    raise np.linalg.LinAlgError(_SINGULAR)
+        r = product_of_inverses(_shaken(_inverse(product, why), 2 * count + 1), r, count)
+    raise np.linalg.LinAlgError(f"a: {why}")
 
 
 def least_squares_inverse(a: Any) -> LeastSquaresInverse:
@@ -225,7 +227,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT))
         s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
-    raise np.linalg.LinAlgError(_DEPENDENT)
+    raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
 
 
 def _float(a: Any) -> str:
@@ -240,7 +242,7 @@ def _checked(condition: float, why: str) -> float:
     numpy.linalg.LinAlgError
     """
     if not isfinite(condition) or condition > LARGEST:
-        raise np.linalg.LinAlgError(why)
+        raise np.linalg.LinAlgError(f"a: {why}")
     return condition
 
 
@@ -260,7 +262,7 @@ def _inverse(x: Any, why: str) -> Any:
             continue
         if bool(xp.isfinite(found).all()):
             return found
-    raise np.linalg.LinAlgError(why)
+    raise np.linalg.LinAlgError(f"a: {why}")
 
 
 def _changed(x: Any) -> Any:

@@ -28,7 +28,7 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import MOST_FACTORS, left_inverse, product_of_inverses, product_within
+from ozaki.linalg._inverses import LIMIT, MOST_FACTORS, left_inverse, product_of_inverses, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
@@ -119,25 +119,12 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
     unit, cleared = without_tiny(scaled(a, np.zeros_like(scales), scales))
-    if cleared:  # then the factors are those of another matrix, of which the system says nothing
-        _check_regular(unit)
+    if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
+        left_inverse(unit, _ILL_CONDITIONED)
     order, found, steps = _factored(unit, target.tolerance)
     powers = xp.zeros(1, int), xp.asarray(-scales)
     factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
     return reached(LU(order, factors[0], factors[1], bound, steps, system), a.shape, factors[1], "row-column")
-
-
-def _check_regular(a: Any) -> None:
-    """Refuse a matrix with columns of about 1 that is not proven to be regular.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-    """
-    try:
-        left_inverse(a)
-    except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(f"a: {_ILL_CONDITIONED}") from None
 
 
 def _products(a: Any) -> Products:
@@ -187,8 +174,7 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
 
 
 _ILL_CONDITIONED = (
-    "its condition number is too large for factors (2^300 is the limit, columns scaled); ozaki.linalg.solve scales "
-    "rows, too"
+    f"its condition number is too large for factors ({LIMIT}, columns scaled); ozaki.linalg.solve scales rows, too"
 )
 
 _WELL_CONDITIONED = 2.0**30

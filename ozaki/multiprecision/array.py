@@ -48,7 +48,7 @@ class _ForNumPyOnly:
 
 
 def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    from ozaki.multiprecision.numpy_functions import array_ufunc  # here, since that module imports this one
+    from ozaki._numpy_functions import array_ufunc  # here, since that module imports this one
 
     return array_ufunc(ufunc, method, inputs, kwargs)
 
@@ -205,7 +205,7 @@ class MPArray(Numbers):
         return multiplier("matmul")(other, self)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from ozaki.multiprecision.numpy_functions import array_function
+        from ozaki._numpy_functions import array_function
 
         return array_function(function, types, args, kwargs)
 

@@ -30,9 +30,13 @@ def _kernels(x: Any) -> Any:
     return limbs
 
 
+HOST_TILE = 2**14
+"""Elements that `tile_of` gives for arrays of NumPy."""
+
+
 def tile_of(x: Any) -> int:
     """Elements to process at a time: on a CPU a few arrays of this size stay in its cache, on a GPU memory is saved."""
-    return 2**14 if library(x) is np else 2**22
+    return HOST_TILE if library(x) is np else 2**22
 
 
 def largest(x: Any, least: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from threading import get_ident
@@ -13,6 +12,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
+from ozaki._decorating import decorated
 from ozaki.account import Account
 from ozaki.planning.given import check_alone
 from ozaki.torch import operators
@@ -142,18 +142,4 @@ class Emulation:
         """
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__name__}: a generator; expected a function (write the `with` block inside it)")
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await function(*args, **kwargs)
-
-            return awaited  # type: ignore[return-value]
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return called  # type: ignore[return-value]
+        return decorated(function, lambda: self)  # type: ignore[return-value]

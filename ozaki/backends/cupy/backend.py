@@ -105,7 +105,7 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 
 def describing_bytes(rows: Any) -> tuple[int, int]:
-    """None of either count: about 60 bytes of a row are held, and the program counts leading bits as it goes on."""
+    """No bytes: the 60 or so of a row do not count as workspace, and the program counts leading bits itself."""
     return 0, 0
 
 

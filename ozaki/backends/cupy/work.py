@@ -311,19 +311,21 @@ class Work:
         some = ErrorTerms(terms.left[:, :, rows], terms.right)
         found = worst_quotient(b, some, exponent, of[0].some_rows(rows), of[1], out)
         inputs.run()
-        for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
-            inputs.first_call.unbind(array)
+        self._unbind(out)
         self.memory.free(nbytes)
         return found
 
     def _release_product(self) -> None:
         """Free a product that was computed beside the result."""
         if self._product is not None and self._product.nbytes:
-            out = self._product.out
-            for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
-                self._inputs.first_call.unbind(array)
+            self._unbind(self._product.out)
             self.memory.free(self._product.nbytes)
         self._product = None
+
+    def _unbind(self, out: Array | NumbersArray) -> None:
+        """Let go of the memory of a product that no later step touches."""
+        for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
+            self._inputs.first_call.unbind(array)
 
     def _add_cut_bound(self, need: CutBound, words: Words) -> Reader:
         """Add the steps for a `CutBound`, and register its reader; waits for the device.
@@ -432,8 +434,7 @@ class Work:
         every_bit = bound_numbers(b, inputs.first_call, "every bit", whole)
         self._multiply_into(replace(plan, workspace_limit=self._limit), every_bit)
         combine_in_pieces(whole, self._combination, c, self.memory)
-        for array in (every_bit.signs, every_bit.exponents, every_bit.limbs):
-            inputs.first_call.unbind(array)
+        self._unbind(every_bit)
         del whole
         self.memory.free(nbytes)
         inputs.copied = True  # no step of the program computes c

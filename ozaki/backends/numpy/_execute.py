@@ -92,7 +92,7 @@ def _exact(
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
     are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
     """
-    of_left = left.described if isinstance(left, Slices) else left
+    of_left, of_right = _described(left), _described(right)
     engine, side = engine_of(scheme, of_left.k, int8), "left"
     alone = combination is None or combination.c is None
     mirrored = itself and type(engine) is ResidueEngine and alone
@@ -103,7 +103,7 @@ def _exact(
     batch, m, n = out.shape
     stack = batch, m, n
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
-    limbs = max(len(x.numbers.limbs) if x.numbers is not None else 0 for x in (of_left, _described(right)))
+    limbs = max(len(x.numbers.limbs) if x.numbers is not None else 0 for x in (of_left, of_right))
     panel = panel_of(engine, stack, memory.rest, combined, limbs)
     memory.pass_through(_workspace(engine, stack, panel, combined, limbs))
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
@@ -114,7 +114,7 @@ def _exact(
     count = sum(len(range(cols.start if below else 0, m, panel.rows)) for _, cols in panels)
     progress.begin(count * steps, "steps")
     for b, cols in panels:
-        at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
+        at_left, at_right = matrices_of(left, b), matrices_of(right, b)
         kept: Floats | None = None  # frees the slices of the columns before
         if engine.k <= engine.slab:  # one slab: the slices of these columns serve all panels of rows
             kept = slices_of(right, nu, engine, "right", at_right, cols, slice(None))
@@ -129,11 +129,11 @@ def _exact(
                 unrounded.add(of_rows, of_cols, progress)
                 del of_rows, of_cols  # before those of the next slab are made
             some = None if combination is None else combination.at((b, rows, cols))
-            told = Share(progress, rounding)
+            share = Share(progress, rounding)
             if isinstance(engine, ComplexResidueEngine):
-                _round_complex(unrounded, out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, told)
+                _round_complex(unrounded, out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, share)
             else:
-                unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same, told)
+                unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same, share)
             if below and rows != cols:
                 conjugate = adjoint and isinstance(engine, ComplexResidueEngine)
                 _mirror(out[b, rows, cols], out[b, cols, rows], conjugate)
@@ -178,10 +178,9 @@ def _panels(batch: int, n: int, columns: int, together: int) -> Iterator[tuple[s
             yield slice(b, min(b + together, batch)), slice(c, min(c + columns, n))
 
 
-def _matrices_of(operand: Described | Slices, b: slice) -> slice:
+def matrices_of(operand: Described | Slices, b: slice) -> slice:
     """The matrices of an operand for matrices b of the result: the same ones, or its only one."""
-    described = operand.described if isinstance(operand, Slices) else operand
-    return slice(0, 1) if described.x.shape[0] == 1 else b
+    return slice(0, 1) if _described(operand).x.shape[0] == 1 else b
 
 
 def _described(x: Described | Slices) -> Described:

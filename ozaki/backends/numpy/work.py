@@ -20,7 +20,7 @@ from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _proof, _words
 from ozaki.backends.numpy._describe import ROW_BYTES, Described, describe, describing_bytes, sample
-from ozaki.backends.numpy._execute import execute
+from ozaki.backends.numpy._execute import execute, matrices_of
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._relative import relative_tile, relative_workspace, worst_quotient
@@ -201,9 +201,10 @@ class Work:
         strip = results.nbytes((1, rows, n), self._dtype) + ROW_BYTES * (rows + n)  # described as parts, too
         worst = NONE
         for b in range(batch):
-            of_right = right.part(_matrix(right, b), slice(None))
+            at_left, at_right = (matrices_of(x, slice(b, b + 1)) for x in (left, right))
+            of_right = right.part(at_right, slice(None))
             for r in range(0, m, rows):
-                of_left = left.part(_matrix(left, b), slice(r, min(r + rows, m)))
+                of_left = left.part(at_left, slice(r, min(r + rows, m)))
                 self._memory.hold(strip)
                 c = results.empty((1, of_left.x.shape[1], n), self._dtype, np)
                 execute(scheme, False, of_left, of_right, c, self._memory)
@@ -323,12 +324,6 @@ class Work:
         """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
-
-
-def _matrix(operand: Described, b: int) -> slice:
-    """The matrix of an operand that matrix b of the product takes."""
-    index = min(b, operand.x.shape[0] - 1)
-    return slice(index, index + 1)
 
 
 def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:

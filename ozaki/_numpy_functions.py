@@ -15,11 +15,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._api import matmul
-from ozaki._contractions import Multiply
 from ozaki._emulation import counted, multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._operands import DTYPES
-from ozaki._power import matrix_power
+from ozaki._power import matrix_power, power_by
 from ozaki._replacing import Replacement
 from ozaki.interchange.plain import check_plain
 from ozaki.multiprecision.arithmetic import with_bits
@@ -176,15 +175,7 @@ def _matrix_power(a: Any, n: Any) -> Any:
     multiply = multiplier("matrix_power")
     if multiply is matmul or n < 2:
         return matrix_power(a, n)
-    return _power(multiply, _numbers(a), integer_of(n))
-
-
-def _power(multiply: Multiply, a: Any, n: int) -> Any:
-    if n == 1:
-        return a
-    half = _power(multiply, a, n // 2)
-    square = multiply(half, half)
-    return multiply(square, a) if n % 2 else square
+    return power_by(multiply, _numbers(a), integer_of(n))
 
 
 # Sums and norms ------------------------------------------------------------------------------------------------------
