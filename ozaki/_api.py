@@ -147,8 +147,8 @@ def matmul(
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
-        library takes for a native product, copies of operands of 16 bits or in the other byte order, and on a GPU some
-        60 bytes for each row and column.
+        library takes for a native product, copies of 16-bit or lazily conjugated tensors of PyTorch and of 16-bit
+        arrays of JAX, and on a GPU some 60 bytes for each row and column.
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.

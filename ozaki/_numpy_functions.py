@@ -32,6 +32,10 @@ _REMEDY = (
     "numpy.asarray(x) makes an array of mpmath's numbers, whose arithmetic rounds to mpmath's precision, and "
     "x.astype('float64') one of floats"
 )
+_REMEDIES = dict.fromkeys(
+    ("save", "savez", "savez_compressed", "savetxt"), "x.save(file) writes all of its bits, and MPArray.load reads them"
+)
+"""Those of functions that have a better one."""
 
 
 def array_function(function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,7 +56,7 @@ def array_function(function: Any, types: Any, args: tuple[Any, ...], kwargs: dic
         return _product(name, args, kwargs)
     found = _FUNCTIONS.get(name)
     if found is None:
-        raise TypeError(f"numpy.{name}: not for an MPArray; {_REMEDY}")
+        raise TypeError(f"numpy.{name}: not for an MPArray; {_REMEDIES.get(name, _REMEDY)}")
     try:
         inspect.signature(found).bind(*args, **kwargs)
     except TypeError as error:

@@ -8,7 +8,7 @@ from typing import Self
 
 from ozaki._report import several
 from ozaki._watching import RECORDINGS
-from ozaki.account import Account
+from ozaki.account import Account, lines_of
 
 
 def recording() -> Recording:
@@ -88,5 +88,5 @@ class Recording:
         if self.results.products:
             inside = several(self.inside, "product")
             lines.append(f"{several(self.results.products, 'result')} of ozaki.linalg, with {inside} inside")
-            lines += map(str, self.results.entries)
+            lines += lines_of(self.results.entries)
         return "\n".join(lines)

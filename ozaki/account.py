@@ -76,13 +76,29 @@ class Entry:
     exponent: int = 0
 
     def __str__(self) -> str:
+        return lines_of([self])[0]
+
+    def _columns(self) -> tuple[str, str, str, str]:
         stack = "".join(f"{size} x " for size in self.batch)
         m, k, n = self.shape
-        proven = proven_in_words(self.measure, self.bound, self.exponent)
-        sizes = f"{stack}({m} x {k}) ({k} x {n})"
-        columns = (self.operator, 10), (sizes, 32), (self.dtype, 12), (self.how, 20)
-        padded = "".join(f"{text} ".ljust(width) for text, width in columns)
-        return f"{self.count:>7}  {padded}{proven}".rstrip()
+        return self.operator, f"{stack}({m} x {k}) ({k} x {n})", self.dtype, self.how
+
+
+def lines_of(entries: list[Entry]) -> list[str]:
+    """Entries in words, each a line, in columns that stand below one another."""
+    rows = [entry._columns() for entry in entries]
+    columns = zip(_WIDTHS, *rows, strict=True)
+    widths = [max([least, *(len(text) + 1 for text in texts)]) for least, *texts in columns]
+    lines = []
+    for entry, row in zip(entries, rows, strict=True):
+        padded = "".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        proven = proven_in_words(entry.measure, entry.bound, entry.exponent)
+        lines.append(f"{entry.count:>7}  {padded}{proven}".rstrip())
+    return lines
+
+
+_WIDTHS = 10, 32, 12, 20
+"""Least widths of the columns of a line: operator, sizes, dtype, and how it ran."""
 
 
 class _Products(NamedTuple):
@@ -224,7 +240,7 @@ class Account:
             products, traced, left = dict(self._products), dict(self._traced), dict(self._left)
             outside = self._outside
         lines = [f"{several(sum(of.number for of in products.values()), 'product')} ran through ozaki"]
-        lines += [str(_entry(key, of)) for key, of in products.items()]
+        lines += lines_of([_entry(key, of) for key, of in products.items()])
         if traced:
             lines.append(f"{several(sum(traced.values()), 'product')} went into traced graphs")
             lines += [f"{count:>7}  {operator}" for operator, count in traced.items()]

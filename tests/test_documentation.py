@@ -113,6 +113,11 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_everything_on_the_site_lies_in_its_folder():
+    """Sphinx finds no page that is a link to a file elsewhere."""
+    assert all(path.resolve().is_relative_to(DOCS) for path in DOCS.rglob("*"))
+
+
 def test_every_page_is_on_the_site():
     """Each page is in a table of contents, as Sphinx wants it; this finds it out without Sphinx."""
     listed = {"docs/index.md"}

@@ -373,3 +373,13 @@ def test_an_interrupted_product_leaves_the_environment_as_it_was(rng):
     with ozaki.recording() as run:
         ozaki.matmul(x, x.T, **FP64)
     assert [entry.operator for entry in run.account.entries] == ["matmul"]
+
+
+def test_columns_stand_below_one_another(a):
+    x = ozaki.mparray(a)
+    with ozaki.recording() as run:
+        ozaki.matmul(np.ones((20, 1000, 1, 6)), a[:, :1], **FP64)
+        ozaki.matrix_power(x, 2, accuracy=2000)
+    first, second = str(run).splitlines()[1:]
+    assert first.index("float64") == second.index("mp2000")
+    assert first.index("componentwise") == second.index("componentwise")
