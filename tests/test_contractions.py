@@ -183,6 +183,53 @@ def test_bfloat16_of_numpy(rng):
     assert c.dtype == np.float32 and (c == ozaki.matmul(a.astype("f4"), a.T.astype("f4"), reproducible=True)).all()
 
 
+def test_integers_beside_multiprecision_numbers_have_every_bit(xp):
+    """Products of integers alone come first in these; int64 wrapped around, and float64 rounded them."""
+    x = xp.asarray(np.array([2**40 + 1, 2**53 + 1]))
+    one = ozaki.mparray(xp.ones(2))
+    found = einsum("i,i,i->i", x, x, one)
+    assert ozaki.asnumpy(found).to_integers().tolist() == [(2**40 + 1) ** 2, (2**53 + 1) ** 2]
+    found = einsum("i,j,k->", x, x, one)
+    assert int(ozaki.asnumpy(found)) == 2 * (2**40 + 2**53 + 2) ** 2
+    found = einsum("i,i,i->i", xp.ones(2, "f4"), x, one)
+    assert ozaki.asnumpy(found).to_integers().tolist() == [2**40 + 1, 2**53 + 1]
+
+
+def test_contractions_of_integer_matrices_have_every_bit():
+    flint = pytest.importorskip("flint", reason="python-flint is not installed")
+    a = flint.fmpz_mat([[2**40 + 1, 3], [5, 2**41 + 7]])
+    assert int(einsum("ij,kl->", a, a)) == (2**40 + 2**41 + 16) ** 2
+    assert einsum("ij,jk,kl,lm->im", a, a, a, a).to_integers().tolist() == [
+        [int(x) for x in row] for row in (a**4).tolist()
+    ]
+    assert einsum("ij,jk,kl->il", a, a, a, accuracy="fp64").bits < 70  # an accuracy that is named decides
+
+
+@pytest.mark.parametrize("options", [{}, {"accuracy": 200}, {"accuracy": "exact"}, {"dtype": "mp", "accuracy": 200}])
+def test_floats_beside_multiprecision_numbers_keep_their_products(xp, options):
+    a = xp.asarray(np.array([[1 + 2.0**-40, 0.0], [0.0, 1.0]]))
+    one = ozaki.mparray(xp.eye(2), bits=200)
+    wanted = ozaki.mparray([[1, 0], [0, 1]]) + ozaki.mparray([[2**41 + 1, 0], [0, 0]]).ldexp(-80)
+    for found in (einsum("ij,jk,kl->il", a, a, one, **options), einsum("ij,ij,ij->ij", a, a, one, **options)):
+        assert (ozaki.asnumpy(found) == wanted).all()
+    total = einsum("ij,k->", xp.asarray(np.array([[1.0, 2.0**-100]])), one[0], **options)
+    assert ozaki.asnumpy(total) == 1 + ozaki.mparray(1).ldexp(-100)
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk,kl->il", "ij,jk,ml->im", "ij,ij,ij->ij"])
+def test_float32_beside_float64_is_not_rounded_in_between(xp, rng, subscripts):
+    """As NumPy's einsum, which computes in the dtype of its result."""
+    a, b = made(xp, rng, [(3, 3), (3, 3)], "f4")
+    (c,) = made(xp, rng, [(3, 3)])
+    wanted = np.einsum(subscripts, *[host(x).astype("f8") for x in (a, b, c)])
+    with emulate(**FP64):
+        emulated = xp.einsum(subscripts, a, b, c)
+    for found in (einsum(subscripts, a, b, c, **FP64), emulated):
+        assert found.dtype == np.float64 and abs(host(found) - wanted).max() < 1e-13
+    found = einsum("ij,kl->", a, c, **FP64)
+    assert abs(found - host(a).astype("f8").sum() * host(c).sum()) < 1e-13
+
+
 # emulate -------------------------------------------------------------------------------------------------------------
 
 PROGRAMS = {
