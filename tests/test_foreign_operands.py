@@ -72,7 +72,7 @@ FUNCTIONS = {
 
 def test_every_public_function_with_arrays_is_among_them():
     named = {name.split()[0].rstrip(",") for name in FUNCTIONS}
-    others = {"ascupy", "asnumpy", "emulate"}  # of `MPArray`s alone, and of none
+    others = {"ascupy", "asnumpy", "emulate", "recording"}  # of `MPArray`s alone, and of none
     public = {name for name in ozaki.__all__ if isinstance(getattr(ozaki, name), types.FunctionType)}
     of_modules = {
         name for module in (linalg, reference) for name in module.__all__
@@ -303,6 +303,9 @@ def test_bfloat16():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     half = A.astype(ml_dtypes.bfloat16)
     assert ozaki.matmul(half, half).dtype == "float32"
+    assert (ozaki.mparray(half) == half.astype("f4")).all() and ozaki.mparray(half).bits == 8
+    assert (ozaki.matrix_power(half, 2) == ozaki.matrix_power(half.astype("f4"), 2)).all()
+    assert ozaki.matrix_power(half, 2, accuracy="fp32").dtype == "float32"
     assert ozaki.matmul(half.view("V2").view(ml_dtypes.bfloat16), half).dtype == "float32"
     assert reference.componentwise_error(ozaki.matmul(half, half, accuracy="fp32"), half, half) < 2**-23
 
@@ -342,3 +345,25 @@ def test_real_libraries(kind, remedy):
         assert name == "out" or remedy in message, function
     a = eval(f"x{remedy}", {"x": x})
     assert ozaki.matmul(np.atleast_2d(np.squeeze(a)), A, accuracy="fp64").shape[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "remedy"),
+    [
+        (A.astype("g"), r"{}\.astype\('float64'\) rounds .*, ozaki\.mparray\({}\) keeps all bits"),
+        (A.astype("G"), r"{}\.astype\('complex128'\) rounds .*, ozaki\.mparray\({}\) keeps all bits"),
+        (A.astype("U"), r"ozaki\.mparray\({}, bits\)"),
+        (A.astype("S"), r"ozaki\.mparray\({}\.astype\(str\), bits\)"),
+        (A.astype("U").astype(np.dtypes.StringDType()), r"ozaki\.mparray\({}, bits\)"),
+    ],
+)
+def test_remedies_name_a_variable_and_lead_to_a_result(x, remedy):
+    """Also of operands that messages call by two words, and of the addend of `residual`, which gemm calls c."""
+    for call, name, variable in (
+        (lambda: ozaki.matmul(x, A), "a", "a"),
+        (lambda: ozaki.einsum("ij,jk", A, x), "operand 1", "x"),
+        (lambda: ozaki.residual(A, A, x), "b", "b"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: dtype .* is not supported; .*{remedy.format(*[variable] * 2)}"):
+            call()
+    assert (ozaki.mparray(x.astype(str) if x.dtype.kind == "S" else x, bits=60).real == A).all()

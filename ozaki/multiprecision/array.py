@@ -27,7 +27,7 @@ from ozaki.multiprecision.arithmetic import (
     shifted,
 )
 from ozaki.multiprecision.checks import check_bits
-from ozaki.multiprecision.convert import comparable, exactly
+from ozaki.multiprecision.convert import comparable, exactly, is_matrix
 from ozaki.multiprecision.exact import check_real
 from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -252,7 +252,8 @@ class MPArray(Numbers):
         NotImplemented for what this class leaves to others.
         """
         xp, given = self.library, None
-        if getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") or isinstance(other, float | complex):
+        of_hardware = getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") and not is_matrix(other)
+        if of_hardware or isinstance(other, float | complex):
             other = xp.asarray(other) if isinstance(other, float | complex) else other
             if not_finite(other) is not None:
                 given = other
