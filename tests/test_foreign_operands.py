@@ -367,3 +367,32 @@ def test_remedies_name_a_variable_and_lead_to_a_result(x, remedy):
         with pytest.raises(TypeError, match=f"^{name}: dtype .* is not supported; .*{remedy.format(*[variable] * 2)}"):
             call()
     assert (ozaki.mparray(x.astype(str) if x.dtype.kind == "S" else x, bits=60).real == A).all()
+
+
+def test_masks_of_words_and_exponents():
+    masked = np.ma.array(A, mask=np.eye(len(A)))
+    x = ozaki.mparray(A)
+    for call, name in (
+        (lambda: ozaki.mparray((masked, masked)), "x"),
+        (lambda: ozaki.residual(A, (A, masked), A), "x"),
+        (lambda: x.ldexp(masked.astype(int)), "exponents"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: masked elements have no value"):
+            call()
+
+
+class Operator:
+    """As a linear operator of SciPy: it has the dtype of an array, and is none."""
+
+    dtype, shape = np.dtype(float), A.shape
+
+
+def test_what_has_a_dtype_and_is_no_array():
+    x = ozaki.mparray(A)
+    for call, name in (
+        (lambda: x == Operator(), "other: the number"),
+        (lambda: x < Operator(), "other: the number"),
+        (lambda: ozaki.mparray((Operator(), Operator())), "x: item 0 of the tuple"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name} is of type Operator"):
+            call()

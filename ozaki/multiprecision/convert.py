@@ -183,8 +183,10 @@ def _stacked(words: Sequence[Any]) -> Any:
     """The words of an unevaluated sum as one array, shape (w, ...)."""
     if not words:
         raise ValueError("x: an empty tuple; a tuple holds the words of an unevaluated sum: one float64 array or more")
+    words = [plain("x", x) if isinstance(x, np.ndarray) and library(x) is np else x for x in words]
     for place, word in enumerate(words):
-        named = getattr(word, "dtype", type(word).__name__)
+        is_array = isinstance(word, np.ndarray | np.generic) or library(word) is not np
+        named = word.dtype if is_array else type(word).__name__
         if str(getattr(named, "name", named)) not in ("float64", "complex128"):
             raise TypeError(
                 f"x: item {place} of the tuple is of type {named}; a tuple holds the words of an unevaluated sum as "
