@@ -15,13 +15,16 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from ozaki._accuracy import Accuracy
 from ozaki._api import multiply_rearranged
 from ozaki._choices import Choices
-from ozaki._integers import are_integers, as_floats
+from ozaki._formats import part_of
+from ozaki._integers import are_integers, as_floats, as_numbers
 from ozaki._operands import as_array, dtype_of, scalar_if_no_axes
 from ozaki._progress import ProgressFunction
 from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.convert import exactly
 from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
@@ -88,9 +91,18 @@ def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progre
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     names = [f"operand {place}" for place in range(len(operands))]
     arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
-    if choices.dtype is None and not any(isinstance(x, Numbers) for x in arrays):
+    if any(isinstance(x, Numbers) for x in arrays):
+        arrays = [as_numbers(x) if are_integers(x) else x for x in arrays]
+    elif choices.dtype is None:
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
-    multiply = partial(multiply_rearranged, given=operands, choices=choices, backend=backend, progress=progress)
+    given = partial(multiply_rearranged, given=operands, choices=choices, backend=backend, progress=progress)
+
+    def multiply(a: Any, b: Any) -> Any:
+        found = given(a, b)
+        of_integers = isinstance(found, Numbers) and are_integers(a) and are_integers(b)
+        # So that products of it have every bit, too.
+        return Integers.of(found) if of_integers and choices.accuracy is None else found
+
     found = einsum_by(subscripts, arrays, multiply, always=choices.dtype is not None)
     return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
 
@@ -125,7 +137,8 @@ def einsum(
         Two operands are multiplied by one matrix product, of which the bound holds; products without sums, as in
         "i,i->i" or "i,j->ij", round once. More operands are contracted two at a time, in the order that
         `numpy.einsum_path` names, and each result is rounded to its dtype. An axis that a single operand has, and the
-        result has not, is first summed by a product with ones. No report is returned.
+        result has not, is first summed by a product with ones. For these all operands first get the precision of the
+        longest: that of an `MPArray`, or float64. No report is returned.
 
     Raises
     ------
@@ -205,6 +218,8 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply, alwa
     """
     labels, result = _labels(subscripts, operands)
     sizes = _sizes(labels, operands)
+    if len(operands) > 2 or _sums_one_alone(labels, result):
+        operands = of_one_precision(operands)
     terms = [_squeezed(*_diagonal(x, of), sizes) for x, of in zip(operands, labels, strict=True)]
     for step in _path(labels, result, [x.shape for x in operands]):
         chosen = [terms.pop(place) for place in sorted(step, reverse=True)]
@@ -221,6 +236,11 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply, alwa
     return c.transpose([of.index(label) for label in result])
 
 
+def _sums_one_alone(labels: list[Labels], result: Labels) -> bool:
+    """Whether an operand has an axis that no other one has, nor the result: it is summed before a product."""
+    return any(sum(label in of for of in labels) == 1 for of in labels for label in {*of} - {*result})
+
+
 def shape_of_einsum(subscripts: str, operands: Sequence[Any]) -> tuple[int, ...]:
     """The shape of the result of `einsum`.
 
@@ -232,6 +252,21 @@ def shape_of_einsum(subscripts: str, operands: Sequence[Any]) -> tuple[int, ...]
     labels, result = _labels(subscripts, operands)
     sizes = _sizes(labels, operands)
     return tuple(sizes.get(label, 1) for label in result)
+
+
+def of_one_precision(operands: Sequence[Any]) -> list[Any]:
+    """Operands in the precision of the longest: multiprecision, if one of them is, else float64, if one of them is.
+
+    So a product of two of them, or a sum of one, is not rounded to fewer bits than the result has. Integers, whose
+    products and sums are exact where they are not rounded to a dtype that is asked for, stay as they are.
+    """
+    if any(isinstance(x, Numbers) for x in operands):
+        numbers = [exactly(x, f"operand {place}") for place, x in enumerate(operands)]
+        bits = max(x.bits for x in numbers)
+        return [x if isinstance(x, Integers) else MPArray._of(with_bits(x, bits)) for x in numbers]
+    if not any(x.dtype.kind in "fc" and part_of(x.dtype.name) == "float64" for x in operands):
+        return [*operands]
+    return [x.astype(np.result_type(x.dtype, np.float64), copy=False) if x.dtype.kind in "fc" else x for x in operands]
 
 
 Labels = tuple[Any, ...]

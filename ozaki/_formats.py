@@ -88,6 +88,8 @@ def in_units(x: float, exponent: int, how: str) -> str:
     decimal = (log2(x) + exponent) * log10(2)
     whole = floor(decimal)
     digits = format(10 ** (decimal - whole), how)
+    if float(digits) >= 10:  # rounded up
+        digits, whole = format(1.0, how), whole + 1
     return f"{digits}e{whole}"
 
 

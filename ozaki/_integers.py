@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly
 from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
@@ -100,7 +101,7 @@ def of_sequences(name: str, x: Sequence[Any], found: npt.NDArray[Any]) -> npt.ND
         if _is_integer_class(type(value)) and integer_of(value) != found[index].item():
             raise ValueError(
                 f"{name}: element {[*index]} is {value}, an integer that float64 does not hold, beside floats; "
-                f"ozaki.mparray({name}) keeps all of them"
+                f"ozaki.mparray({variable_named(name)}) keeps all of them"
             )
     return found
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._api import matmul
+from ozaki._contractions import of_one_precision
 from ozaki._emulation import counted, multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._operands import DTYPES
@@ -107,13 +108,9 @@ def _product(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if call is None or call.out is not None:
         what = "its arguments are" if call is None else "out is"
         raise TypeError(f"numpy.{name}: {what} not for an MPArray; {_REMEDY}")
-    if known == "einsum" or len(call.arrays) > 2:
-        # Of one length, so that a product of two, or a sum of one, is not rounded to fewer bits than another one has.
-        numbers = _all_numbers(call.arrays)
-        bits = max(x.bits for x in numbers)
-        factors: list[Any] = [MPArray._of(with_bits(x, bits)) for x in numbers]
-    else:
-        factors = _all_numbers(call.arrays, floats_stay=True)
+    factors = _all_numbers(call.arrays, floats_stay=True)
+    if known == "multi_dot":
+        factors = of_one_precision(factors)
     if known in ("dot", "inner") and not all(x.ndim for x in factors):
         return factors[0] * factors[1]
     return run(known, call.of(known, factors), multiplier(known))

@@ -14,6 +14,7 @@ import numpy as np
 from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS
 from ozaki._integers import of_objects, of_sequences
+from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import is_quad
@@ -300,13 +301,16 @@ def holds_complex(x: Any) -> bool:
 
 def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
+    x = variable_named(name)
     if dtype.kind in "OSUT":
-        return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects and strings)"
-    if dtype.kind != "f":
+        objects = f"{x}.astype(str)" if dtype.kind == "S" else x
+        return f" (ozaki.mparray({objects}, bits) makes multiprecision numbers of objects and strings)"
+    if np.can_cast(dtype, np.float64):
+        return f" ({x}.astype('float64') is exact)"
+    if dtype.kind not in "fc":
         return ""
-    if dtype.newbyteorder("=") == np.float64:
-        return f" ({name}.astype('float64') is exact)"
-    return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
+    usual = "float64" if dtype.kind == "f" else "complex128"
+    return f" ({x}.astype('{usual}') rounds what is longer than 53 bits, ozaki.mparray({x}) keeps all bits)"
 
 
 def tiles_of_rows(batch: int, rows: int, k: int, tile: int) -> Iterator[tuple[slice, slice]]:

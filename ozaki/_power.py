@@ -14,11 +14,12 @@ from ozaki._contractions import Multiply
 from ozaki._environment import default_environment
 from ozaki._format_checks import check_complex, check_quads, check_room
 from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
+from ozaki._integers import of_objects
 from ozaki._operands import DTYPES, HALVES
 from ozaki._watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.convert import exactly
+from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.floats import to_int64
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
@@ -157,10 +158,11 @@ def _format(a: Any, numbers: MPArray, target: Accuracy, dtype: Any) -> str:
 
 def _format_of(a: Any) -> str | None:
     """The format of the hardware that an operand counts as; None if it has none."""
-    if isinstance(a, Numbers | tuple) or not (hasattr(a, "dtype") or isinstance(a, list)):
+    if isinstance(a, Numbers | tuple) or is_matrix(a):
         return None
-    dtype = (a if hasattr(a, "dtype") else np.asarray(a)).dtype
-    if dtype.kind in "biu":
+    found = a if hasattr(a, "dtype") else np.asarray(a)
+    dtype = found.dtype
+    if dtype.kind in "biu" or (dtype.kind == "O" and of_objects(found) is not None):
         return "float64"
     name = "float32" if dtype.name in HALVES else dtype.name
     return name if name in DTYPES else None

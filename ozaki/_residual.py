@@ -19,7 +19,8 @@ from ozaki._formats import (
     is_multiprecision,
     precision_of,
 )
-from ozaki._operands import as_array, holds_complex
+from ozaki._integers import are_integers
+from ozaki._operands import as_array, dtype_of, holds_complex
 from ozaki._watching import named
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
@@ -82,6 +83,8 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     if wanted not in (*SIGNIFICAND_BITS, *COMPLEX, QUAD) and not is_multiprecision(wanted):
         raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64', 'complex64', 'complex128' or 'mp'")
     for name, each in (("a", a), ("x", factor), ("b", b)):
+        if not are_integers(each):
+            dtype_of(name, each)  # raises
         if isinstance(each, np.ndarray) and each.dtype.kind in "fc":
             check_finite(name, each)
     asked = MULTIPRECISION if is_multiprecision(wanted) else dtype if wanted == QUAD else wanted

@@ -120,3 +120,8 @@ def test_texts_that_mean_nothing(text, error, message):
     for function in (lambda x: ozaki.matmul(A, B, accuracy=x), ozaki.emulate, lambda x: Accuracy.of(x, 6)):
         with pytest.raises(error, match=f"^{message}"):
             function(text)
+
+
+def test_a_tolerance_in_words_has_one_digit_before_the_point():
+    assert Accuracy.of("1e-400", 1).in_words == "1e-400"
+    assert Accuracy.of("9.996e-500", 1).in_words == "1e-499"

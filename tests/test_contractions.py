@@ -183,6 +183,30 @@ def test_bfloat16_of_numpy(rng):
     assert c.dtype == np.float32 and (c == ozaki.matmul(a.astype("f4"), a.T.astype("f4"), reproducible=True)).all()
 
 
+def test_contractions_of_integer_matrices_have_every_bit():
+    flint = pytest.importorskip("flint", reason="python-flint is not installed")
+    a = flint.fmpz_mat([[2**40 + 1, 3], [5, 2**41 + 7]])
+    assert int(einsum("ij,kl->", a, a)) == (2**40 + 2**41 + 16) ** 2
+    assert einsum("ij,jk,kl,lm->im", a, a, a, a).to_integers().tolist() == [
+        [int(x) for x in row] for row in (a**4).tolist()
+    ]
+    assert einsum("ij,jk,kl->il", a, a, a, accuracy="fp64").bits < 70  # an accuracy that is named decides
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk,kl->il", "ij,jk,ml->im", "ij,ij,ij->ij"])
+def test_float32_beside_float64_is_not_rounded_in_between(xp, rng, subscripts):
+    """As NumPy's einsum, which computes in the dtype of its result."""
+    a, b = made(xp, rng, [(3, 3), (3, 3)], "f4")
+    (c,) = made(xp, rng, [(3, 3)])
+    wanted = np.einsum(subscripts, *[host(x).astype("f8") for x in (a, b, c)])
+    with emulate(**FP64):
+        emulated = xp.einsum(subscripts, a, b, c)
+    for found in (einsum(subscripts, a, b, c, **FP64), emulated):
+        assert found.dtype == np.float64 and abs(host(found) - wanted).max() < 1e-13
+    found = einsum("ij,kl->", a, c, **FP64)
+    assert abs(found - host(a).astype("f8").sum() * host(c).sum()) < 1e-13
+
+
 # emulate -------------------------------------------------------------------------------------------------------------
 
 PROGRAMS = {

@@ -303,6 +303,9 @@ def test_bfloat16():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     half = A.astype(ml_dtypes.bfloat16)
     assert ozaki.matmul(half, half).dtype == "float32"
+    assert (ozaki.mparray(half) == half.astype("f4")).all() and ozaki.mparray(half).bits == 8
+    assert (ozaki.matrix_power(half, 2) == ozaki.matrix_power(half.astype("f4"), 2)).all()
+    assert ozaki.matrix_power(half, 2, accuracy="fp32").dtype == "float32"
     assert ozaki.matmul(half.view("V2").view(ml_dtypes.bfloat16), half).dtype == "float32"
     assert reference.componentwise_error(ozaki.matmul(half, half, accuracy="fp32"), half, half) < 2**-23
 
@@ -342,3 +345,54 @@ def test_real_libraries(kind, remedy):
         assert name == "out" or remedy in message, function
     a = eval(f"x{remedy}", {"x": x})
     assert ozaki.matmul(np.atleast_2d(np.squeeze(a)), A, accuracy="fp64").shape[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "remedy"),
+    [
+        (A.astype("g"), r"{}\.astype\('float64'\) rounds .*, ozaki\.mparray\({}\) keeps all bits"),
+        (A.astype("G"), r"{}\.astype\('complex128'\) rounds .*, ozaki\.mparray\({}\) keeps all bits"),
+        (A.astype("U"), r"ozaki\.mparray\({}, bits\)"),
+        (A.astype("S"), r"ozaki\.mparray\({}\.astype\(str\), bits\)"),
+        (A.astype("U").astype(np.dtypes.StringDType()), r"ozaki\.mparray\({}, bits\)"),
+    ],
+)
+def test_remedies_name_a_variable_and_lead_to_a_result(x, remedy):
+    """Also of operands that messages call by two words, and of the addend of `residual`, which gemm calls c."""
+    for call, name, variable in (
+        (lambda: ozaki.matmul(x, A), "a", "a"),
+        (lambda: ozaki.einsum("ij,jk", A, x), "operand 1", "x"),
+        (lambda: ozaki.residual(A, A, x), "b", "b"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: dtype .* is not supported; .*{remedy.format(*[variable] * 2)}"):
+            call()
+    assert (ozaki.mparray(x.astype(str) if x.dtype.kind == "S" else x, bits=60).real == A).all()
+
+
+def test_masks_of_words_and_exponents():
+    masked = np.ma.array(A, mask=np.eye(len(A)))
+    x = ozaki.mparray(A)
+    for call, name in (
+        (lambda: ozaki.mparray((masked, masked)), "x"),
+        (lambda: ozaki.residual(A, (A, masked), A), "x"),
+        (lambda: x.ldexp(masked.astype(int)), "exponents"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: masked elements have no value"):
+            call()
+
+
+class Operator:
+    """As a linear operator of SciPy: it has the dtype of an array, and is none."""
+
+    dtype, shape = np.dtype(float), A.shape
+
+
+def test_what_has_a_dtype_and_is_no_array():
+    x = ozaki.mparray(A)
+    for call, name in (
+        (lambda: x == Operator(), "other: the number"),
+        (lambda: x < Operator(), "other: the number"),
+        (lambda: ozaki.mparray((Operator(), Operator())), "x: item 0 of the tuple"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name} is of type Operator"):
+            call()

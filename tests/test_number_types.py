@@ -21,6 +21,10 @@ try:
     import numpy_quaddtype as quads
 except ImportError:
     quads = None
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
 
 HUGE = 2**59
 """An exponent that no hardware has."""
@@ -144,6 +148,14 @@ if quads is not None:
         **{f"quad {x}": quads.QuadPrecision(x) for x in ("inf", "-inf", "nan")},
         **{f"quad of a long double {x}": quads.QuadPrecision(x, backend="longdouble") for x in ("inf", "nan")},
     }
+if ml_dtypes is not None:
+    FINITE |= {
+        "bfloat16": (ml_dtypes.bfloat16(-1.0078125), Fraction(-129, 128)),
+        "bfloat16 -0": (ml_dtypes.bfloat16(-0.0), 0),
+        "bfloat16 subnormal": (ml_dtypes.finfo(ml_dtypes.bfloat16).smallest_subnormal, power(-133)),
+        "bfloat16 largest": (ml_dtypes.finfo(ml_dtypes.bfloat16).max, power(128) - power(120)),
+    }
+    REFUSED |= {f"bfloat16 {x}": ml_dtypes.bfloat16(x) for x in (inf, -inf, nan)}
 
 
 def is_part(x, part):
@@ -197,7 +209,7 @@ def test_what_is_no_number_is_refused(name):
 
 def test_a_table_with_all_libraries():
     """The rows of a library that is not installed are left out above: here that shows."""
-    for library in ("flint", "gmpy2", "numpy_quaddtype"):
+    for library in ("flint", "gmpy2", "ml_dtypes", "numpy_quaddtype"):
         pytest.importorskip(library, reason=f"{library} is not installed, so its numbers were not tried")
 
 
@@ -214,3 +226,47 @@ def test_what_has_no_end_in_binary_names_what_rounds_it():
         with pytest.raises(ValueError, match=f"^{name} .*{message}"):
             call()
     assert bool((x * mparray(Fraction(1, 3), bits=60) != 0).all())
+
+
+class Whole:
+    """A number of a class of which only some are integers, as arrays without axes of several libraries."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __int__(self):
+        return int(self.value)
+
+    def __index__(self):
+        if self.value != int(self.value):
+            raise TypeError("only integers can be converted to an index")
+        return int(self.value)
+
+
+def test_nothing_is_cut_off_what_may_be_an_integer():
+    assert mparray([[Whole(2**70)]]).to_integers().tolist() == [[2**70]]
+    for x in (Whole(1.5), [[Whole(1.5)]]):
+        with pytest.raises(TypeError, match=r"^x: .* is of type Whole; expected an integer"):
+            mparray(x)
+
+
+def test_strings_of_variable_width():
+    assert (mparray(np.array(["0.5", "1/4"], np.dtypes.StringDType())) == [0.5, 0.25]).all()
+
+
+def test_arrays_of_the_package_mparray():
+    """Its class MPArray, which has no conversion to NumPy, of the numbers of mpmath."""
+    theirs = pytest.importorskip("mparray", reason="mparray is not installed")
+    third = mpmath.mpf(1) / 3
+    x = theirs.asarray(np.array([[third, 2], [-1, 0.5]], object))
+    wanted = mparray([[third, 2], [-1, 0.5]])
+    for found in (mparray(x), ozaki.matmul(x, np.eye(2), dtype="mp", accuracy=100), 0 + mparray(0) + x):
+        assert (found == wanted).all()
+    assert (wanted == x).all() and not (wanted < x).any() and (x == mparray(x)).shape == (2, 2)
+    assert mparray(x[0, 0]) == third and mparray(theirs.asarray(2**80)).to_integers() == 2**80
+    assert mparray(theirs.asarray([1, 2j])).is_complex and mparray(theirs.asarray([True])) == 1
+    assert mparray(theirs.ones((2, 0, 3))).shape == (2, 0, 3)
+    with pytest.raises(ValueError, match=r"^a: element \[1\] is \+?inf; there is no such"):
+        ozaki.matmul(theirs.asarray([1.0, np.inf]), [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"^x: element \[0\] is of type MPArray; expected"):
+        mparray([x[1, 1]])

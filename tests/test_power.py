@@ -134,6 +134,8 @@ def test_formats_of_powers(rng):
         (a.astype("f2"), "fp32", "float32"),
         (a + 1j, "fp64", "complex128"),
         ([[1, 2], [3, 4]], "fp64", "float64"),
+        (np.array([[1, 2], [3, 4]], object), "fp64", "float64"),
+        (memoryview(a), "fp64", "float64"),
         (mparray(a), "fp64", None),
         ([[Fraction(1, 2)]], "fp64", None),
         (a, "exact", None),

@@ -74,12 +74,12 @@ def check_plain(name: str, x: Any) -> None:
 
 def _in_words(more: _More, kind: type, name: str = "x") -> str:
     """What a class has beside numbers, and what would be right for the argument of that name."""
-    numbers = more.remedy.format(_variable(name))
+    numbers = more.remedy.format(variable_named(name))
     right = "expected a plain array to write to" if name == "out" else f"use {numbers}"
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}, {more.what}; {right}"
 
 
-def _variable(name: str) -> str:
+def variable_named(name: str) -> str:
     """A variable for the argument that messages call by that name, which may be two words."""
     return name if name.isidentifier() else "x"
 
@@ -145,7 +145,7 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     ------
     TypeError
     """
-    x = _variable(name)
+    x = variable_named(name)
     if dtype.names is not None:
         what = "whose elements have fields"
         field = (*dtype.names, "")[0]

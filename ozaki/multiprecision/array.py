@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX, check_quad_dtype, is_quad_dtype
 from ozaki._placement import methods_where_it_lies
+from ozaki.interchange.plain import plain
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
     add,
@@ -30,6 +31,7 @@ from ozaki.multiprecision.checks import check_bits
 from ozaki.multiprecision.convert import comparable, exactly
 from ozaki.multiprecision.exact import check_real
 from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
+from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.printing import repr_of, text_of
 from ozaki.multiprecision.quads import to_quads
@@ -252,7 +254,8 @@ class MPArray(Numbers):
         NotImplemented for what this class leaves to others.
         """
         xp, given = self.library, None
-        if getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") or isinstance(other, float | complex):
+        is_array = isinstance(other, np.ndarray | np.generic) or library(other) is not np
+        if isinstance(other, float | complex) or (is_array and other.dtype.kind in "fc"):
             other = xp.asarray(other) if isinstance(other, float | complex) else other
             if not_finite(other) is not None:
                 given = other
@@ -355,7 +358,7 @@ class MPArray(Numbers):
         Raises
         ------
         TypeError
-            If the exponents are no integers.
+            If the exponents are no integers, or have more than numbers, as a unit or masked elements.
         ValueError
             If an element would lie beyond 2**-2**60 to 2**2**60, or the shapes do not broadcast.
 
@@ -365,7 +368,9 @@ class MPArray(Numbers):
         >>> ozaki.mparray([3, 5]).ldexp([1, -2])
         mparray([ 6.0, 1.25], bits=3)
         """
-        found = self.library.asarray(exponents)
+        found = self.library.asarray(
+            plain("exponents", exponents, objects=True) if library(exponents) is np else exponents
+        )
         if found.dtype.kind not in "iu":
             raise TypeError(f"exponents: dtype {found.dtype}; expected integers")
         return self._of(shifted(self, found))

@@ -15,21 +15,22 @@ from ozaki.interchange.plain import check_items, check_plain, plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
-from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
+from ozaki.multiprecision.floats import BFLOAT16_BITS, PRECISION, of_floats, of_integers, of_words
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers, as_complex, of_parts
 from ozaki.multiprecision.quads import is_quad
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
 
-_MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, int], list[Any]]]] = {
+_MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, ...], list[Any]]]] = {
     ("mpmath", "matrix"): lambda x: ((x.rows, x.cols), list(x)),
     ("flint", "fmpz_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
     ("flint", "fmpq_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
     ("flint", "arb_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
     ("flint", "acb_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
+    ("mparray", "MPArray"): lambda x: (x.shape, x._data.reshape(-1).tolist()),  # it has no conversion of its own
 }
-"""By library and class: the shape and the entries, row by row."""
+"""By library and class: the shape and the entries, in row-major order."""
 
 
 @default_environment
@@ -61,11 +62,11 @@ def exactly(x: Any, name: str = "x") -> Numbers:
 
 
 def is_matrix(x: Any) -> bool:
-    """Whether x is a matrix of mpmath or python-flint, of numbers that have no hardware format."""
+    """Whether x is a matrix of mpmath or python-flint, or an array of mparray: of numbers without hardware format."""
     return _matrix_of(x) is not None
 
 
-def _matrix_of(x: Any) -> Callable[[Any], tuple[tuple[int, int], list[Any]]] | None:
+def _matrix_of(x: Any) -> Callable[[Any], tuple[tuple[int, ...], list[Any]]] | None:
     kind = type(x)
     return _MATRICES.get((kind.__module__.partition(".")[0], kind.__name__))
 
@@ -150,17 +151,20 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
 
 def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     """The numbers of a NumPy or CuPy array."""
+    if x.dtype.name == "bfloat16":
+        found = of_floats(x.astype(np.float32))  # exact
+        return Numbers(found.signs, found.exponents, found.limbs, BFLOAT16_BITS)
     name = x.dtype.name if isinstance(x.dtype, np.dtype) and x.dtype.kind in "fiubc" else ""
     if name in PRECISION or name in COMPLEX:
         return of_floats(x)
     if x.dtype.kind in "iub" and name:
         found = of_integers(x)
         return Numbers(found.signs, found.exponents, found.limbs, max(found.bits, 2))
-    if library(x) is not np or not (x.dtype.kind in "OUfc" or is_quad(x)):
+    if library(x) is not np or not (x.dtype.kind in "OUTfc" or is_quad(x)):
         raise TypeError(f"x: an array of dtype {x.dtype}; expected floats, complex numbers, integers, bools or objects")
     flat = x.reshape(-1)
     # Long doubles and quads stay scalars of their libraries: tolist() would round them to Python's numbers.
-    found = _of_objects(flat.tolist() if x.dtype.kind in "OU" else [*flat], x.shape, cut, bits)
+    found = _of_objects(flat.tolist() if x.dtype.kind in "OUT" else [*flat], x.shape, cut, bits)
     if is_quad(x) and bits is None:
         found = with_bits(found, QUAD_BITS)
     return as_complex(found) if x.dtype.kind == "c" else found
@@ -179,8 +183,10 @@ def _stacked(words: Sequence[Any]) -> Any:
     """The words of an unevaluated sum as one array, shape (w, ...)."""
     if not words:
         raise ValueError("x: an empty tuple; a tuple holds the words of an unevaluated sum: one float64 array or more")
+    words = [plain("x", x) if isinstance(x, np.ndarray) and library(x) is np else x for x in words]
     for place, word in enumerate(words):
-        named = getattr(word, "dtype", type(word).__name__)
+        is_array = isinstance(word, np.ndarray | np.generic) or library(word) is not np
+        named = word.dtype if is_array else type(word).__name__
         if str(getattr(named, "name", named)) not in ("float64", "complex128"):
             raise TypeError(
                 f"x: item {place} of the tuple is of type {named}; a tuple holds the words of an unevaluated sum as "

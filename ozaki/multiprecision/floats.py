@@ -25,6 +25,9 @@ from ozaki.multiprecision.numbers import Numbers, by_parts, of_parts
 PRECISION = {"float16": 11, "float32": 24, "float64": 53}
 """Bits of the significand of each format."""
 
+BFLOAT16_BITS = 8
+"""Those of bfloat16, the format of the package ml_dtypes, whose numbers are read as float32."""
+
 _LEAST = {"float16": -24, "float32": -149, "float64": -1074}
 """Exponent of the smallest positive number of each format."""
 

@@ -26,7 +26,7 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
           "-2.5e-30" or "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf, mpmath.mpc and mpmath's constants, mpz,
           mpq, mpfr and mpc of gmpy2, fmpz, fmpq, arf, arb and acb of python-flint, in any mixture; or one of these
           alone. An arb or acb counts as its midpoint. Where one is complex, the array is; strings are real numbers.
-        - An mpmath.matrix; fmpz_mat, fmpq_mat, arb_mat or acb_mat of python-flint.
+        - An mpmath.matrix; fmpz_mat, fmpq_mat, arb_mat or acb_mat of python-flint; an MPArray of the package mparray.
         - An MPArray.
     bits : int, optional
         2 to 1,000,000: the bits of the array, and so of products that name no other accuracy. Every element, of complex
@@ -37,8 +37,8 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
     Returns
     -------
     MPArray
-        Its `bits` are those given; without, 53, 24 and 11 for floats, 113 for quads, 8 itemsize for unsigned integers
-        and one less for signed ones, else the least that hold all elements, at least 2.
+        Its `bits` are those given; without, 53, 24 and 11 for floats, 8 for bfloat16, 113 for quads, 8 itemsize for
+        unsigned integers and one less for signed ones, else the least that hold all elements, at least 2.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
 from math import gcd
 from numbers import Rational
+from operator import index as integer_of
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,8 @@ def _reader(kind: type) -> Callable[[Any, int | None], Whole]:
         return named.get(kind.__name__, _refuse)
     if root == "numpy_quaddtype":
         return _of_quad
+    if root == "ml_dtypes" and kind.__name__ == "bfloat16":
+        return lambda value, bits: _of_float(float(value), bits)
     if root == "mpmath" and kind.__name__ == "constant":
         return _of_constant
     if hasattr(kind, "to_ints"):
@@ -141,7 +144,7 @@ def _reader(kind: type) -> Callable[[Any, int | None], Whole]:
         return _of_mpfr
     if hasattr(kind, "_mpf_"):
         return _of_mpf
-    return _of_integer if hasattr(kind, "__index__") else _refuse
+    return _of_index if hasattr(kind, "__index__") else _refuse
 
 
 def _refuse(value: Any, bits: int | None) -> Whole:
@@ -154,6 +157,14 @@ def _refuse_row(value: Any, bits: int | None) -> Whole:
 
 def _of_integer(value: Any, bits: int | None) -> Whole:
     return int(value), 0
+
+
+def _of_index(value: Any, bits: int | None) -> Whole:
+    """A number of a class of which some are integers: int(value) would cut off what is behind the point of others."""
+    try:
+        return integer_of(value), 0
+    except (TypeError, ValueError):
+        return _refuse(value, bits)
 
 
 def _of_rational(value: Any, bits: int | None) -> Whole:

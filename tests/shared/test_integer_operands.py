@@ -117,3 +117,15 @@ def test_contractions_of_integers_are_exact(device, rng, dtype):
     found = ozaki.tensordot(y, z, ([0], [1]), dtype=dtype)
     wanted = np.tensordot(python(b), python(c), ([0], [1]))
     assert ((back(device, found).to_integers() if dtype == "mp" else device.asnumpy(found)) == wanted).all()
+
+
+def test_integers_beside_multiprecision_numbers_have_every_bit(device):
+    """Products of integers alone come first in these; int64 wrapped around, and float64 rounded them."""
+    x = device.asarray(np.array([2**40 + 1, 2**53 + 1]))
+    one = mparray(device.full(2, 1.0))
+    found = ozaki.einsum("i,i,i->i", x, x, one)
+    assert back(device, found).to_integers().tolist() == [(2**40 + 1) ** 2, (2**53 + 1) ** 2]
+    found = ozaki.einsum("i,j,k->", x, x, one)
+    assert int(back(device, found)) == 2 * (2**40 + 2**53 + 2) ** 2
+    found = ozaki.einsum("i,i,i->i", device.full(2, 1.0, "f4"), x, one)
+    assert back(device, found).to_integers().tolist() == [2**40 + 1, 2**53 + 1]

@@ -274,3 +274,15 @@ def test_powers_to_an_accuracy(device, rng):
             found = ozaki.matrix_power(moved(device, x), 11, **options)
             wanted = ozaki.matrix_power(x, 11, **options)
             assert same_planes(back(device, found), wanted)
+
+
+@pytest.mark.parametrize("options", [{}, {"accuracy": 200}, {"accuracy": "exact"}, {"dtype": "mp", "accuracy": 200}])
+def test_floats_in_contractions_keep_their_products(device, options):
+    """Products of two floats, and sums of one, come first in these: float64 rounded them."""
+    a = np.array([[1 + 2.0**-40, 0.0], [0.0, 1.0]])
+    x, one = device.asarray(a), mparray(device.asarray(np.eye(2)), bits=200)
+    wanted = mparray(a) + mparray([[1, 0], [0, 0]]).ldexp(-40) + mparray([[1, 0], [0, 0]]).ldexp(-80)
+    for subscripts in ("ij,jk,kl->il", "ij,ij,ij->ij"):
+        assert (back(device, ozaki.einsum(subscripts, x, x, one, **options)) == wanted).all()
+    total = ozaki.einsum("ij,k->", device.asarray(np.array([[1.0, 2.0**-100]])), one[0], **options)
+    assert back(device, total) == 1 + mparray(1).ldexp(-100)
