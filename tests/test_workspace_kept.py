@@ -216,3 +216,11 @@ def test_contractions_count_what_they_reorder(rng, subscripts):
             assert most - found.nbytes <= limit
             assert (found == expected).all()
     assert kept > 3
+
+
+@pytest.mark.parametrize("slices", [20, 52, 130])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_splitting_is_counted_where_the_result_is_small(rng, layout, slices):
+    a, b = array(rng, (120, 70), "c16", "normal", layout), array(rng, (70, 1), "c16", "normal", "rows")
+    options = {"scheme": "residues", "slices": slices}
+    check(lambda **more: ozaki.matmul(a, b, return_report=True, **options, **more), None, (layout, slices))
