@@ -173,12 +173,16 @@ class Pair:
             return x
         found = as_floats(name, x) if in_floats else as_numbers(x)
         self._copied(int(found.nbytes))
+        if x.dtype.kind == "O":
+            self.memory.pass_through(_converting_bytes(found))
         return found
 
     def _converted(self, given: Any, found: Any) -> Any:
         """The array that was made of what the caller gave; counted, unless it lies in that memory."""
         if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
             self.memory.hold_copy(int(found.nbytes))
+            if isinstance(found, Numbers):
+                self.memory.pass_through(_converting_bytes(found))
         return found
 
     def _copied(self, nbytes: int) -> None:
@@ -370,6 +374,11 @@ class Pair:
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
+
+
+def _converting_bytes(x: Numbers) -> int:
+    """Bytes held while numbers were made of those of other libraries, or of Python's ints, beside the numbers."""
+    return 256 * prod(x.shape) + 2 * int(x.nbytes)
 
 
 def _trimming_bytes(entries: int) -> int:

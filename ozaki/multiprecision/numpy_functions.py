@@ -19,6 +19,7 @@ from ozaki._contractions import Multiply
 from ozaki._emulation import multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._operands import DTYPES
+from ozaki._placement import where_they_lie
 from ozaki._power import matrix_power
 from ozaki._replacing import Replacement
 from ozaki.multiprecision.arithmetic import with_bits
@@ -120,8 +121,15 @@ def _numbers(x: Any) -> MPArray:
 
 
 def _all_numbers(operands: Iterable[Any], floats_stay: bool = False) -> list[Any]:
-    """Operands as multiprecision numbers, what is no array in the memory of the others; or floats as given."""
+    """Operands as multiprecision numbers, what is no array in the memory of the others; or floats as given.
+
+    Raises
+    ------
+    ValueError
+        If they lie on several GPUs.
+    """
     given = [*operands]
+    where_they_lie((f"operand {place}", x) for place, x in enumerate(given))  # only refuses: the caller has entered it
     xp = next((x.library for x in given if isinstance(x, MPArray)), np)
     stay = [floats_stay and str(getattr(x, "dtype", "")) in DTYPES for x in given]
     found = [x if keep else _numbers(x) for x, keep in zip(given, stay, strict=True)]
