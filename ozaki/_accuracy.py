@@ -167,7 +167,7 @@ def of_text(accuracy: Accuracy | str | int | float) -> Accuracy | str | int | fl
     ValueError, TypeError
         For a measure that is not known, and a tolerance that is none, or below 2**-100000.
     """
-    if not isinstance(accuracy, str):
+    if not isinstance(accuracy, str) or accuracy in _BITS:
         return accuracy
     measure, colon, number = accuracy.rpartition(":")
     power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)

@@ -519,10 +519,10 @@ def gemm(
     return_report = options.pop("return_report", False)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
+    copied = _copied_bytes(op_a, (a,), backend) + _copied_bytes(op_b, (b,), backend)
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    copied = _copied_bytes(op_a, (a,), backend) + _copied_bytes(op_b, (b,), backend)
     terms = alpha, beta, c
     return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, terms, adjoint, progress, copied)
 

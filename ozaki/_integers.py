@@ -91,9 +91,8 @@ def of_sequences(name: str, x: Sequence[Any], found: npt.NDArray[Any]) -> npt.ND
     ValueError
         If it rounded one that stands beside floats; the message names it.
     """
-    with np.errstate(all="ignore"):
-        if found.dtype.kind not in "fc" or not (abs(found) >= _HELD).any():
-            return found
+    if found.dtype.kind not in "fc" or _largest(found) < _HELD:
+        return found
     objects = np.array(x, object)
     if (integers := of_objects(objects)) is not None:
         return integers
@@ -104,6 +103,15 @@ def of_sequences(name: str, x: Sequence[Any], found: npt.NDArray[Any]) -> npt.ND
                 f"ozaki.mparray({variable_named(name)}) keeps all of them"
             )
     return found
+
+
+def _largest(x: npt.NDArray[Any]) -> float:
+    """The largest magnitude of floats, of complex ones of their parts, but for NaN; nothing as large as x is held."""
+    parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+    with np.errstate(all="ignore"):
+        return max(
+            abs(float(extreme.reduce(part, axis=None, initial=0))) for part in parts for extreme in (np.fmax, np.fmin)
+        )
 
 
 def _is_integer_class(kind: type) -> bool:

@@ -19,6 +19,7 @@ from ozaki._contractions import of_one_precision
 from ozaki._emulation import counted, multiplier
 from ozaki._numpy_products import call_of, run
 from ozaki._operands import DTYPES
+from ozaki._placement import where_they_lie
 from ozaki._power import matrix_power, power_by
 from ozaki._replacing import Replacement
 from ozaki.interchange.plain import check_plain
@@ -127,10 +128,13 @@ def _all_numbers(operands: Iterable[Any], floats_stay: bool = False) -> list[Any
     ------
     TypeError
         If one has more than numbers.
+    ValueError
+        If they lie on several GPUs.
     """
     given = [*operands]
     for x in given:
         check_plain("x", x)
+    where_they_lie((f"operand {place}", x) for place, x in enumerate(given))  # only refuses: the caller has entered it
     xp = next((x.library for x in given if isinstance(x, MPArray)), np)
     stay = [floats_stay and str(getattr(x, "dtype", "")) in DTYPES for x in given]
     found = [x if keep else _numbers(x) for x, keep in zip(given, stay, strict=True)]

@@ -206,6 +206,8 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     if is_matrix(x):
         return exactly(x, name)
     found = backend.asarray(name, x)
+    if found is x and found.dtype in _NAMES:
+        return x
     if is_quad(found):
         return exactly(found, name)
     if found.dtype.kind == "O":

@@ -152,8 +152,10 @@ class Pair:
         With dtype="mp" one operand of integers is enough, or two of whole numbers, whatever they were made of. Without,
         it is the product of integers by whole numbers; two `MPArray`s give the larger precision of both.
         """
-        integers = are_integers(self.a) or are_integers(self.b)
         numbers = _is_multiprecision(self.a) or _is_multiprecision(self.b)
+        if self.asked is None and not numbers:
+            return False
+        integers = are_integers(self.a) or are_integers(self.b)
         if self.asked == MULTIPRECISION and integers:
             return True
         if self.asked not in (None, MULTIPRECISION) or not numbers or not (integers or self.asked):
@@ -172,12 +174,16 @@ class Pair:
             return x
         found = as_floats(name, x) if in_floats else as_numbers(x)
         self._copied(int(found.nbytes))
+        if x.dtype.kind == "O":
+            self.memory.pass_through(_converting_bytes(found))
         return found
 
     def _converted(self, given: Any, found: Any) -> Any:
         """The array that was made of what the caller gave; counted, unless it lies in that memory."""
         if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
             self.memory.hold_copy(int(found.nbytes))
+            if isinstance(found, Numbers):
+                self.memory.pass_through(_converting_bytes(found))
         return found
 
     def _copied(self, nbytes: int) -> None:
@@ -317,7 +323,7 @@ class Pair:
             view = rows(operand, self.sizes, self.backend.broadcast_to)
             if of_parts:
                 whole, view = view, real_rows(view, side, self.sizes.parts)
-                if not self.backend.overlap(whole, operand):
+                if view is not whole and not self.backend.overlap(whole, operand):
                     self.memory.pass_through(int(whole.nbytes + view.nbytes))
             if not self.backend.overlap(view, operand):
                 self._copied(int(view.nbytes))
@@ -345,9 +351,11 @@ class Pair:
         The whole of a computed result that is not returned itself counts, and what converting it takes; of an exact
         sum about as much as it takes where both terms are of one size.
         """
+        if not self.sums_exactly:
+            return 0
         entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
-        self.memory.require(_trimming_bytes(entries) if self.sums_exactly else 0)
-        if not (self.sums_exactly and (self.combination is not None or self.asked == "int64")):
+        self.memory.require(_trimming_bytes(entries))
+        if self.combination is None and self.asked != "int64":
             return 0
         found = nbytes((entries,), dtype)
         if self.combination is not None:
@@ -367,6 +375,11 @@ class Pair:
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
+
+
+def _converting_bytes(x: Numbers) -> int:
+    """Bytes held while numbers were made of those of other libraries, or of Python's ints, beside the numbers."""
+    return 256 * prod(x.shape) + 2 * int(x.nbytes)
 
 
 def _trimming_bytes(entries: int) -> int:

@@ -65,7 +65,8 @@ class Memory:
         ValueError
             If the limit leaves too little for them.
         """
-        self.require(nbytes)
+        if self.limit is not None:
+            self.require(nbytes)
         self.most = max(self.most, self.held + nbytes)
 
     def require(self, nbytes: int) -> None:

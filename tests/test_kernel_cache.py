@@ -1,5 +1,6 @@
 """Files of compiled kernels: whole or made anew, within a bound, while several processes use them."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -61,6 +62,23 @@ def test_files_that_killed_processes_left_are_removed(folder):
         os.utime(path, (time.time(), time.time() - age))
     cached.trim()
     assert kept.exists() and not old.exists()
+
+
+@pytest.mark.parametrize("failing", ["makes no files", "full", "no folder"])
+def test_a_folder_that_takes_no_file(folder, monkeypatch, failing):
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if failing == "makes no files":
+        monkeypatch.setattr(cached, "NamedTemporaryFile", fails)
+    elif failing == "full":
+        monkeypatch.setattr(cached, "sha256", fails)
+    else:
+        (folder / "file").touch()
+        monkeypatch.setenv("CUPY_CACHE_DIR", str(folder / "file"))
+    with pytest.raises(OSError, match="set CUPY_CACHE_DIR to a folder with room"):
+        cached.write("ozaki_x.cubin", CUBIN)
+    assert {path.name for path in folder.iterdir()} <= {"file"}
 
 
 _USER = """

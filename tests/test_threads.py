@@ -1,6 +1,10 @@
 """BLAS has no more threads than the process may use CPUs, while the library multiplies, and as many as before after."""
 
+import os
+import random
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -70,6 +74,98 @@ def test_threads_of_python_at_once(four, rng):
         each.join()
     assert len(found) == 4 and all((c == expected).all() for c in found)
     assert all(1 <= count <= 4 for count in blas_threads())
+
+
+class Slow:
+    """Libraries whose numbers of threads take a while to read and to set, so that threads of Python meet there."""
+
+    def __init__(self, *numbers):
+        self.lib_controllers = [SlowNumber(number) for number in numbers]
+
+    def limit(self, limits):
+        before = [each.num_threads for each in self.lib_controllers]
+        time.sleep(1e-3)
+        self.set([limits] * len(before))
+
+        return Limited(self, before)
+
+    def set(self, numbers):
+        for each, number in zip(self.lib_controllers, numbers, strict=True):
+            each.number = number
+            time.sleep(1e-3)
+
+
+class SlowNumber:
+    """A library whose number of threads was read a while ago when it is known."""
+
+    def __init__(self, number):
+        self.number = number
+
+    @property
+    def num_threads(self):
+        number = self.number
+        time.sleep(2e-3 * random.random())
+        return number
+
+
+class Limited:
+    """A context that restores numbers of threads."""
+
+    def __init__(self, libraries, before):
+        self._libraries, self._before = libraries, before
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._libraries.set(self._before)
+
+
+def test_threads_of_python_that_enter_at_once_leave_the_numbers_as_they_were(monkeypatch):
+    slow, start = Slow(8, 4), threading.Barrier(6)
+    monkeypatch.setattr(_threads, "libraries", lambda: slow)
+    monkeypatch.setattr(_cpus, "usable", lambda: 2)
+
+    def multiply(i):
+        start.wait(10)
+        for turn in range(5):
+            with _threads.within_cpus():
+                time.sleep(1e-3 * ((turn + i) % 3))
+
+    threads = [threading.Thread(target=multiply, args=(i,)) for i in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [each.num_threads for each in slow.lib_controllers] == [8, 4]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forked processes")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_process_forked_while_another_thread_holds_the_lock(four):
+    held, go = threading.Event(), threading.Event()
+
+    def hold():
+        with _threads._changing:
+            held.set()
+            go.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30)
+    child = os.fork()
+    if not child:
+        with _threads.within_cpus():
+            os._exit(0 if blas_threads() == [1] * len(four) else 1)
+    go.set()
+    thread.join()
+    deadline = time.monotonic() + 30
+    while (found := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not found[0]:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert found == (child, 0)
 
 
 @pytest.mark.parametrize(

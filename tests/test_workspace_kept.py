@@ -216,3 +216,30 @@ def test_contractions_count_what_they_reorder(rng, subscripts):
             assert most - found.nbytes <= limit
             assert (found == expected).all()
     assert kept > 3
+
+
+@pytest.mark.parametrize("slices", [20, 52, 130])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_splitting_is_counted_where_the_result_is_small(rng, layout, slices):
+    a, b = array(rng, (120, 70), "c16", "normal", layout), array(rng, (70, 1), "c16", "normal", "rows")
+    options = {"scheme": "residues", "slices": slices}
+    check(lambda **more: ozaki.matmul(a, b, return_report=True, **options, **more), None, (layout, slices))
+
+
+@pytest.mark.parametrize("bits", [70, 1000])
+def test_long_integers_are_counted(rng, bits):
+    a = rng.integers(-9, 9, (60, 150)).astype(object) * 2**bits
+    b = rng.standard_normal((150, 3))
+    check(lambda **more: ozaki.matmul(a, b, dtype="mp106", return_report=True, **more), None, bits)
+
+
+def test_lists_that_are_not_multiplied_are_counted(rng):
+    a, b, c = rng.standard_normal((300, 60)).tolist(), rng.standard_normal((60, 1)), rng.standard_normal((300, 1))
+    check(lambda **more: ozaki.gemm(0, a, b, 2, c, accuracy="exact", return_report=True, **more), None, "alpha 0")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_exact_batches_are_not_copied_to_be_trimmed(rng, dtype):
+    """Batches that lie in another order than their axes have."""
+    a, b = array(rng, (3, 1, 120, 1), "mp", "sparse", "rows"), array(rng, (2, 1, 90), dtype, "sparse", "rows")
+    check(lambda **more: ozaki.matmul(a, b, accuracy="exact", return_report=True, **more), None, dtype)

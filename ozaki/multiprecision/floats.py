@@ -145,7 +145,9 @@ def store(out: Numbers, at: slice, signs: Any, limbs: Any, top: Any) -> None:
 @by_parts
 def trimmed(x: Numbers) -> Numbers:
     """The same numbers, with `bits` reduced to what the longest element needs, at least 1; a view of those of x."""
-    flat = x.limbs.reshape(len(x.limbs), -1)
+    # In the order of memory, which is no copy where the axes of a result lie otherwise.
+    axes = sorted(range(1, x.limbs.ndim), key=lambda axis: -x.limbs.strides[axis])
+    flat = x.limbs.transpose(0, *axes).reshape(len(x.limbs), -1)
     bits = 1
     for at in tiles(flat):
         most = 32 * len(flat) - trailing_zeros(flat[:, at])

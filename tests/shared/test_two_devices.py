@@ -188,6 +188,8 @@ METHODS = {
     "__array_function__": [
         case(lambda x: (np.dot(x, x.T), np.trace(x), np.vstack([x, x])), X),
         case(lambda x, y: np.tensordot(x, y, 1), X, X.T),
+        case(lambda x, y: (np.vstack([x, y]), np.stack([y, x])), X, Z),
+        case(lambda x, a: np.concatenate([x, a]), X, A),
     ],
     "__int__": [case(lambda x: int(x), mparray(7))],
     "conj": [case(lambda x: x.conj(), K)],

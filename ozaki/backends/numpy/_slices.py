@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,49 +55,45 @@ def slices_of(
     """
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
-    if isinstance(engine, ComplexResidueEngine):
-        return _complex_slices(operand, mu, engine, side, b, rows, hs)
-    if operand.numbers is not None:
-        return _slices_of_numbers(operand.numbers[b, rows, hs], mu[b, rows], engine, side)
-    x = operand.x[b, rows, hs]
-    mu = mu[b, rows]
-    if isinstance(engine, ResidueEngine) and engine.pieces * PIECE_BITS > _WIDEST:
-        finite = np.where(np.isfinite(x), x, 0) if operand.on_host.nonfinite.any() else x
-        return _slices_of_numbers(of_floats(finite), mu, engine, side)
-    # Slices get the memory order of x, so that a transposed operand, too, is read and written along memory.
-    planes = np.empty((engine.planes, *turned(x, x).shape))
-    nonfinite = bool(operand.on_host.nonfinite.any())
-    for at, piece, exponents in along_memory(x, mu):
-        image = _image(piece, exponents, nonfinite)
-        engine.split(image, side, planes[(slice(None), *at)])
-    return turned(planes, x)
-
-
-def _complex_slices(
-    operand: Described, mu: npt.NDArray[np.int64], engine: ComplexResidueEngine, side: str, b: slice, rows: slice,
-    hs: slice,
-) -> Floats:  # fmt: skip
-    """The slices of complex elements, shape (planes, batch, rows, k), from the residues of their parts."""
     x, mu = operand.x[b, rows, hs], mu[b, rows]
-    planes = np.empty((engine.planes, *x.shape))
-    everything = slice(None), slice(None), slice(None)
-    for part, to in zip((x.real, x.imag), np.split(planes, 2), strict=True):
-        to[...] = slices_of(replace(operand, x=part), mu, engine.of_parts, side, *everything)
-    engine.join_parts(planes)
-    return planes
+    if operand.numbers is not None:
+        planes = np.empty((engine.planes, *x.shape))
+        _split_numbers(operand.numbers[b, rows, hs], mu, engine, side, planes)
+        return planes
+    nonfinite = bool(operand.on_host.nonfinite.any())
+    if isinstance(engine, ResidueEngine) and engine.pieces * PIECE_BITS > _WIDEST:
+        found = planes = np.empty((engine.planes, *x.shape))
+        for part, of_parts, to in _parts(x, engine, planes):
+            finite = np.where(np.isfinite(part), part, 0) if nonfinite else part
+            _split_numbers(of_floats(finite), mu, of_parts, side, to)
+    else:
+        # Slices get the memory order of x, so that a transposed operand, too, is read and written along memory.
+        planes = np.empty((engine.planes, *turned(x, x).shape))
+        found = turned(planes, x)
+        for part, of_parts, to in _parts(x, engine, planes):
+            for at, piece, exponents in along_memory(part, mu):
+                of_parts.split(_image(piece, exponents, nonfinite), side, to[(slice(None), *at)])
+    if isinstance(engine, ComplexResidueEngine):
+        engine.join_parts(planes)
+    return found
 
 
-def _slices_of_numbers(x: Numbers, mu: npt.NDArray[np.int64], engine: Engine, side: str) -> Floats:
-    """The slices of multiprecision rows x, shape (batch, rows, k), whose images have the exponents mu."""
+def _parts(x: npt.NDArray[Any], engine: Engine, planes: Floats) -> list[tuple[npt.NDArray[Any], Engine, Floats]]:
+    """The real parts of elements, the engine that splits them, and where their slices go; of real x it alone."""
+    if not isinstance(engine, ComplexResidueEngine):
+        return [(x, engine, planes)]
+    return [*zip((x.real, x.imag), 2 * (engine.of_parts,), np.split(planes, 2), strict=True)]
+
+
+def _split_numbers(x: Numbers, mu: npt.NDArray[np.int64], engine: Engine, side: str, planes: Floats) -> None:
+    """Split multiprecision rows x, shape (batch, rows, k), whose images have the exponents mu, into contiguous ones."""
     assert isinstance(engine, ResidueEngine)
-    planes = np.empty((engine.planes, *x.shape))
     batch, rows, k = x.shape
     for at in row_tiles(batch, rows, k, share=4):
         tile = x[at]
         of_elements = np.broadcast_to(mu[at][..., None], tile.shape).reshape(-1)
         pieces = image_pieces(tile.reshape(-1), of_elements, engine.pieces)
         engine.split_pieces(pieces, side, planes[(slice(None), *at)])
-    return planes
 
 
 def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:

@@ -6,8 +6,11 @@ actively, which uses the quota up: a product then takes many times as long as by
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from threading import RLock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -21,14 +24,41 @@ def libraries() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
+_changing = RLock()
+"""Held while the numbers are read and set; a handler of a signal may take it once more."""
+
+
+def _forked() -> None:
+    """Replace the lock in a process that was forked, in which no thread would release it."""
+    global _changing
+    _changing = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def within_cpus() -> AbstractContextManager[Any]:
     """A context in which BLAS has no more threads than this process may use CPUs, and after it as many as before.
 
     The number is one of the process: where several threads of Python multiply, the first to enter lowers it, and
     restores it when it leaves.
     """
-    cpus, found = _cpus.usable(), libraries()
-    if all(each.num_threads <= cpus for each in found.lib_controllers):
-        return nullcontext()
-    limited: AbstractContextManager[Any] = found.limit(limits=cpus)
-    return limited
+    cpus = _cpus.usable()
+    return _lowered(cpus) if _has_more_threads(cpus) else nullcontext()
+
+
+def _has_more_threads(cpus: int) -> bool:
+    return any(each.num_threads > cpus for each in libraries().lib_controllers)
+
+
+@contextmanager
+def _lowered(cpus: int) -> Iterator[None]:
+    with _changing:  # else a thread could take for the number before what another one has lowered
+        limited = libraries().limit(limits=cpus).__enter__() if _has_more_threads(cpus) else None
+    try:
+        yield
+    finally:
+        if limited is not None:
+            with _changing:
+                limited.__exit__(None, None, None)

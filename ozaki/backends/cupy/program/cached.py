@@ -57,13 +57,26 @@ def write(name: str, cubin: bytes) -> Path:
     """Write a kernel into the file of that name, which other processes may read, write or remove at the same time.
 
     The checksum lies behind the machine code, whose own header says where that ends: the driver loads the whole file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as in a folder that may not be written and on a full disk; then nothing is left of it.
     """
-    path = folder() / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(prefix=PREFIX, suffix=_BEING_WRITTEN, dir=path.parent, delete=False) as file:
-        file.write(cubin)
-        file.write(sha256(cubin).digest())
-    os.replace(file.name, path)
+    path, part = folder() / name, None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(prefix=PREFIX, suffix=_BEING_WRITTEN, dir=path.parent, delete=False) as file:
+            part = file.name
+            file.write(cubin)
+            file.write(sha256(cubin).digest())
+        os.replace(part, path)
+    except OSError as error:
+        if part is not None:
+            with suppress(OSError):
+                os.unlink(part)
+        why = f"{error.strerror}; kernels are kept there; set CUPY_CACHE_DIR to a folder with room that may be written"
+        raise OSError(error.errno, why, str(path.parent)) from error
     return path
 
 
