@@ -6,7 +6,7 @@ Without them NumPy would take `numpy.asarray(x)`, mpmath's numbers, and compute 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import isqrt, prod
 from operator import index as integer_of
 from typing import Any
@@ -264,18 +264,44 @@ def _rearranging(name: str, several: bool = False) -> Callable[..., Any]:
     def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
         if refused := _ROUNDING & kwargs.keys():
             raise TypeError(f"numpy.{name}: {', '.join(sorted(refused))} is not for an MPArray; {_REMEDY}")
-        numbers = _all_numbers(arrays if several else (arrays,))
-        places, count = [], 1  # place 0 is that of a zero
-        for x in numbers:
-            places.append(np.arange(count, count + x.size).reshape(x.shape))
-            count += x.size
-        found = getattr(np, name)(places if several else places[0], *args, **kwargs)
-        elements = _joined(numbers)
-        if isinstance(found, list | tuple):
-            return type(found)(_chosen(elements, each) for each in found)
-        return _chosen(elements, found)
+        move = getattr(np, name)
+        return _rearranged(
+            arrays if several else (arrays,), lambda places: move(places if several else places[0], *args, **kwargs)
+        )
 
     return call
+
+
+def _block(arrays: Any) -> Any:
+    """A matrix of blocks, which lie in lists of lists."""
+
+    def nested(x: Any, places: Iterator[Any]) -> Any:
+        return [nested(each, places) for each in x] if isinstance(x, list) else next(places)
+
+    return _rearranged(_leaves(arrays), lambda places: np.block(nested(arrays, iter(places))))
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    """What lies in lists of lists, in order."""
+    if isinstance(x, list):
+        for each in x:
+            yield from _leaves(each)
+    else:
+        yield x
+
+
+def _rearranged(arrays: Iterable[Any], move: Callable[[list[Any]], Any]) -> Any:
+    """Elements of arrays, and zeros, where `move` puts their places, integers from 1 on, and 0."""
+    numbers = _all_numbers(arrays)
+    places, count = [], 1
+    for x in numbers:
+        places.append(np.arange(count, count + x.size).reshape(x.shape))
+        count += x.size
+    found = move(places)
+    elements = _joined(numbers)
+    if isinstance(found, list | tuple):
+        return type(found)(_chosen(elements, each) for each in found)
+    return _chosen(elements, found)
 
 
 _ROUNDING = {"dtype", "casting", "out", "subok", "like"}
@@ -322,6 +348,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "amax": _extreme("max"),
     "amin": _extreme("min"),
     "array_equal": _array_equal,
+    "block": _block,
     "diagonal": lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
     "imag": lambda val: val.imag,
     "iscomplexobj": lambda x: x.is_complex,

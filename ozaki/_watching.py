@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ozaki._formats import is_multiprecision
 from ozaki._plan import Chosen, Plan
-from ozaki._report import Report, power_of_two, priced, several
+from ozaki._report import Report, power_of_two, priced, rounded_up, several
 from ozaki.account import Ran, proven_in_words, way_of
 from ozaki.multiprecision.numbers import Numbers
 
@@ -182,10 +182,11 @@ class _Line(NamedTuple):
 
 
 def step(text: str, *values: Any) -> None:
-    """Log a step of the function that was called, at DEBUG."""
+    """Log a step of the function that was called, at DEBUG; a float among the values is a bound, and is rounded up."""
     if LOGGER.isEnabledFor(logging.DEBUG):
         call = _call.get()
-        LOGGER.debug("%s: " + text, "" if call is None else call.name, *values)
+        shown = (rounded_up(x) if isinstance(x, float) and x < inf else x for x in values)
+        LOGGER.debug("%s: " + text, "" if call is None else call.name, *shown)
 
 
 _Result = TypeVar("_Result")

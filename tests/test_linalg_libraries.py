@@ -153,3 +153,17 @@ def test_results_of_64_bits_need_them_switched_on():
             with pytest.raises(ValueError, match=r"^dtype: float64 needs jax.*; without it ask for a dtype of 32 bits"):
                 call()
         assert linalg.eigh(made(np.round(a).astype(np.int32)), dtype="float32").values.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (((1, 2), (3, 4)), "b: item 0 of the tuple is of type tuple; "),
+        ((np.ones(2), np.ones(3)), "b: word 1 has shape "),
+        ((np.ones(2), np.full(2, np.nan)), "b: word 1 of element "),
+        ((), "b: an empty tuple"),
+    ],
+)
+def test_words_that_cannot_be_summed_are_named(words, message):
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        linalg.solve(np.eye(2), words)

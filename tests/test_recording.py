@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import logging
+import math
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki._watching import step
 
 FP64 = {"accuracy": "fp64", "reproducible": True}
 GIVEN = {"scheme": "residues", "slices": 14}
@@ -61,6 +63,15 @@ def test_each_function_of_linear_algebra(name, a, caplog):
     assert last.levelname == "INFO" and {record.levelname for record in steps} == {"DEBUG"}
     assert all(message.startswith(f"{name}: ") for message in caplog.messages)
     assert any(" up to " in message or "correction 1" in message for message in caplog.messages)
+
+
+def test_bounds_of_steps_are_rounded_up(caplog):
+    bounds = [1.04, 3.000001e-8, 2.5, 9.99e-301, math.inf]
+    with caplog.at_level(logging.DEBUG, "ozaki"):
+        for bound in bounds:
+            step("correction %d: errors up to %s", 1, bound)
+    printed = [float(message.rpartition(" ")[2]) for message in caplog.messages]
+    assert all(x <= y <= 1.1 * x for x, y in zip(bounds, printed, strict=True))
 
 
 def test_empty_and_multiprecision_results(a):

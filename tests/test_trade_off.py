@@ -88,9 +88,11 @@ def test_the_picture_has_units_and_no_label_on_another(rng, tmp_path, monkeypatc
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn = []
     monkeypatch.setattr(trade_off.picture, "save", lambda figure, path: drawn.append(figure))
-    for shape, options in (((5, 40), {}), ((30, 300), {}), ((4, 30), {"dtype": "mp", "accuracy": "exact"})):
+    exact = {"dtype": "mp", "accuracy": "exact"}
+    for shape, spread, options in (((5, 40), 0, {}), ((30, 300), 0, {}), ((9, 90), 20, {}), ((4, 30), 0, exact)):
         options = {"accuracy": "fp64", "reproducible": True, **options}
-        found, _ = found_for(rng.standard_normal(shape), rng.standard_normal((shape[1], 8)), **options)
+        a, b = (np.exp(spread * rng.random(s)) * rng.standard_normal(s) for s in (shape, (shape[1], 8)))
+        found, _ = found_for(a, b, **options)
         trade_off.draw(found, str(tmp_path / "x.png"))
         figure = drawn.pop()
         (axes,) = figure.axes
@@ -102,9 +104,29 @@ def test_the_picture_has_units_and_no_label_on_another(rng, tmp_path, monkeypatc
         boxes = [box for _, box in texts]
         assert not any(x.overlaps(y) for i, x in enumerate(boxes) for y in boxes[:i])
         assert all(axes.bbox.contains(*corner) for box in boxes for corner in (box.min, box.max))
+        points = [
+            axes.transData.transform(xy)
+            for line in axes.lines
+            for xy in line.get_xydata()
+            if line.get_marker() != "None"
+        ]
+        assert not any(box.contains(*point) for box in boxes for point in points if axes.bbox.contains(*point))
+        (chosen,) = (way.label for way in found.ways if way.chosen)
+        assert chosen in [text for text, _ in texts]
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
         assert ("exact" if "dtype" in options else "the accuracy that was asked for") in legend
         assert any(text.startswith("chosen: ") and text.endswith(" residues") for text in legend)
+
+
+def test_a_choice_that_proves_nothing_is_named(rng, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    drawn = []
+    monkeypatch.setattr(trade_off.picture, "save", lambda figure, path: drawn.append(figure))
+    found, plan = found_for(1e300 * rng.standard_normal((3, 4)), 1e300 * rng.standard_normal((4, 3)))
+    trade_off.draw(found, str(tmp_path / "x.png"))
+    assert plan.native and not any(way.chosen for way in found.ways)
+    legend = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert "chosen: native product, which proves nothing here" in legend
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class TradeOff:
     measure : of the bounds
     asked : the accuracy that was asked for, with the rounding to the result, as log10; None if none was
     ways : those that prove something
+    chosen : the name of the way that the plan is, which may prove nothing
     times : how the times were found, in words; empty if they are not known
     """
 
@@ -70,6 +71,7 @@ class TradeOff:
     measure: str
     asked: float | None
     ways: tuple[Way, ...]
+    chosen: str
     times: str
 
 
@@ -115,7 +117,9 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     if choices.accuracy is not None and not relative and not plan.target.exact:
         asked = _log10(with_rounding(target.tolerance, plan.dtype, target.exponent), target.exponent)
     title = f"{str(plan).splitlines()[0].rpartition(': ')[0]}, on the {planned.device.upper()}"
-    return TradeOff(title, target.measure, asked, tuple(way for way in ways if way.bound < inf), timed if known else "")
+    own = "native product" if plan.scheme is None else counted(plan.slices, plan.scheme.name)
+    proven = tuple(way for way in ways if way.bound < inf)
+    return TradeOff(title, target.measure, asked, proven, own, timed if known else "")
 
 
 _LEAST_GAIN = 0.02
@@ -223,6 +227,8 @@ def draw(found: TradeOff, path: str) -> None:
                 _x(way, found), max(way.bound, lowest), "o", color="black", markersize=13, markerfacecolor="none",
                 linestyle="", label=f"chosen: {way.name}", zorder=3,
             )  # fmt: skip
+    if not any(way.chosen for way in found.ways):
+        axes.plot([], [], linestyle="", label=f"chosen: {found.chosen}, which proves nothing here")
     if found.asked is not None:
         axes.axhline(found.asked, color="black", linewidth=0.8, linestyle="--", label="the accuracy that was asked for")
     if any(way.bound == -inf for way in found.ways):
@@ -242,9 +248,10 @@ def draw(found: TradeOff, path: str) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     figure.legend(loc="outside lower center", fontsize=8, frameon=False, ncols=3)
     figure.draw_without_rendering()  # which says where points and texts lie
-    taken: list[Any] = []
+    points = {way: (_x(way, found), max(way.bound, lowest)) for way in found.ways}
+    taken = [_around(axes, place, 5 if way.chosen else 3) for way, place in points.items()]
     for way in sorted(found.ways, key=lambda way: not way.chosen):
-        _label(axes, way, (_x(way, found), max(way.bound, lowest)), taken)
+        _label(axes, way, points[way], taken)
     picture.save(figure, path)
 
 
@@ -256,25 +263,35 @@ _LEAST_RANGE = 3.0
 
 
 def _label(axes: Any, way: Way, place: tuple[float, float], taken: list[Any]) -> None:
-    """Write the label of a way beside its point, unless it would lie on another one, whose boxes are in `taken`."""
+    """Write the label of a way beside its point, unless it would lie on another one, or a point, as `taken` says."""
     above = way.family != "digits"  # the curves of digits and residues may lie close: labels on either side of them
     at = axes.transAxes.inverted().transform(axes.transData.transform(place))[0]
     right = above and (way.family != "words" or at < _RIGHTMOST)
-    text = axes.annotate(
-        way.label,
-        place,
-        xytext=(7 if right else -7, 4 if above else -4),
-        textcoords="offset points",
-        horizontalalignment="left" if right else "right",
-        verticalalignment="bottom" if above else "top",
-        fontsize=8,
-        color=_COLOURS.get(way.family, _OTHERS),
-    )
-    box = text.get_window_extent()
-    if any(box.overlaps(other) for other in taken):
+    for turned in (False, True):
+        text = axes.annotate(
+            way.label,
+            place,
+            xytext=(7 if right != turned else -7, 4 if above != turned else -4),
+            textcoords="offset points",
+            horizontalalignment="left" if right != turned else "right",
+            verticalalignment="bottom" if above != turned else "top",
+            fontsize=8,
+            color=_COLOURS.get(way.family, _OTHERS),
+        )
+        box = text.get_window_extent()
+        inside = all(axes.bbox.contains(*corner) for corner in (box.min, box.max))
+        if inside and not any(box.overlaps(other) for other in taken):
+            taken.append(box)
+            return
         text.remove()
-    else:
-        taken.append(box)
+
+
+def _around(axes: Any, place: tuple[float, float], radius: float) -> Any:
+    """The box around a point in a picture; the radius in points of type."""
+    from matplotlib.transforms import Bbox
+
+    (x, y), pixels = axes.transData.transform(place), radius * axes.figure.dpi / 72
+    return Bbox([[x - pixels, y - pixels], [x + pixels, y + pixels]])
 
 
 def _x(way: Way, found: TradeOff) -> float:

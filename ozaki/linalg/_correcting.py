@@ -102,7 +102,7 @@ def corrected(
     while True:
         rests, ratios = zip(*(_residual(each, tolerance / 16) for each in products(found)), strict=True)
         before, reached = reached, max(ratios)
-        step("%d corrections: error of the factors up to %.2g", steps, reached)
+        step("%d corrections: error of the factors up to %s", steps, reached)
         if reached <= tolerance:
             return found, steps
         # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.

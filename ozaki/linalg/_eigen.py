@@ -114,7 +114,7 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
         if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
-        step("correction %d: eigenvalue error <= %.2g", found.steps, found.bound)
+        step("correction %d: eigenvalue error <= %s", found.steps, found.bound)
     values = found.values.ldexp(xp.asarray(zeros + top))
     result, vectors = in_format(values, part_of(target.dtype)), in_format(found.vectors, target.dtype)
     kept, down = mparray(result), xp.asarray(zeros - top)

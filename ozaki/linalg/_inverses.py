@@ -186,7 +186,7 @@ def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
         tolerance = min(2.0**-26 / condition, 2.0**-8)
         residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
-        step("inverse %d: norm of I - R A up to %.2g", count, contraction)
+        step("inverse %d: norm of I - R A up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         # Of R A as much as float64 holds.
@@ -222,7 +222,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=componentwise(fine), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
         contraction += columns * norm_w + columns_w * rows + columns * rows
-        step("inverse %d: norm of I - (A S)^H (A S) up to %.2g", count, contraction)
+        step("inverse %d: norm of I - (A S)^H (A S) up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT))

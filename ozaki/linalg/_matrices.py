@@ -32,7 +32,7 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         For NaN and Inf.
     """
     given = {name: _objects_read(x) if lower else x for name, x in operands.items()}
-    given = {name: mparray(x) if isinstance(x, tuple) else x for name, x in given.items()}
+    given = {name: _sum_of_words(name, x) if isinstance(x, tuple) else x for name, x in given.items()}
     backend = backend_of(*given.items())
     found, formats = [], []
     for name, each in given.items():
@@ -52,6 +52,20 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         found.append(x)
         formats.append(form)
     return found, formats
+
+
+def _sum_of_words(name: str, x: tuple[Any, ...]) -> MPArray:
+    """Multiprecision numbers that are the sums of words in a tuple.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `mparray`, with the name of the operand.
+    """
+    try:
+        return mparray(x)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}{str(error).removeprefix('x')}") from None
 
 
 def _read(x: Any) -> Any:

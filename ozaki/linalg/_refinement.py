@@ -52,7 +52,7 @@ class Refinement:
                 raise np.linalg.LinAlgError("a: too ill-conditioned for this accuracy; ask for fewer bits")
             self._correct(share)
             self.steps += 1
-            step("correction %d: errors of columns up to %.2g", self.steps, self.errors.max(initial=0.0))
+            step("correction %d: errors of columns up to %s", self.steps, self.errors.max(initial=0.0))
 
     def _within(self, goal: float) -> bool:
         return bool((self.errors <= goal * (column_sizes(self.x) - self.errors)).all())
@@ -109,7 +109,7 @@ class Inversion:
         while self._contraction / (1 - 2 * self._contraction) > goal:
             self._step(max(self._contraction**2, goal / 4))
             self.steps += 1
-            step("step %d: norm of the residual up to %.2g", self.steps, self._contraction)
+            step("step %d: norm of the residual up to %s", self.steps, self._contraction)
 
     def _step(self, added: float) -> None:
         """One step that leaves a residual of norm(E)^2, and `added` from products and roundings."""

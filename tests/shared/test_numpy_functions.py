@@ -180,6 +180,8 @@ MOVES = {
     "hstack": lambda x, y: np.hstack((x, y)),
     "dstack": lambda x, y: np.dstack([x, y]),
     "column_stack": lambda x, y: np.column_stack([x[0], y[1]]),
+    "block": lambda x, y: np.block([[x, y, x[:, :1]], [y, -x, y[:, 2:3]]]),
+    "block of vectors": lambda x, y: np.block([x[0], y[1]]),
     "reshape": lambda x, y: np.reshape(x, (2, -1), order="F"),
     "ravel": lambda x, y: np.ravel(x, "F"),
     "squeeze": lambda x, y: np.squeeze(x[None, :, None]),
