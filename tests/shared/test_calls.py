@@ -4,6 +4,7 @@ Most operands are small whole numbers, so that every way of multiplying them giv
 """
 
 import copy
+import gc
 import itertools
 import pickle
 
@@ -195,6 +196,24 @@ def test_two_views_of_one_array(device, rng):
             expected = np.matmul(*views(x))
             for _ in range(2):
                 assert_same(expected, device.asnumpy(ozaki.matmul(*views(y), **way)), way)
+
+
+def test_nothing_of_a_product_is_kept_until_the_collector_runs(device, rng):
+    """What holds its memory is in no circle of references."""
+    x, y = device.asarray(rng.standard_normal((20, 30))), device.asarray(rng.standard_normal((30, 10)))
+
+    def held():
+        return [type(each) for each in gc.get_objects() if str(type(each).__module__).startswith("ozaki.back")]
+
+    ozaki.matmul(x, y, return_report=True, **FP64)  # what is made once for all products
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        ozaki.matmul(x, y, return_report=True, **FP64)
+        assert {each.__name__ for each in held()} == {each.__name__ for each in before}
+    finally:
+        gc.enable()
 
 
 def test_inputs_are_never_modified(device, rng):

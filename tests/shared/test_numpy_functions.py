@@ -277,7 +277,6 @@ REFUSED = {
     "einsum": lambda x, a: np.einsum(x, [0, 1], x, [1, 2]),
     "tensordot": lambda x, a: np.linalg.tensordot(x, x, axes=2, other=3),
     "kron": lambda x, a: np.kron(x, x),
-    "save": lambda x, a: np.save("never.npy", x),
 }
 
 
@@ -290,6 +289,13 @@ def test_other_functions_are_refused(device, name):
         return
     with pytest.raises(TypeError, match=rf"^numpy\.{name}: .*numpy\.asarray\(x\)"):
         REFUSED[name](x, a)
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed, np.savetxt])
+def test_functions_that_write_files_name_the_method_that_does(device, save, tmp_path):
+    """The first three would pickle."""
+    with pytest.raises(TypeError, match=rf"^numpy\.{save.__name__}: not for an MPArray; x\.save\(file\) writes"):
+        save(tmp_path / "x", moved(device, mparray(np.eye(2))))
 
 
 def test_no_result_goes_into_an_array(device):

@@ -50,7 +50,7 @@ class Inputs:
         memory : the account of what the product holds
         """
         self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall(memory)
-        self._real_rows = rows
+        self._real_rows, self._memory = rows, memory
         self.multiprecision = self.copied = False
         self._numbers: dict[Side, NumbersArray] = {}
         self.given: dict[Side, Array] = {}
@@ -99,6 +99,14 @@ class Inputs:
         """Bytes of the leading bits of multiprecision operands that are not prepared."""
         sides = [side for side in SIDES if side not in self.given and side not in self.prepared]
         return sum(8 * int(self._real_rows(side).size) for side in sides)
+
+    @property
+    def limit(self) -> int | None:
+        """Most bytes that proofs, or the product, may hold at a time beside what is held for something else."""
+        if self._memory.limit is None:
+            return None
+        elsewhere = self._memory.held - self.first_call.counted_bytes
+        return max(self._memory.limit - elsewhere - self.leading_bytes, 0)
 
     @property
     def both_rows(self) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -54,9 +54,8 @@ class Ratios:
     spans : evidence of a `Ratio` whose spans the device finds, or None if there is none yet
     """
 
-    def __init__(self, inputs: Inputs, limit: Callable[[], int | None]) -> None:
-        """`limit` returns the most bytes of workspace to hold at a time, or None."""
-        self._inputs, self._limit = inputs, limit
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
         self._open: _OpenLevel | None = None
         self.stream: Stream = "main"
         self.spans: Evidence | None = None
@@ -71,7 +70,7 @@ class Ratios:
         self.close()
         inputs = self._inputs
         left, right = inputs.describe_both()
-        panels = panels_of(inputs.device, level, left.x, right.x, self._limit())
+        panels = panels_of(inputs.device, level, left.x, right.x, self._inputs.limit)
         lower = None
         if panels.one:
             with inputs.builder.on(self.stream, fork=True):
@@ -124,7 +123,7 @@ class Ratios:
                 return (least_product(b, device, self._open.lower, left, right),)
         self.close()
         found = []
-        for _, x, y in self._in_panels(panels_of(device, level, left.x, right.x, self._limit()), left, right):
+        for _, x, y in self._in_panels(panels_of(device, level, left.x, right.x, self._inputs.limit), left, right):
             lower = lower_bound(b, device, x, y, level)
             found.append(least_product(b, device, lower, x, y))
             lower.release(b)

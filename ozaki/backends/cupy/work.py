@@ -144,7 +144,7 @@ class Work:
         if (rest := memory.rest) is not None and (leading := self._inputs.leading_bytes) and leading >= rest:
             too_few_bytes(rest, leading)
         self._builder, self._device = self._inputs.builder, self._inputs.device
-        self._ratios = Ratios(self._inputs, lambda: self._limit)
+        self._ratios = Ratios(self._inputs)
         self._early: _EarlySlices | None = None
         self._combination, self._given_addend = combination, addend
         self._addend: Array | None = None
@@ -153,14 +153,6 @@ class Work:
         self.for_transposes = False
         if dtype not in COMPLEX:  # of complex entries the addend may be a copy, which not every product reads
             self._read_addend()
-
-    @property
-    def _limit(self) -> int | None:
-        """Most bytes that proofs, or the product, may hold at a time beside what is held for something else."""
-        if self.memory.limit is None:
-            return None
-        elsewhere = self.memory.held - self._inputs.first_call.counted_bytes
-        return max(self.memory.limit - elsewhere - self._inputs.leading_bytes, 0)
 
     def _read_addend(self) -> None:
         """Name the addend in the program, before the result, unless it holds multiprecision numbers."""
@@ -180,7 +172,7 @@ class Work:
         The device splits the operands before it is asked for them, so that a product by that plan, if it is chosen, can
         begin at once. Memory must not be limited, because slices and what the facts take are held at once.
         """
-        assert plan.scheme is not None and self._limit is None
+        assert plan.scheme is not None and self._inputs.limit is None
         inputs, b = self._inputs, self._builder
         self._release_early()
         engine = self._engine(plan)
@@ -272,7 +264,7 @@ class Work:
             shape = max(batch_a, batch_b), m, n
             target = default_accuracy(part_of(self._dtype), k)
             plan = Plan((m, k, n), shape[:1], self._dtype, scheme, target, inf, inf, False)
-            limit, whole = self._limit, results.nbytes(shape, self._dtype)
+            limit, whole = self._inputs.limit, results.nbytes(shape, self._dtype)
             if limit is not None and whole > limit // 2:
                 rows = max(1, m * (limit // 2) // whole)
                 worst = tuple(
@@ -283,7 +275,7 @@ class Work:
                 self.memory.hold(whole)
                 c = results.empty(shape, self._dtype, cp)
                 self._product = _Computed(scheme, self._result(c), c, nbytes=whole)
-                self._multiply_into(replace(plan, workspace_limit=self._limit), self._product.out)
+                self._multiply_into(replace(plan, workspace_limit=self._inputs.limit), self._product.out)
         if self._product is not None:
             alpha, worst = self._product.alpha, (worst_quotient(b, terms, exponent, left, right, self._product.out),)
         return b.read(need, worst, partial(_relative_bits, alpha=alpha, precision=precision_of(self._dtype)))
@@ -302,7 +294,7 @@ class Work:
         self.memory.hold(nbytes)
         c = results.empty((batch, count, n), self._dtype, cp)
         out = self._result(c)
-        plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self._limit)
+        plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self._inputs.limit)
         whole, right = inputs.describe_both()
         left = whole.some_rows(b, (0, whole.x.shape[0]), (rows.start, rows.stop))
         engine = engine_of(self._device, plan, inputs.multiprecision)
@@ -338,7 +330,7 @@ class Work:
         left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        may_cut = left.view.parts == 1 and self._limit is None and not inputs.described  # words are slices of real rows
+        may_cut = left.view.parts == 1 and inputs.limit is None and not inputs.described  # words cut real rows
         if not may_cut or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             return b.read(need, inputs.descriptions(), bound)
@@ -416,7 +408,7 @@ class Work:
             return
         self._release_product()
         out = self._result(c)
-        plan = replace(plan, workspace_limit=self._limit)
+        plan = replace(plan, workspace_limit=self._inputs.limit)
         self._multiply_into(plan, self._combined(out) if once else out)
         alpha = self._combination.alpha if self._combination is not None and once else ONE
         self._product = _Computed(plan.scheme, out, c, alpha) if is_exact(plan.scheme) else None
@@ -432,7 +424,7 @@ class Work:
         self.memory.hold(nbytes)
         whole = empty_numbers(c.shape, bits, cp)
         every_bit = bound_numbers(b, inputs.first_call, "every bit", whole)
-        self._multiply_into(replace(plan, workspace_limit=self._limit), every_bit)
+        self._multiply_into(replace(plan, workspace_limit=self._inputs.limit), every_bit)
         combine_in_pieces(whole, self._combination, c, self.memory)
         self._unbind(every_bit)
         del whole
@@ -554,7 +546,7 @@ class Work:
 
     def within_limit(self, program: Program) -> bool:
         """Whether a repeated call, whose memory is one piece, keeps within the limit, too."""
-        return self._limit is None or program.counted_in_one_piece <= self._limit
+        return self._inputs.limit is None or program.counted_in_one_piece <= self._inputs.limit
 
     def whole(self, facts: Collection[Need] | None = None) -> Program | None:
         """The program of all that was done so far, for repeated calls.
