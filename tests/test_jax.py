@@ -295,7 +295,7 @@ def test_arguments_of_dot_general_that_do_not_fit(place, rng):
     with pytest.raises(ValueError, match=r"^preferred_element_type: float64 needs .*'jax_enable_x64', True"):
         dot_general(a, a, MATRICES, None, "float64")
     for dtype in ("f8", "c16"):
-        with pytest.raises(ValueError, match=r"^b: .*, of which JAX makes .*32; .*'jax_enable_x64', True"):
+        with pytest.raises(ValueError, match=r"^b: dtype .*, of which JAX makes .*; .*'jax_enable_x64', True"):
             matmul(a, made(rng, 3, 3, dtype=dtype))
     with pytest.warns(UserWarning, match=r"^accuracy: 'fp64' .* rounded to float32"):
         assert dot_general(a, a, MATRICES, None, "float16", accuracy="fp64").dtype == jnp.float16
