@@ -11,7 +11,7 @@ from ozaki.backends.results import nbytes
 def native_fits(pair: Pair) -> bool:
     """Whether the native product keeps within the limit: converted operands, and a result apart from `out`."""
     rest = pair.memory.rest
-    return rest is None or _converted_bytes(pair) <= rest
+    return rest is None or pair.multiprecision or _converted_bytes(pair) <= rest  # there is none of multiprecision
 
 
 def _converted_bytes(pair: Pair) -> int:

@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -153,7 +154,9 @@ def test_a_process_forked_while_another_thread_holds_the_lock(four):
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(30)
-    child = os.fork()
+    with warnings.catch_warnings():  # of Python and of JAX, that the child may wait for a thread that it has not
+        warnings.simplefilter("ignore")
+        child = os.fork()
     if not child:
         with _threads.within_cpus():
             os._exit(0 if blas_threads() == [1] * len(four) else 1)

@@ -15,8 +15,9 @@ from ozaki import Words, reference
 from ozaki._cli.verify import MEASURES
 from ozaki.backends.numpy import _proof
 from ozaki.backends.numpy._describe import describe, sample
-from ozaki.backends.numpy._proof import least_product
+from ozaki.backends.numpy._proof import least_product, lower_bound
 from ozaki.bounds import words as word_bounds
+from ozaki.bounds.levels import levels
 from ozaki.bounds.rounding import with_rounding
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, H100, V100, TensorCore
@@ -276,7 +277,7 @@ def test_words_by_the_least_product(rng, kind):
         left, right = describe(a[None]), describe(b[None])
         tops = (np.where(x.on_host.empty, 0, x.on_host.top)[0] for x in (left, right))
         entries = np.ldexp(abs(a).astype("f8") @ abs(b).astype("f8").T, -np.add.outer(*tops))
-        least = least_product(left, right)
+        least = least_product(lower_bound(left, right, levels(k)[0]), left, right)
         assert (least <= entries[a.any(axis=1)][:, b.any(axis=1)]).all()
         bound = word_bounds.by_least(least, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
