@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ozaki._placement import where_they_lie
-from ozaki.interchange.kinds import Kind, kind_of
-from ozaki.interchange.plain import check_plain
+from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
+from ozaki.interchange.plain import check_plain, has_more
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -37,18 +37,19 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            for place, name in places:
-                if place < len(args):
-                    _check_plain(name, args[place])
-            for name in names:
-                if name in kwargs:
-                    _check_plain(name, kwargs[name])
-            for x in args:
-                if (kind := kind_of(x)) is not None:
-                    return _call(function, places, names, numpy, kind, args, kwargs)
-            for name in names:
-                if (kind := kind_of(kwargs.get(name))) is not None:
-                    return _call(function, places, names, numpy, kind, args, kwargs)
+            if any(map(_is_foreign, map(type, args))) or any(map(_is_foreign, map(type, kwargs.values()))):
+                for place, name in places:
+                    if place < len(args):
+                        _check_plain(name, args[place])
+                for name in names:
+                    if name in kwargs:
+                        _check_plain(name, kwargs[name])
+                for x in args:
+                    if (kind := kind_of(x)) is not None:
+                        return _call(function, places, names, numpy, kind, args, kwargs)
+                for name in names:
+                    if (kind := kind_of(kwargs.get(name))) is not None:
+                        return _call(function, places, names, numpy, kind, args, kwargs)
             return _run(function, places, names, args, kwargs)
 
         return call  # type: ignore[return-value]
@@ -56,10 +57,14 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
     return decorate
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_foreign(kind: Any) -> bool:
+    """Whether arguments of a class are to be looked at: they may have more than numbers, or hold others, as tuples."""
+    return kind is tuple or kind_of_class(kind) is not None or has_more(kind)
+
+
 def _check_plain(name: str, x: Any) -> None:
     """Refuse an argument, or an item of a tuple, that has more than numbers (`check_plain`)."""
-    if x is None or type(x) is np.ndarray:
-        return
     if type(x) is tuple:
         for item, each in _items(name, x):
             check_plain(item, each)

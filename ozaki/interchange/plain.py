@@ -68,8 +68,13 @@ def check_plain(name: str, x: Any) -> None:
         The message names the argument, its class, and what makes numbers of it.
     """
     kind: Any = type(x)
-    if kind is not np.ndarray and (more := _more_of_class(kind)) is not None:
+    if (more := _more_of_class(kind)) is not None:
         raise TypeError(f"{name}: {_in_words(more, kind, name)}")
+
+
+def has_more(kind: type) -> bool:
+    """Whether a class of arguments has more than numbers, so that `check_plain` refuses them."""
+    return _more_of_class(kind) is not None
 
 
 def _in_words(more: _More, kind: type, name: str = "x") -> str:
