@@ -44,7 +44,7 @@ printing._DELAY = _progress._INTERVAL = 0.0
 
 def test_a_bar_appears_after_a_while_and_vanishes(rng, tmp_path):
     large, small, c = (str(tmp_path / f"{name}.npy") for name in ("large", "small", "c"))
-    np.save(large, rng.standard_normal((500, 500)))
+    np.save(large, rng.standard_normal((1100, 1100)))  # many times as long as the bar takes to be drawn anew
     np.save(small, np.eye(3))
     text = on_a_terminal("multiply", large, large, "-o", c, "--accuracy", "fp64", "--reproducible", before=AT_ONCE)
     assert "steps of the product" in text and "multiplying" in text
