@@ -16,7 +16,7 @@ from ozaki.interchange.plain import check_plain, plain
 from ozaki.multiprecision.arithmetic import add, scaled
 from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.floats import of_floats
-from ozaki.multiprecision.limbs import HOST_TILE, limbs_of
+from ozaki.multiprecision.limbs import HOST_TILE, limbs_of, tile_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
 
@@ -123,11 +123,13 @@ class Combination:
             return found
         c = self.c if isinstance(self.c, Numbers) else of_floats(self.c)
         try:
-            total = add(found, scaled(c, self.beta.whole, self.beta.exponent))
+            # Within a limit in small tiles on a device, too, though these take it longer.
+            tile = tile_of(found.limbs) if memory.limit is None else HOST_TILE
+            total = add(found, scaled(c, self.beta.whole, self.beta.exponent), tile=tile)
         except ValueError as error:
             raise ValueError(f"c: {error}") from None
         entries = total.parts.size
-        memory.pass_through(min(entries, HOST_TILE) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
+        memory.pass_through(min(entries, tile) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
         return total
 
     def at(self, index: Any) -> Combination:

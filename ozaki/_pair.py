@@ -32,7 +32,7 @@ from ozaki.backends import Backend, backend_of
 from ozaki.backends.results import nbytes
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
-from ozaki.multiprecision.limbs import HOST_TILE
+from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.schemes import PRESETS, Words
@@ -354,7 +354,7 @@ class Pair:
         if not self.sums_exactly:
             return 0
         entries = prod(self.sizes.stack) * (1 + self.sizes.is_complex)
-        self.memory.require(_trimming_bytes(entries))
+        self.memory.require(_trimming_bytes(entries, HOST_TILE))
         if self.combination is None and self.asked != "int64":
             return 0
         found = nbytes((entries,), dtype)
@@ -370,8 +370,9 @@ class Pair:
         if self.sums_exactly and self.combination is not None:
             c = self.combination.exactly(c, self.memory)
         if self.sums_exactly:
-            self.memory.pass_through(_trimming_bytes(c.parts.size))
-            c = trimmed(c)
+            tile = tile_of(c.limbs) if self.memory.limit is None else HOST_TILE
+            self.memory.pass_through(_trimming_bytes(c.parts.size, tile))
+            c = trimmed(c, tile)
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
@@ -382,9 +383,9 @@ def _converting_bytes(x: Numbers) -> int:
     return 256 * prod(x.shape) + 2 * int(x.nbytes)
 
 
-def _trimming_bytes(entries: int) -> int:
+def _trimming_bytes(entries: int, tile: int) -> int:
     """Bytes held while the longest of so many numbers is searched for, tile by tile: eight arrays of int64."""
-    return 64 * min(entries, HOST_TILE)
+    return 64 * min(entries, tile)
 
 
 def _parts_of(x: Any) -> int:

@@ -15,8 +15,8 @@ from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers, as_comple
 from ozaki.multiprecision.scalars import dyadic
 
 
-def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
-    """x + sign y, exactly; the shapes broadcast, and the sum is complex if a term is.
+def add(x: Numbers, y: Numbers, sign: int = 1, tile: int | None = None) -> Numbers:
+    """x + sign y, exactly, `tile` elements at a time; the shapes broadcast, and the sum is complex if a term is.
 
     Raises
     ------
@@ -26,19 +26,19 @@ def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
     if x.is_complex or y.is_complex:
         shape = np.broadcast_shapes(x.shape, y.shape)
         x, y = (broadcast_to(as_complex(each), shape) for each in (x, y))
-        return x.alike(_sum(x.parts, y.parts, sign, shape))
+        return x.alike(_sum(x.parts, y.parts, sign, shape, tile))
     x, y = broadcast(x, y)
-    return _sum(x, y, sign, x.shape)
+    return _sum(x, y, sign, x.shape, tile)
 
 
-def _sum(x: Numbers, y: Numbers, sign: int, shape: tuple[int, ...]) -> Numbers:
+def _sum(x: Numbers, y: Numbers, sign: int, shape: tuple[int, ...], tile: int | None) -> Numbers:
     """The sum that `add` describes, of real terms of one shape: `shape`, or, of parts of complex ones, (*shape, 2)."""
     xp = library(x.limbs)
     flat = [(e.signs.reshape(-1), e.exponents.reshape(-1), e.limbs.reshape(len(e.limbs), -1)) for e in (x, y)]
     far = np.int64(2**62)
     highest, lowest = xp.full(x.size, -far), xp.full(x.size, far)
     for signs, exponents, limbs in flat:
-        for at in tiles(signs):
+        for at in tiles(signs, tile):
             present = signs[at] != 0
             low = exponents[at] - 32 * len(limbs) + trailing_zeros(limbs[:, at])
             highest[at] = xp.where(present, xp.maximum(highest[at], exponents[at]), highest[at])
@@ -53,7 +53,7 @@ def _sum(x: Numbers, y: Numbers, sign: int, shape: tuple[int, ...]) -> Numbers:
         )
     out = empty(x.shape, span + 1, xp)
     count = len(out.limbs)
-    for at in tiles(highest):
+    for at in tiles(highest, tile):
         top = xp.where(highest[at] > -far, highest[at], 0) + 1
         sums = xp.zeros((count, top.size), np.int64)
         for (signs, exponents, limbs), factor in zip(flat, (1, sign), strict=True):

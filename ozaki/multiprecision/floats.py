@@ -127,9 +127,9 @@ def empty(shape: tuple[int, ...], bits: int, xp: Any) -> Numbers:
     return Numbers(xp.zeros(shape, np.int8), xp.zeros(shape, np.int64), limbs, bits)
 
 
-def tiles(flat: Any) -> Any:
-    """Slices that cut an array of shape (n,) into tiles."""
-    step = tile_of(flat)
+def tiles(flat: Any, tile: int | None = None) -> Any:
+    """Slices that cut an array of shape (n,) into tiles, of `tile` elements if that is given."""
+    step = tile or tile_of(flat)
     return (slice(i, i + step) for i in range(0, flat.shape[-1], step))
 
 
@@ -143,13 +143,16 @@ def store(out: Numbers, at: slice, signs: Any, limbs: Any, top: Any) -> None:
 
 
 @by_parts
-def trimmed(x: Numbers) -> Numbers:
-    """The same numbers, with `bits` reduced to what the longest element needs, at least 1; a view of those of x."""
+def trimmed(x: Numbers, tile: int | None = None) -> Numbers:
+    """The same numbers, with `bits` reduced to what the longest element needs, at least 1; a view of those of x.
+
+    They are looked through `tile` elements at a time.
+    """
     # In the order of memory, which is no copy where the axes of a result lie otherwise.
     axes = sorted(range(1, x.limbs.ndim), key=lambda axis: -x.limbs.strides[axis])
     flat = x.limbs.transpose(0, *axes).reshape(len(x.limbs), -1)
     bits = 1
-    for at in tiles(flat):
+    for at in tiles(flat, tile):
         most = 32 * len(flat) - trailing_zeros(flat[:, at])
         bits = largest(most, bits)
     return Numbers(x.signs, x.exponents, x.limbs[: limbs_of(bits)], bits)

@@ -144,3 +144,15 @@ def test_the_native_product_keeps_the_limit(device):
     out = device.full((100, 100), np.nan).T
     _, report = device.matmul(a[:, :0], b[:0], out=out, return_report=True)
     assert report.workspace_bytes == out.nbytes
+
+
+def test_bits_of_exact_products_are_counted_within_their_tiles(device, rng):
+    """A device looks through more elements at a time than NumPy does, but no more than that within a limit."""
+    a, b = (device.asarray(rng.standard_normal(shape)) for shape in ((170, 2), (2, 170)))
+    exact = {"dtype": "mp", "accuracy": "exact", "return_report": True}
+    c, whole = ozaki.matmul(a, b, **exact)
+    at_a_time = 2**14 if device.name == "numpy" else 170 * 170
+    assert whole.workspace_bytes >= 64 * at_a_time
+    found, report = ozaki.matmul(a, b, workspace_limit=64 * 2**14 + 10**6, **exact)
+    assert report.workspace_bytes <= 64 * 2**14 + 10**6
+    assert bool((found == c).all())
