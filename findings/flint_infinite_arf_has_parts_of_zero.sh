@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# python-flint: man_exp() of an arf that is Inf or NaN is (0, 0), the parts of zero, without an error; Python's
-# float.as_integer_ratio and mpmath raise for these.
+# python-flint: man_exp() of an arf that is Inf or NaN is (0, 0), the parts of zero, without an error, where
+# Python's float.as_integer_ratio raises.
 # seen: inf (0, 0) finite: False
 # seen: -inf (0, 0) finite: False
 # seen: nan (0, 0) finite: False
