@@ -20,7 +20,7 @@ from typing import Any
 
 from ozaki._formats import part_of
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers, as_complex, of_parts
+from ozaki.multiprecision.numbers import Numbers, as_complex, beside_zeros, of_parts
 
 Parts = tuple[int, int]
 
@@ -108,8 +108,10 @@ def real_entries(c: Any, dtype: str, parts: Parts) -> Any:
     """
     if isinstance(c, Numbers):
         batch, m, n = c.shape
-        x = as_complex(c).parts
-        return x.swapaxes(2, 3).reshape(batch, 2 * m, n) if parts == (2, 1) else x.reshape(batch, m, 2 * n)
+        if parts == (2, 1):  # real ones are copied once, in the order that they are to have
+            x = c.parts.swapaxes(2, 3) if c.is_complex else beside_zeros(c, -2)
+            return x.reshape(batch, 2 * m, n)
+        return as_complex(c).parts.reshape(batch, m, 2 * n)
     if parts == (2, 1):
         return _rows_of_parts(c, part_of(dtype))
     return contiguous(c, dtype).view(part_of(dtype))

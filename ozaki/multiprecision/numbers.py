@@ -216,10 +216,23 @@ def as_complex(x: Numbers) -> Numbers:
     """Complex numbers whose real parts are x, and whose imaginary parts are zero; x itself, if it is complex."""
     if x.is_complex:
         return x
-    xp = library(x.limbs)
-    planes = x.signs, x.exponents, x.limbs
-    signs, exponents, limbs = (xp.stack((plane, xp.zeros(plane.shape, plane.dtype)), axis=-1) for plane in planes)
-    return of_parts(Numbers(signs, exponents, limbs, x.bits))
+    return of_parts(beside_zeros(x, -1))
+
+
+def beside_zeros(x: Numbers, axis: int) -> Numbers:
+    """Real numbers x and as many zeros after them, along a new axis, counted from the last one: in row-major order.
+
+    Nothing else is held meanwhile.
+    """
+    xp, place = library(x.limbs), (..., 0, *(slice(None),) * (-1 - axis))
+
+    def with_zeros(plane: Any) -> Any:
+        at = plane.ndim + 1 + axis
+        found = xp.zeros((*plane.shape[:at], 2, *plane.shape[at:]), plane.dtype)
+        found[place] = plane
+        return found
+
+    return Numbers(with_zeros(x.signs), with_zeros(x.exponents), with_zeros(x.limbs), x.bits)
 
 
 def moved(x: AnyNumbers, xp: Any) -> AnyNumbers:

@@ -25,6 +25,7 @@ from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
@@ -102,7 +103,7 @@ def _exact(
         engine, side = replace(engine, folded=False), "right"
     batch, m, n = out.shape
     stack = batch, m, n
-    combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
+    combined = 0 if combination is None else _combined(combination, out)
     limbs = max(len(x.numbers.limbs) if x.numbers is not None else 0 for x in (of_left, of_right))
     panel = panel_of(engine, stack, memory.rest, combined, limbs)
     memory.pass_through(_workspace(engine, stack, panel, combined, limbs))
@@ -186,6 +187,15 @@ def matrices_of(operand: Described | Slices, b: slice) -> slice:
 def _described(x: Described | Slices) -> Described:
     """The description of an operand that is described or split."""
     return x.described if isinstance(x, Slices) else x
+
+
+def _combined(combination: Combination, out: npt.NDArray[Any] | Numbers) -> int:
+    """Arrays as large as a tile that rounding together with an addend takes (`_workspace`).
+
+    These hold the limbs of the result, and those of a term that an addend or a factor makes longer than a float.
+    """
+    longer = limbs_of(max(combination.bits_of_terms(0))) - 2
+    return 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0) + 5 * max(longer, 0)
 
 
 def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int, limbs: int = 0) -> int:
