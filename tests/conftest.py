@@ -16,6 +16,10 @@ import devices  # noqa: E402
 
 import items as emulated_items  # noqa: E402
 
+if sys.__stdin__ is None:
+    # Standard input is closed. Pytest's stand-in for it asks the real one for its encoding, as IPython does on import.
+    sys.__stdin__ = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+
 
 @pytest.fixture
 def seed():
