@@ -24,9 +24,8 @@ def to_ints(x: Numbers) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]
         If x is complex.
     """
     check_real(x, "to_ints")
-    x = moved(x, np)
-    wholes, exponents = to_wholes(x)
-    return _objects(signed(wholes, x.signs.reshape(-1)), x.shape), exponents.reshape(x.shape)
+    wholes, exponents = _signed_wholes(x)
+    return _objects(wholes, x.shape), exponents.reshape(x.shape)
 
 
 @paused_collector()
@@ -41,15 +40,14 @@ def to_integers(x: Numbers) -> npt.NDArray[np.object_]:
         If x is complex.
     """
     check_real(x, "to_integers")
-    x = moved(x, np)
-    wholes, exponents = to_wholes(x)
+    wholes, exponents = _signed_wholes(x)
     for wrong, what in (
         (exponents < 0, "is no whole number; to_fractions() takes it"),
         (exponents > MOST_BITS, f"takes more than {MOST_BITS} bits"),
     ):
         if wrong.any():
             raise ValueError(f"{element(np.unravel_index(int(wrong.argmax()), x.shape))} {what}")
-    each = zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True)
+    each = zip(wholes, exponents.tolist(), strict=True)
     return _objects([whole << exponent for whole, exponent in each], x.shape)
 
 
@@ -65,13 +63,12 @@ def to_fractions(x: Numbers) -> npt.NDArray[np.object_]:
         If x is complex.
     """
     check_real(x, "to_fractions")
-    x = moved(x, np)
-    wholes, exponents = to_wholes(x)
+    wholes, exponents = _signed_wholes(x)
     far = abs(exponents) > MOST_BITS
     if far.any():
         index = np.unravel_index(int(far.argmax()), x.shape)
         raise ValueError(f"{element(index)} lies so far from 1 that its fraction takes more than {MOST_BITS} bits")
-    parts = zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True)
+    parts = zip(wholes, exponents.tolist(), strict=True)
     return _objects([Fraction(whole << max(e, 0), 1 << max(-e, 0)) for whole, e in parts], x.shape)
 
 
@@ -143,9 +140,15 @@ def _balls(x: Numbers) -> list[Any]:
     """Real numbers in row-major order as numbers of python-flint."""
     import flint
 
+    wholes, exponents = _signed_wholes(x)
+    return [*map(flint.arb, zip(wholes, exponents.tolist(), strict=True))]
+
+
+def _signed_wholes(x: Numbers) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """Real numbers in row-major order as odd integers, or 0, and the exponents of two that they are multiplied by."""
     x = moved(x, np)
     wholes, exponents = to_wholes(x)
-    return [*map(flint.arb, zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True))]
+    return signed(wholes, x.signs.reshape(-1)), exponents
 
 
 def check_real(x: Numbers, name: str) -> None:
