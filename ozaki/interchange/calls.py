@@ -38,12 +38,8 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if any(map(_is_foreign, map(type, args))) or any(map(_is_foreign, map(type, kwargs.values()))):
-                for place, name in places:
-                    if place < len(args):
-                        _check_plain(name, args[place])
-                for name in names:
-                    if name in kwargs:
-                        _check_plain(name, kwargs[name])
+                for name, x in _given(places, names, args, kwargs):
+                    _check_plain(name, x)
                 for x in args:
                     if (kind := kind_of(x)) is not None:
                         return _call(function, places, names, numpy, kind, args, kwargs)
@@ -77,6 +73,14 @@ def _items(name: str, x: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
     return ((f"operand {place}" if name == "operands" else name, each) for place, each in enumerate(x))
 
 
+def _given(
+    places: tuple[tuple[int, str], ...], names: tuple[str, ...], args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """The arguments that may be arrays, with their names: those given by position `places`, then those by name."""
+    given = [(name, args[place]) for place, name in places if place < len(args)]
+    return given + [(name, kwargs[name]) for name in names if name in kwargs]
+
+
 def _run(
     function: Callable[..., Any],
     places: tuple[tuple[int, str], ...],
@@ -87,9 +91,7 @@ def _run(
     """Call a function on the GPU of the arrays among its arguments: `names`, by position `places`."""
     if "cupy" not in sys.modules:
         return function(*args, **kwargs)
-    given = [(name, args[place]) for place, name in places if place < len(args)]
-    given += [(name, kwargs[name]) for name in names if name in kwargs]
-    with where_they_lie(given):
+    with where_they_lie(_given(places, names, args, kwargs)):
         return function(*args, **kwargs)
 
 

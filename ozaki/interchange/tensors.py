@@ -100,7 +100,8 @@ class Tensors:
 
 TENSORS = Tensors()
 
-_TRACER = torch._C._TorchDispatchModeKey.PROXY
+TRACER = torch._C._TorchDispatchModeKey.PROXY
+"""The key of the mode by which a tracer of PyTorch writes down what is called."""
 
 
 def _has_tangent(x: Any) -> bool:
@@ -111,7 +112,7 @@ def _has_tangent(x: Any) -> bool:
 
 def _is_traced() -> bool:
     """Whether a tracer of PyTorch writes down what is called: not in an operator, which it has written down."""
-    return torch._C._get_dispatch_mode(_TRACER) is not None or _get_dispatch_mode_pre_dispatch(_TRACER) is not None
+    return torch._C._get_dispatch_mode(TRACER) is not None or _get_dispatch_mode_pre_dispatch(TRACER) is not None
 
 
 def _is_lazy(x: Any) -> bool:

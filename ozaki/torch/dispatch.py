@@ -12,10 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ozaki._api import gemm, matmul
 from ozaki.account import Account
+from ozaki.interchange.tensors import TRACER
 from ozaki.torch.operators import Choices
 from ozaki.torch.products import INSIDE, PRODUCTS, fits
-
-_TRACER = torch._C._TorchDispatchModeKey.PROXY
 
 _LAZY = tuple(getattr(torch._C.DispatchKey, name) for name in ("Conjugate", "Negative", "ZeroTensor"))
 """What applies lazy conjugates, negatives and zeros to the memory of tensors before a kernel reads it."""
@@ -103,7 +102,7 @@ class Block(TorchDispatchMode):
         product = PRODUCTS.get(name.removesuffix("_")) if known else None
         if product is None:
             return self._other(func, name, args, kwargs)
-        traced = torch._C._get_dispatch_mode(_TRACER) is not None
+        traced = torch._C._get_dispatch_mode(TRACER) is not None
         out, reason = kwargs.get("out"), self._obstacle(args, kwargs, traced)
         if reason:
             self._account.leave(name, reason)
