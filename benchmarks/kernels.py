@@ -16,7 +16,7 @@ from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import drawn
 from benchmarks.results import Row, Shape
 from ozaki import Plan
-from ozaki._operands import Side
+from ozaki.call.operands import Side
 from ozaki.schemes import Words
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Product:
         """Multiply two matrices by the slices or words of the plan."""
         import cupy as cp
 
-        from ozaki._workspace import Memory
         from ozaki.backends.cupy import backend
         from ozaki.backends.cupy.program.arrays import Array, view_of
         from ozaki.backends.cupy.program.first_call import FirstCall
         from ozaki.backends.cupy.program.steps import Launch
+        from ozaki.driver.memory import Memory
 
         out = cp.empty((1, len(a), b.shape[1]), plan.dtype)
         rows: dict[Side, Any] = {"left": a[None], "right": b.T[None]}

@@ -15,7 +15,7 @@ from benchmarks.devices import Device, medians_side_by_side
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from ozaki import reference
-from ozaki._formats import is_complex, part_of
+from ozaki.records.formats import is_complex, part_of
 
 ROWS, COLS = 8, 64
 """Rows and columns in which entries are computed exactly; fewer for a long inner dimension."""

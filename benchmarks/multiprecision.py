@@ -32,9 +32,9 @@ from benchmarks.devices import Cpu, Device, cpu_model, device_of, median_seconds
 from benchmarks.measure import WrongAnswerError
 from benchmarks.readme import replaced
 from benchmarks.results import RESULTS, ROOT, git_commit, slug
-from ozaki._accuracy import Accuracy
 from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
 from ozaki.planning.search import likely_schemes
+from ozaki.records.accuracy import Accuracy
 
 BEGIN, END = "<!-- multiprecision:begin -->", "<!-- multiprecision:end -->"
 

@@ -18,7 +18,7 @@ from PIL import Image
 from benchmarks.cublas_peer import ROUTINE
 from benchmarks.labels import label
 from benchmarks.results import Row, Run, largest, read, size, unit
-from ozaki._formats import is_complex
+from ozaki.records.formats import is_complex
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -13,8 +13,8 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._environment import default_environment
-from ozaki._operands import HALVES
+from ozaki.call.operands import HALVES
+from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
 from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
 

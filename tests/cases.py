@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki._workspace import Memory
 from ozaki.backends.numpy import _execute, _words, work
 from ozaki.backends.numpy.work import Work
+from ozaki.driver.memory import Memory
 from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.proof import Proof

@@ -6,9 +6,8 @@ from math import inf
 import pytest
 
 from ozaki import Accuracy, Plan
-from ozaki._choices import Choices
-from ozaki._operands import shapes
 from ozaki.bounds.description import Least
+from ozaki.call.operands import shapes
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
@@ -25,6 +24,7 @@ from ozaki.planning.facts import (
 )
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
+from ozaki.records.choices import Choices
 from ozaki.schemes import PRESETS, Digits, Residues
 from ozaki.schemes.formats import H100
 

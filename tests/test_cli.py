@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
-from ozaki._accuracy import of_text
 from ozaki._cli import planning, verify
 from ozaki._cli.commands import app
 from ozaki._cli.devices import EXTRAS
 from ozaki._cli.files import read
 from ozaki._cli.printing import error_of
-from ozaki._report import rounded_up
+from ozaki.records.accuracy import of_text
+from ozaki.records.report import rounded_up
 
 runner = CliRunner()
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import ozaki
-from ozaki._accuracy import of_text
 from ozaki._cli import text_files, verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read, write
+from ozaki.records.accuracy import of_text
 
 runner = CliRunner()
 

@@ -8,8 +8,8 @@ import pytest
 
 import ozaki
 from ozaki import Accuracy, reference
-from ozaki._plan import Candidate
-from ozaki._report import rounded_up
+from ozaki.records.plan import Candidate
+from ozaki.records.report import rounded_up
 
 WIDE = ozaki.mparray([["1/3", "1/7"], ["0.1", 2]], bits=200)
 

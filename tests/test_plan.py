@@ -12,7 +12,6 @@ from cases import MOST_BYTES, bounds_of, power, same_bits, spread, work_of
 import ozaki
 from ozaki import Accuracy, reference
 from ozaki._cli.verify import MEASURES
-from ozaki._report import power_of_two, rounded_up
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
 from ozaki.backends.numpy import _tiles
@@ -25,6 +24,7 @@ from ozaki.planning import search
 from ozaki.planning.facts import WorstRatio
 from ozaki.planning.proof import Proof
 from ozaki.planning.search import _usually_good
+from ozaki.records.report import power_of_two, rounded_up
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import scheme_of

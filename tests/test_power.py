@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mparrays import power, rationals, same
 
 import ozaki
-from ozaki import Accuracy, _power, mparray
+from ozaki import Accuracy, mparray
+from ozaki.functions import power as power_module
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 37])
@@ -32,7 +33,9 @@ def test_powers_are_exact(rng, n):
 
 def test_squarings_are_few(monkeypatch):
     calls = []
-    monkeypatch.setattr("ozaki._power.matmul", lambda a, b, **options: calls.append(options) or ozaki.matmul(a, b))
+    monkeypatch.setattr(
+        "ozaki.functions.power.matmul", lambda a, b, **options: calls.append(options) or ozaki.matmul(a, b)
+    )
     ozaki.matrix_power(np.eye(2, dtype=int), np.int64(1000))
     assert len(calls) == 9 + 5 and all(Accuracy.of(**options, k=2).exact for options in calls)
 
@@ -109,8 +112,8 @@ def test_shares_of_an_accuracy_add_up(n, accuracy):
         return rounded_up(x * y * (1 + Fraction(accuracy.tolerance) * power(accuracy.exponent)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_power, "matmul", multiplied)
-        found = _power._power(Fraction(1), n, target)
+        patch.setattr(power_module, "matmul", multiplied)
+        found = power_module._power(Fraction(1), n, target)
     assert found <= 1 + Fraction(target.tolerance) * power(target.exponent)
 
 

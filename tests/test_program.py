@@ -10,10 +10,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ozaki._accuracy import Accuracy
-from ozaki._operands import shapes
-from ozaki._plan import Plan
-from ozaki._report import counted
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
@@ -25,6 +21,10 @@ from ozaki.backends.cupy.program.steps import Clear, Out, Upload
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.call.operands import shapes
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.plan import Plan
+from ozaki.records.report import counted
 from ozaki.schemes import PRESETS, Digits, Residues, Words
 
 H100 = devices.of("90", multiprocessors=132, shared_memory=233472)

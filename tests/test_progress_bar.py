@@ -36,9 +36,9 @@ def on_a_terminal(*words, before="pass"):
 
 
 AT_ONCE = """
-from ozaki import _progress
+from ozaki.driver import progress
 from ozaki._cli import printing
-printing._DELAY = _progress._INTERVAL = 0.0
+printing._DELAY = progress._INTERVAL = 0.0
 """
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki import _cpus
 from ozaki.backends.numpy import _execute, _threads
+from ozaki.driver import cpus
 
 
 def blas_threads():
@@ -28,7 +28,7 @@ def four(monkeypatch):
     before = blas_threads()
     for each in libraries:
         each.set_num_threads(4)
-    monkeypatch.setattr(_cpus, "usable", lambda: 1)
+    monkeypatch.setattr(cpus, "usable", lambda: 1)
     yield blas_threads()
     for each, count in zip(libraries, before, strict=True):
         each.set_num_threads(count)
@@ -48,7 +48,7 @@ def test_a_product_takes_no_more_threads_than_there_are_cpus(four, monkeypatch, 
 
 
 def test_few_threads_stay_as_they_are(four, monkeypatch):
-    monkeypatch.setattr(_cpus, "usable", lambda: 64)
+    monkeypatch.setattr(cpus, "usable", lambda: 64)
     with _threads.within_cpus():
         assert blas_threads() == four
 
@@ -125,7 +125,7 @@ class Limited:
 def test_threads_of_python_that_enter_at_once_leave_the_numbers_as_they_were(monkeypatch):
     slow, start = Slow(8, 4), threading.Barrier(6)
     monkeypatch.setattr(_threads, "libraries", lambda: slow)
-    monkeypatch.setattr(_cpus, "usable", lambda: 2)
+    monkeypatch.setattr(cpus, "usable", lambda: 2)
 
     def multiply(i):
         start.wait(10)
@@ -190,9 +190,9 @@ def test_quotas_of_control_groups(tmp_path, memberships, files, expected):
     for name, text in files.items():
         (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name).write_text(text)
-    assert _cpus.quota(tmp_path / "self", tmp_path / "groups") == expected
+    assert cpus.quota(tmp_path / "self", tmp_path / "groups") == expected
 
 
 def test_a_process_may_use_a_cpu():
-    assert 1 <= _cpus.usable() <= 4096
-    assert np.ceil(_cpus._quota() or 1) >= 1
+    assert 1 <= cpus.usable() <= 4096
+    assert np.ceil(cpus._quota() or 1) >= 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki._warning import warn
+from ozaki.driver.warning import warn
 
 N = 30
 RNG = np.random.default_rng(5)
@@ -90,4 +90,4 @@ def test_a_program_of_two_lines():
 def test_every_warning_of_the_library_is_issued_so():
     package = pathlib.Path(ozaki.__file__).parent
     issuing = [path.name for path in package.rglob("*.py") if "warnings.warn(" in path.read_text(encoding="utf-8")]
-    assert issuing == ["_warning.py"]
+    assert issuing == ["warning.py"]

@@ -8,7 +8,7 @@ import pytest
 
 import ozaki
 from ozaki import Accuracy
-from ozaki._complex import numbers_of_entries, real_entries
+from ozaki.call.complex_parts import numbers_of_entries, real_entries
 
 WAYS = [
     {},

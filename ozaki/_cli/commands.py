@@ -38,8 +38,8 @@ from ozaki._cli.selftest import hash_on, published
 from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
-from ozaki._operands import holds_complex, shapes
-from ozaki._report import bytes_in_words, rounded_up, several
+from ozaki.call.operands import holds_complex, shapes
+from ozaki.records.report import bytes_in_words, rounded_up, several
 
 app = typer.Typer(
     cls=Commands,

@@ -11,9 +11,9 @@ import numpy as np
 
 import ozaki
 from ozaki import reference
-from ozaki._accuracy import Measure
 from ozaki._cli.files import Matrix
 from ozaki._cli.sampling import Array, Sample, out_of_range
+from ozaki.records.accuracy import Measure
 from ozaki.reference._exact import aligned, exact_parts, finite_elements, integers_of, parts_of
 from ozaki.reference._measures import root_up, squared_norms
 from ozaki.reference._moduli import moduli_from_below

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import ozaki
-from ozaki import _cpus
 from ozaki._cli.echo import cut
 from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
@@ -21,6 +20,7 @@ from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.numpy._threads import libraries as blas_libraries
+from ozaki.driver import cpus
 
 
 def pick_device(device: Device) -> str:
@@ -141,7 +141,7 @@ def environment() -> dict[str, Any]:
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     versions["blas"] = f"{blas['name']} {blas['version']}"
     threads = {"blas": max((each.num_threads for each in blas_libraries().lib_controllers), default=None)}
-    threads["cpus"] = _cpus.usable()
+    threads["cpus"] = cpus.usable()
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
     from ozaki.backends.numpy import backend as _numpy

@@ -14,7 +14,7 @@ import numpy as np
 import ozaki
 from ozaki import reference
 from ozaki._cli.devices import array_library, to_host
-from ozaki._report import priced
+from ozaki.records.report import priced
 
 
 @dataclass(frozen=True)

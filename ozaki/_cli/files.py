@@ -15,9 +15,9 @@ import numpy.typing as npt
 import ozaki
 from ozaki._cli import matrix_market, numpy_files, text_files
 from ozaki._cli.replacing import check_place, written_whole
-from ozaki._formats import is_complex
-from ozaki._integers import first_rounded
-from ozaki._operands import holds_complex
+from ozaki.call.integers import first_rounded
+from ozaki.call.operands import holds_complex
+from ozaki.records.formats import is_complex
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
 

@@ -14,8 +14,8 @@ from ozaki._cli.comparing import Compared, Entry, compared, finite_rows, log2_ra
 from ozaki._cli.files import Matrix
 from ozaki._cli.printing import format_of
 from ozaki._cli.sampling import Stack, samples, stack_of
-from ozaki._formats import MOST_BITS, precision_of
-from ozaki._operands import Shapes, holds_complex, shapes
+from ozaki.call.operands import Shapes, holds_complex, shapes
+from ozaki.records.formats import MOST_BITS, precision_of
 from ozaki.reference._measures import largest_ratio, root_up
 
 _ANOTHER = -4.0

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki._cli.devices import array_library, to_host
-from ozaki._report import priced
+from ozaki.records.report import priced
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ozaki._accuracy import of_text
 from ozaki._cli.echo import cut
 from ozaki.backends.cupy.devices.models import MODELS
+from ozaki.records.accuracy import of_text
 
 _LONGEST_SHAPE = 1000  # characters
 

@@ -12,9 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki._checks import check_choices, check_runs
-from ozaki._choices import Choices
-from ozaki._formats import (
+from ozaki.backends import Backend, Planner, as_computed
+from ozaki.call.checks import check_choices, check_runs
+from ozaki.call.operands import Shapes, shapes
+from ozaki.call.pair import NO_MULTIPRECISION
+from ozaki.planning.facts import Facts
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.question import Question
+from ozaki.planning.weigh import explained
+from ozaki.records.choices import Choices
+from ozaki.records.formats import (
     SIGNIFICAND_BITS,
     in_units,
     is_complex,
@@ -22,15 +29,8 @@ from ozaki._formats import (
     part_of,
     precision_of,
 )
-from ozaki._operands import Shapes, shapes
-from ozaki._pair import NO_MULTIPRECISION
-from ozaki._report import priced
-from ozaki._result import result_format
-from ozaki.backends import Backend, Planner, as_computed
-from ozaki.planning.facts import Facts
-from ozaki.planning.ordinary import foresee
-from ozaki.planning.question import Question
-from ozaki.planning.weigh import explained
+from ozaki.records.report import priced
+from ozaki.records.result_format import result_format
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.named import known
 

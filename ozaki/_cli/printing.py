@@ -26,7 +26,7 @@ import ozaki
 from ozaki._cli.dgemm import Timed
 from ozaki._cli.files import Matrix
 from ozaki._cli.longley import Solved
-from ozaki._report import rounded_up
+from ozaki.records.report import rounded_up
 
 out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)

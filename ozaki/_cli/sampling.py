@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki._cli.files import Matrix
-from ozaki._operands import broadcast
+from ozaki.call.operands import broadcast
 from ozaki.multiprecision.arithmetic import broadcast_to
 
 Array = npt.NDArray[Any]

@@ -8,23 +8,23 @@ from functools import partial
 from math import floor, inf, log10
 from typing import Any
 
-from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._choices import Choices
 from ozaki._cli import picture
 from ozaki._cli.planning import Planned, seconds_of
-from ozaki._formats import part_of
-from ozaki._pair import Pair
-from ozaki._plan import Plan
-from ozaki._product import Product
-from ozaki._report import counted
-from ozaki._workspace import Memory
 from ozaki.backends import Backend
 from ozaki.bounds.rounding import with_rounding
+from ozaki.call.pair import Pair
+from ozaki.driver.memory import Memory
+from ozaki.driver.product import Product
 from ozaki.planning.candidates import names_of, native_bound
 from ozaki.planning.facts import Facts, NativeInRange, or_need
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question
 from ozaki.planning.search import likely_schemes
+from ozaki.records.accuracy import Accuracy, default_accuracy
+from ozaki.records.choices import Choices
+from ozaki.records.formats import part_of
+from ozaki.records.plan import Plan
+from ozaki.records.report import counted
 from ozaki.schemes import Scheme, is_exact, slice_products
 from ozaki.schemes.named import least_of, most_of, scheme_of
 

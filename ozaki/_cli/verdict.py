@@ -10,8 +10,8 @@ from typing import Any
 from ozaki._cli.comparing import Entry, Parts
 from ozaki._cli.judging import Judged, Met
 from ozaki._cli.printing import error_of
-from ozaki._formats import MOST_BITS, MULTIPRECISION
-from ozaki._report import rounded_up
+from ozaki.records.formats import MOST_BITS, MULTIPRECISION
+from ozaki.records.report import rounded_up
 
 _GUARD = 25
 """Digits beyond the printed ones that the conversion to decimal is computed with."""

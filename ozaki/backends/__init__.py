@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from ozaki._combination import Combination
-from ozaki._operands import Side
-from ozaki._plan import Chosen, Plan
-from ozaki._prepared import Prepared
-from ozaki._progress import Progress
-from ozaki._workspace import Memory
+from ozaki.call.combination import Combination
+from ozaki.call.operands import Side
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import Progress
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
+from ozaki.records.plan import Chosen, Plan
+from ozaki.records.prepared import Prepared
 from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import nan
 from typing import Any
 
-from ozaki._combination import Combination
-from ozaki._operands import tiles_of_rows
-from ozaki._workspace import Memory
+from ozaki.call.combination import Combination
+from ozaki.call.operands import tiles_of_rows
+from ozaki.driver.memory import Memory
 from ozaki.multiprecision.arithmetic import broadcast_to, near_sum, rounded_to, scaled
 from ozaki.multiprecision.floats import PRECISION, empty, of_floats, to_floats
 from ozaki.multiprecision.limbs import library, limbs_of, tile_of

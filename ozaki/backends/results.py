@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ozaki._formats import is_multiprecision, part_bytes, parts_in, precision_of
 from ozaki.backends.combining import copy_numbers
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.formats import is_multiprecision, part_bytes, parts_in, precision_of
 
 
 def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from ozaki._formats import part_of
 from ozaki.bounds.description import Description
 from ozaki.bounds.rounding import UNIT_ROUNDOFF, UP
+from ozaki.records.formats import part_of
 from ozaki.schemes.image import ceil_log2
 
 RANGE = {"float32": (-126, 128), "float64": (-1022, 1024)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from ozaki._accuracy import Measure
 from ozaki.bounds import exact, words
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms
+from ozaki.records.accuracy import Measure
 from ozaki.schemes import Scheme, Words
 
 

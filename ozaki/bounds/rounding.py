@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, ldexp
 
-from ozaki._formats import SIGNIFICAND_BITS, precision_of
+from ozaki.records.formats import SIGNIFICAND_BITS, precision_of
 
 UP = 1 + 2.0**-30
 """Factor on a computed bound that covers thousands of float64 roundings in its computation (docs/bounds.md)."""

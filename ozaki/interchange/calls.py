@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki._placement import where_they_lie
+from ozaki.call.placement import where_they_lie
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ozaki._accuracy import Accuracy
-from ozaki._choices import Choices
-from ozaki._warning import warn
+from ozaki.driver.warning import warn
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.given import check_alone
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.choices import Choices
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""

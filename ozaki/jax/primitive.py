@@ -17,9 +17,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.lax import dot_general_p
 
-from ozaki._api import matmul
-from ozaki._choices import Choices
+from ozaki.functions.products import matmul
 from ozaki.interchange.streams import on_stream
+from ozaki.records.choices import Choices
 
 PRODUCT = Primitive("ozaki_product")
 

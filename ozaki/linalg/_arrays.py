@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._operands import holds_complex
+from ozaki.call.operands import holds_complex
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy
-from ozaki._environment import default_environment
-from ozaki._watching import named, reached
+from ozaki.driver.environment import default_environment
+from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
 from ozaki.linalg._correcting import (
@@ -35,6 +34,7 @@ from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
+from ozaki.records.accuracy import Accuracy
 
 
 class Cholesky(NamedTuple):

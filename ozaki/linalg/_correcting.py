@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy, of_text
-from ozaki._api import gemm
-from ozaki._watching import step
+from ozaki.driver.watching import step
+from ozaki.functions.products import gemm
 from ozaki.linalg._arrays import array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._solution import in_format, too_small
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import LEAST, least_norms, magnitudes
 from ozaki.multiprecision.objects import mparray
+from ozaki.records.accuracy import Accuracy, of_text
 
 MOST_CORRECTIONS = 60
 """The most corrections of factors: one that gains no bit ends the iteration earlier."""

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._accuracy import Accuracy
-from ozaki._api import gemm, matmul
-from ozaki._environment import default_environment
-from ozaki._formats import part_of
-from ozaki._watching import named, reached, step
+from ozaki.driver.environment import default_environment
+from ozaki.driver.watching import named, reached, step
+from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rounded
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
@@ -23,6 +21,8 @@ from ozaki.linalg._scaling import ZERO, scaled, tops, without_tiny
 from ozaki.linalg._solution import empty, in_format, too_small
 from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, row_norm
 from ozaki.multiprecision.objects import mparray
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import part_of
 
 
 class Eigen(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._accuracy import Accuracy
-from ozaki._api import gemm, matmul
-from ozaki._operands import holds_complex
-from ozaki._watching import step
+from ozaki.call.operands import holds_complex
+from ozaki.driver.watching import step
+from ozaki.functions.products import gemm, matmul
 from ozaki.linalg._arrays import adjoint, array_library, rounded
 from ozaki.linalg._upper import LEAST, column_norm, column_sizes, magnitudes, row_norm
+from ozaki.records.accuracy import Accuracy
 
 Bounds = npt.NDArray[np.float64]
 

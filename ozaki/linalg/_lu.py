@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy
-from ozaki._environment import default_environment
-from ozaki._watching import named, reached
+from ozaki.driver.environment import default_environment
+from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._correcting import (
@@ -36,6 +35,7 @@ from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
 from ozaki.linalg._upper import row_norm
+from ozaki.records.accuracy import Accuracy
 
 
 class LU(NamedTuple):
@@ -65,7 +65,7 @@ class LU(NamedTuple):
 
     @property
     def _an_array(self) -> Any:
-        """The matrix of the system; its inverse lies where it does (`_placement.where_they_lie`)."""
+        """The matrix of the system; its inverse lies where it does (`call.placement.where_they_lie`)."""
         return self.system.a
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._formats import complex_of
-from ozaki._integers import are_integers, as_numbers
-from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
+from ozaki.call.integers import are_integers, as_numbers
+from ozaki.call.operands import as_array, dtype_of
 from ozaki.linalg._arrays import array_library
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
+from ozaki.records.formats import complex_of
 
 
 def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[str]]:

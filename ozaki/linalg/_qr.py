@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy
-from ozaki._environment import default_environment
-from ozaki._watching import named, reached
+from ozaki.driver.environment import default_environment
+from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, rounded
 from ozaki.linalg._correcting import (
@@ -32,6 +31,7 @@ from ozaki.linalg._inverses import least_squares_inverse, product_within
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
+from ozaki.records.accuracy import Accuracy
 
 
 class QR(NamedTuple):

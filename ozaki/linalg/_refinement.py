@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._api import gemm, matmul
-from ozaki._watching import step
+from ozaki.driver.watching import step
+from ozaki.functions.products import gemm, matmul
 from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import (
     Bounds,

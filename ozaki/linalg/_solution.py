@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from ozaki._formats import is_multiprecision, precision_of
 from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import Bounds
 from ozaki.linalg._scaling import ZERO, Exponents, tops
 from ozaki.linalg._targets import SMALLEST, Target
 from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
+from ozaki.records.formats import is_multiprecision, precision_of
 
 _ROUNDINGS = 2.0**-40
 """More than all roundings of float64 in a bound make up, relative to it."""

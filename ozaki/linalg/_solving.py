@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._accuracy import Accuracy
-from ozaki._api import matmul
-from ozaki._environment import default_environment
-from ozaki._watching import named, reached
+from ozaki.driver.environment import default_environment
+from ozaki.driver.watching import named, reached
+from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked
 from ozaki.linalg._inverses import componentwise, least_squares_inverse, left_inverse
@@ -19,6 +18,7 @@ from ozaki.linalg._scaling import Exponents, check_span, nonzero_tops, scaled, t
 from ozaki.linalg._solution import Solution, empty, solution
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import column_norm, column_sizes
+from ozaki.records.accuracy import Accuracy
 
 
 @any_arrays("a", "b")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import Any, Literal, NamedTuple
 
-from ozaki._accuracy import Accuracy, of_text
-from ozaki._formats import COMPLEX, QUAD, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
-from ozaki._result import result_format
+from ozaki.records.accuracy import Accuracy, of_text
+from ozaki.records.formats import COMPLEX, QUAD, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki.records.result_format import result_format
 
 _MOST_BITS = 900
 

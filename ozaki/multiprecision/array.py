@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from ozaki._environment import default_environment
-from ozaki._formats import COMPLEX, check_quad_dtype, is_quad_dtype
-from ozaki._placement import methods_where_it_lies
+from ozaki.call.placement import methods_where_it_lies
+from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
@@ -36,6 +35,7 @@ from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.printing import repr_of, text_of
 from ozaki.multiprecision.quads import to_quads
 from ozaki.multiprecision.wholes import to_wholes
+from ozaki.records.formats import COMPLEX, check_quad_dtype, is_quad_dtype
 
 
 class _ForNumPyOnly:
@@ -50,7 +50,7 @@ class _ForNumPyOnly:
 
 
 def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    from ozaki._numpy_functions import array_ufunc  # here, since that module imports this one
+    from ozaki.functions.numpy_functions import array_ufunc  # here, since that module imports this one
 
     return array_ufunc(ufunc, method, inputs, kwargs)
 
@@ -197,17 +197,17 @@ class MPArray(Numbers):
     __rmul__ = __mul__
 
     def __matmul__(self, other: Any) -> Any:
-        from ozaki._emulation import multiplier  # here, since that module imports this one
+        from ozaki.functions.emulation import multiplier  # here, since that module imports this one
 
         return multiplier("matmul")(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from ozaki._emulation import multiplier
+        from ozaki.functions.emulation import multiplier
 
         return multiplier("matmul")(other, self)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from ozaki._numpy_functions import array_function
+        from ozaki.functions.numpy_functions import array_function
 
         return array_function(function, types, args, kwargs)
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._environment import default_environment
-from ozaki._formats import COMPLEX, QUAD_BITS
+from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import check_items, check_plain, plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
@@ -21,6 +20,7 @@ from ozaki.multiprecision.numbers import Integers, Numbers, as_complex, of_parts
 from ozaki.multiprecision.quads import is_quad
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
+from ozaki.records.formats import COMPLEX, QUAD_BITS
 
 _MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, ...], list[Any]]]] = {
     ("mpmath", "matrix"): lambda x: ((x.rows, x.cols), list(x)),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._formats import COMPLEX
 from ozaki.multiprecision.errors import element
 from ozaki.multiprecision.limbs import (
     add_window,
@@ -21,6 +20,7 @@ from ozaki.multiprecision.limbs import (
     trailing_zeros,
 )
 from ozaki.multiprecision.numbers import Numbers, by_parts, of_parts
+from ozaki.records.formats import COMPLEX
 
 PRECISION = {"float16": 11, "float32": 24, "float64": 53}
 """Bits of the significand of each format."""

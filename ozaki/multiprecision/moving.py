@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._placement import where_they_lie
+from ozaki.call.placement import where_they_lie
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
 

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ozaki._placement import methods_where_it_lies
+from ozaki.call.placement import methods_where_it_lies
 from ozaki.multiprecision.limbs import library, limbs_of
 
 FARTHEST = 2**60
@@ -116,7 +116,7 @@ class Numbers:
 
     @property
     def _an_array(self) -> Any:
-        """One of the planes; all lie where it does (`_placement.where_they_lie`)."""
+        """One of the planes; all lie where it does (`call.placement.where_they_lie`)."""
         return self.limbs
 
     @property

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._formats import QUAD_BITS, is_quad_dtype
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.wholes import to_wholes
+from ozaki.records.formats import QUAD_BITS, is_quad_dtype
 
 _BIAS, _MOST = 16383, 0x7FFF
 """What is added to exponents, and the field of infinities."""

@@ -1,5 +1,5 @@
 """Planning: which scheme runs, with how many slices, and what is proven of it."""
 
-from ozaki._plan import Candidate
+from ozaki.records.plan import Candidate
 
 __all__ = ["Candidate"]

@@ -7,14 +7,14 @@ from functools import cached_property, lru_cache
 from math import inf
 from typing import Literal
 
-from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._formats import part_of
-from ozaki._report import rounded_up
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import suffices
 from ozaki.planning.question import Machine, Question
 from ozaki.planning.search import likely_schemes
+from ozaki.records.accuracy import Accuracy, default_accuracy
+from ozaki.records.formats import part_of
+from ozaki.records.report import rounded_up
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.formats import FORMATS
 from ozaki.schemes.named import integer_scheme

@@ -22,14 +22,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_native, check_proven
-from ozaki._formats import is_multiprecision
-from ozaki._plan import Plan
 from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
+from ozaki.call.checks import check_native, check_proven
 from ozaki.planning.candidates import (
     OUT_OF_RANGE,
     Candidates,
@@ -46,6 +43,9 @@ from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
+from ozaki.records.accuracy import Accuracy, default_accuracy
+from ozaki.records.formats import is_multiprecision
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from ozaki._accuracy import Measure
 from ozaki.bounds.levels import Level
+from ozaki.records.accuracy import Measure
 from ozaki.schemes import Scheme, Words
 
 P = ParamSpec("P")

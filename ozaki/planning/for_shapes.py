@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ozaki._checks import check_choices, check_native
-from ozaki._choices import Choices
-from ozaki._formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
-from ozaki._operands import Shapes, Side, broadcast
-from ozaki._plan import Plan
-from ozaki._result import result_format
 from ozaki.bounds import native
 from ozaki.bounds.rounding import UP
+from ozaki.call.checks import check_choices, check_native
+from ozaki.call.operands import Shapes, Side, broadcast
 from ozaki.planning.candidates import check_multiprecision, names_of
 from ozaki.planning.given import (
     NATIVE_ASKED_FOR,
@@ -23,6 +19,10 @@ from ozaki.planning.given import (
 )
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
+from ozaki.records.choices import Choices
+from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
+from ozaki.records.plan import Plan
+from ozaki.records.result_format import result_format
 from ozaki.schemes.named import integer_scheme
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_choices, check_proven, check_runs, check_words
-from ozaki._choices import Choices
-from ozaki._operands import Shapes
-from ozaki._plan import Plan
 from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import with_rounding
+from ozaki.call.checks import check_choices, check_proven, check_runs, check_words
+from ozaki.call.operands import Shapes
 from ozaki.planning.question import Machine
+from ozaki.records.accuracy import Accuracy, default_accuracy
+from ozaki.records.choices import Choices
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, scaling_of
 from ozaki.schemes.named import FAMILIES, forced, integer_scheme, least_of, scheme_of, words_of
 

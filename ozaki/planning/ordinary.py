@@ -10,8 +10,6 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ozaki._formats import precision_of
-from ozaki._plan import Plan
 from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Least
@@ -32,6 +30,8 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.planning.question import Question
+from ozaki.records.formats import precision_of
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import ceil_log2
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from ozaki._complex import length_of, spread_of
-from ozaki._formats import is_multiprecision, precision_of
-from ozaki._plan import Plan
 from ozaki.bounds import native
 from ozaki.bounds.rounding import suffices, with_rounding
+from ozaki.call.complex_parts import length_of, spread_of
 from ozaki.planning.facts import Facts, NativeInRange, Spans, or_need
 from ozaki.planning.proof import exact_bits, proven_bound
+from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.plan import Plan
 
 
 class Proven(NamedTuple):

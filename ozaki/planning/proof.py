@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from ozaki._accuracy import Accuracy
-from ozaki._complex import REAL, Parts, spread_of
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import SAMPLE, bits_of, levels, sampled_every
 from ozaki.bounds.rounding import UP, scaled
+from ozaki.call.complex_parts import REAL, Parts, spread_of
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
+from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.image import ceil_log2
 from ozaki.schemes.named import first_count, least_of, scheme_of

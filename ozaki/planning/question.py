@@ -7,12 +7,12 @@ from functools import cached_property
 from math import ldexp
 from typing import Protocol
 
-from ozaki._accuracy import Accuracy
-from ozaki._choices import Choices
-from ozaki._complex import COMPLEX
-from ozaki._formats import MULTIPRECISION, is_multiprecision
-from ozaki._operands import Shapes
 from ozaki.bounds.rounding import before_rounding
+from ozaki.call.complex_parts import COMPLEX
+from ozaki.call.operands import Shapes
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.choices import Choices
+from ozaki.records.formats import MULTIPRECISION, is_multiprecision
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf, log2
 
-from ozaki._accuracy import Accuracy
 from ozaki.planning.facts import Facts, RelativeError, Spans
 from ozaki.planning.proof import exact_below, relative_bound
 from ozaki.planning.search import Choice, likely_schemes
+from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import first_count, most_of, scheme_of
 

@@ -8,11 +8,11 @@ from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
-from ozaki._accuracy import Accuracy
 from ozaki.bounds import estimates
 from ozaki.bounds.exact import a_priori
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.planning.proof import Proof
+from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import first_count, least_of, most_of, scheme_of
 

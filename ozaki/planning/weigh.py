@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from ozaki._accuracy import Accuracy
-from ozaki._plan import Candidate, Plan
-from ozaki._report import counted
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.candidates import Candidates, candidates_of, families, native_bound
 from ozaki.planning.facts import CutBound, Facts, MissingFact
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question, Way
 from ozaki.planning.search import likely_schemes
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.plan import Candidate, Plan
+from ozaki.records.report import counted
 from ozaki.schemes import Words, slice_products
 
 

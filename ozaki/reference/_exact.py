@@ -21,9 +21,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._environment import default_environment
-from ozaki._operands import HALVES
-from ozaki._placement import where_they_lie
+from ozaki.call.operands import HALVES
+from ozaki.call.placement import where_they_lie
+from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import exactly, is_matrix

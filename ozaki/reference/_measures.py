@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ozaki._environment import default_environment
+from ozaki.driver.environment import default_environment
 from ozaki.multiprecision.array import MPArray
 from ozaki.reference._exact import (
     Array,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ozaki._api import gemm, matmul
 from ozaki.account import Account
+from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.tensors import TRACER
 from ozaki.torch.operators import Choices
 from ozaki.torch.products import INSIDE, PRODUCTS, fits

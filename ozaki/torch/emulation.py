@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from ozaki._accuracy import Accuracy
-from ozaki._choices import Choices
-from ozaki._decorating import decorated
 from ozaki.account import Account
+from ozaki.functions.decorating import decorated
 from ozaki.planning.given import check_alone
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.choices import Choices
 from ozaki.torch import operators
 from ozaki.torch.dispatch import ENTERED, Block, Settings
 

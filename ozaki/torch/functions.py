@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ozaki._accuracy import Accuracy
+from ozaki.records.accuracy import Accuracy
 from ozaki.torch.operators import Choices, product, sum_of_product, text_of
 
 

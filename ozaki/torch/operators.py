@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ozaki._accuracy import Accuracy
-from ozaki._api import gemm
-from ozaki._api import matmul as multiply
-from ozaki._watching import named
+from ozaki.driver.watching import named
+from ozaki.functions.products import gemm
+from ozaki.functions.products import matmul as multiply
+from ozaki.records.accuracy import Accuracy
 
 LIBRARY = torch.library.Library("ozaki", "DEF")
 

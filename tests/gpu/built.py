@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 
-from ozaki._workspace import Memory
 from ozaki.backends.cupy import backend, devices
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.bounds.description import FIELDS
+from ozaki.driver.memory import Memory
 
 
 class Steps:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from operands import random_matrix, views
-from ozaki._operands import SIDES
 from ozaki.backends.numpy._describe import describe, sample
 from ozaki.bounds.description import FIELDS
 from ozaki.bounds.levels import EVERY, SAMPLE
+from ozaki.call.operands import SIDES
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")

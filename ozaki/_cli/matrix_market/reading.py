@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ozaki._cli.matrix_market.entries import Block, Indices, Values, read_blocks
 from ozaki._cli.matrix_market.header import Header, read_header
-from ozaki._integers import of_objects
+from ozaki.call.integers import of_objects
 
 
 def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import ozaki
 from ozaki._cli.selftest import Hashes
 from ozaki._cli.selftest.products import PRODUCTS, Product
-from ozaki._report import several
+from ozaki.records.report import several
 
 
 @dataclass

@@ -7,11 +7,6 @@ from typing import Any
 
 import cupy as cp
 
-from ozaki._combination import Combination
-from ozaki._operands import Side
-from ozaki._plan import Plan
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
@@ -22,8 +17,13 @@ from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
+from ozaki.call.combination import Combination
+from ozaki.call.operands import Side
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 
 name = "cupy"

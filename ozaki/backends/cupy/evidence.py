@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ozaki._accuracy import Measure
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
 from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
 from ozaki.planning.facts import Ratio
+from ozaki.records.accuracy import Measure
 from ozaki.schemes import Scheme, Words, is_exact
 
 

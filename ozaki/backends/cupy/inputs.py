@@ -7,9 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ozaki._operands import SIDES, Side
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import bound_numbers, planes_of, same_view
 from ozaki.backends.cupy.prepared import PreparedSlices
@@ -21,6 +18,9 @@ from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.bounds.description import Description
+from ozaki.call.operands import SIDES, Side
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.numbers import Numbers
 
 

@@ -6,8 +6,6 @@ from math import prod
 
 import numpy as np
 
-from ozaki._formats import is_multiprecision, precision_of
-from ozaki._plan import Plan
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.program.arrays import View, contiguous_strides
 from ozaki.backends.cupy.program.builder import Builder
@@ -17,6 +15,8 @@ from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.product import multiply
 from ozaki.multiprecision.limbs import limbs_of
+from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.plan import Plan
 
 
 def program_of(plan: Plan, device: Device) -> Program:

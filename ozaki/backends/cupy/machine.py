@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from ozaki._complex import COMPLEX
-from ozaki._formats import is_multiprecision, part_of
-from ozaki._operands import Shapes
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.steps.engines.choice import (
@@ -17,7 +14,10 @@ from ozaki.backends.cupy.steps.engines.choice import (
     slices_obstacle,
     word_engine,
 )
+from ozaki.call.complex_parts import COMPLEX
+from ozaki.call.operands import Shapes
 from ozaki.planning.question import Way
+from ozaki.records.formats import is_multiprecision, part_of
 from ozaki.schemes import ComplexResidues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore

@@ -7,7 +7,6 @@ from typing import Any
 
 import cupy as cp
 
-from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.program.arrays import Array, view_of
@@ -18,6 +17,7 @@ from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.numbers import describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.plan import Plan
 
 
 @dataclass(frozen=True, eq=False)

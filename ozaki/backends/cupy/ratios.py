@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._operands import SIDES
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array
@@ -24,6 +23,7 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import error_terms
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
+from ozaki.call.operands import SIDES
 from ozaki.planning.facts import Ratio, WorstRatio
 from ozaki.schemes import Words
 

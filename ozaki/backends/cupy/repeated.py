@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
-from ozaki._formats import is_multiprecision, precision_of
-from ozaki._plan import Chosen
-from ozaki._prepared import Prepared
 from ozaki.backends.cupy.binding import planes_of
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
@@ -27,6 +24,9 @@ from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, MissingFact, Need
+from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.plan import Chosen
+from ozaki.records.prepared import Prepared
 
 ENABLED = True
 """Whether programs are kept and run for repeated calls. Tests turn it off."""

@@ -12,13 +12,6 @@ import cupy as cp
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._accuracy import default_accuracy
-from ozaki._combination import ONE, Combination, Factor
-from ozaki._formats import COMPLEX, MULTIPRECISION, part_of, precision_of
-from ozaki._operands import SIDES, Side
-from ozaki._plan import Plan
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, combine_in_pieces
 from ozaki.backends.cupy import evidence
@@ -48,6 +41,10 @@ from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms, error_terms
 from ozaki.bounds.relative import Quotient, relative_bits, times
+from ozaki.call.combination import ONE, Combination, Factor
+from ozaki.call.operands import SIDES, Side
+from ozaki.driver.memory import Memory, too_few_bytes
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
@@ -64,6 +61,9 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
+from ozaki.records.accuracy import default_accuracy
+from ozaki.records.formats import COMPLEX, MULTIPRECISION, part_of, precision_of
+from ozaki.records.plan import Plan
 from ozaki.schemes import Residues, Scheme, Words, is_exact, scaling_of
 
 _MOST_STEPS = 4096

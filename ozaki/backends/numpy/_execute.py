@@ -9,10 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import Combination
-from ozaki._plan import Plan
-from ozaki._progress import SILENT, Progress, Share
-from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends import results
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
@@ -25,8 +21,12 @@ from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.call.combination import Combination
+from ozaki.driver.memory import Memory, too_few_bytes
+from ozaki.driver.progress import SILENT, Progress, Share
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048

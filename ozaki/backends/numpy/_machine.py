@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ozaki._operands import Shapes
 from ozaki.backends.numpy import engines
+from ozaki.call.operands import Shapes
 from ozaki.planning.question import Way
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import H100, TensorCore

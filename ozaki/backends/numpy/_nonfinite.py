@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import Combination
-from ozaki._workspace import Memory
 from ozaki.backends.combining import special_addend
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.call.combination import Combination
+from ozaki.driver.memory import Memory
 
 _PATCH = 256
 """Most rows, columns and inner indices that are multiplied at a time."""

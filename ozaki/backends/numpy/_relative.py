@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._operands import tiles_of_rows
 from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.backends.numpy._proof import numerators
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.bounds.exact import error_terms
 from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient
+from ozaki.call.operands import tiles_of_rows
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, scaling_of
 

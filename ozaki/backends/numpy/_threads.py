@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from ozaki import _cpus
+from ozaki.driver import cpus
 
 
 @cache
@@ -44,8 +44,8 @@ def within_cpus() -> AbstractContextManager[Any]:
     The number is one of the process: where several threads of Python multiply, the first to enter lowers it, and
     restores it when it leaves.
     """
-    cpus = _cpus.usable()
-    return _lowered(cpus) if _has_more_threads(cpus) else nullcontext()
+    usable = cpus.usable()
+    return _lowered(usable) if _has_more_threads(usable) else nullcontext()
 
 
 def _has_more_threads(cpus: int) -> bool:

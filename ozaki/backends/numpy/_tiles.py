@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ozaki._operands import tiles_of_rows
+from ozaki.call.operands import tiles_of_rows
 
 TILE = 2**16
 """Elements that are processed at a time: a few float64 arrays of this size stay in the second-level cache."""

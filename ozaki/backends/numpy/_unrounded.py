@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import Combination, Factor
-from ozaki._progress import NOTHING, SILENT, Progress, Share
 from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
@@ -16,6 +14,8 @@ from ozaki.backends.numpy._numbers import exact_numbers, round_into
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.results import copy
+from ozaki.call.combination import Combination, Factor
+from ozaki.driver.progress import NOTHING, SILENT, Progress, Share
 from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
 

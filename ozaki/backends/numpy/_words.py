@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory, too_few_bytes
 from ozaki.backends.numpy._describe import OBJECTS, Described
+from ozaki.driver.memory import Memory, too_few_bytes
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 

@@ -8,12 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki import _environment
-from ozaki._combination import Combination
-from ozaki._operands import Side
-from ozaki._plan import Plan
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory
 from ozaki.backends import results
 from ozaki.backends.numpy import _machine
 from ozaki.backends.numpy._describe import describe
@@ -25,10 +19,16 @@ from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.listing import steps_of
 from ozaki.backends.numpy.work import Work
+from ozaki.call.combination import Combination
+from ozaki.call.operands import Side
+from ozaki.driver import environment
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
+from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
@@ -80,7 +80,7 @@ def native_obstacle(dtype: str) -> str | None:
 
     BLAS computes in threads of its own, whose rounding and subnormals this library does not set to IEEE 754's.
     """
-    obstacle = _environment.obstacle()
+    obstacle = environment.obstacle()
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 

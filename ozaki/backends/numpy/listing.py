@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from ozaki._plan import Plan
 from ozaki.backends.numpy._execute import panel_of
 from ozaki.backends.numpy.engines import engine_of
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 
 

@@ -10,12 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import ONE, Combination, Factor
-from ozaki._formats import precision_of
-from ozaki._operands import SIDES, Side
-from ozaki._plan import Plan
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _proof, _words
@@ -33,6 +27,10 @@ from ozaki.bounds import native as native_bounds
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.bounds.relative import NONE, Quotient, relative_bits, times
+from ozaki.call.combination import ONE, Combination, Factor
+from ozaki.call.operands import SIDES, Side
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -46,6 +44,8 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
+from ozaki.records.formats import precision_of
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, is_exact
 
 

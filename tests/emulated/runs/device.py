@@ -13,7 +13,6 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 
-from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.binding import bound_numbers
@@ -29,6 +28,7 @@ from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.work import Work
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Need
+from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 
 

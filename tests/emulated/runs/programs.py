@@ -16,10 +16,6 @@ import numpy as np
 
 import ozaki
 import streams
-from ozaki._accuracy import Accuracy
-from ozaki._combination import ONE, Combination, Factor
-from ozaki._plan import Plan
-from ozaki._workspace import Memory
 from ozaki.backends.combining import addend_into
 from ozaki.backends.combining import axpby as axpby_on_numpy
 from ozaki.backends.cupy import devices
@@ -32,6 +28,8 @@ from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
 from ozaki.bounds import words as word_bounds
+from ozaki.call.combination import ONE, Combination, Factor
+from ozaki.driver.memory import Memory
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -42,6 +40,8 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.plan import Plan
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.device import Part
 from runs.operands import matrix, same

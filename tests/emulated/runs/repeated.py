@@ -23,13 +23,13 @@ import pytest
 
 import ozaki
 import streams
-from ozaki._choices import Choices
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.program import compiling
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
+from ozaki.records.choices import Choices
 from runs.device import Seen, in_place_of_the_device, seen
 from runs.operands import matrix, same
 

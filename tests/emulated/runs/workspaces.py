@@ -16,13 +16,13 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki._accuracy import Accuracy
-from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, panel_of
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.proof import proof_workspace
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.plan import Plan
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.constants import KernelScheme
 from runs.device import in_place_of_the_device, seen

@@ -13,11 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ozaki import _cpus
-from ozaki._warning import warn
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.cupy.program.kernels import Kernel
+from ozaki.driver import cpus
+from ozaki.driver.warning import warn
 
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
 """Where the CUDA sources may be: inside the package as a wheel installs it; at the top of a checkout."""
@@ -224,7 +224,7 @@ def compile_common() -> Iterator[int]:
     target = devices.current().architecture
     wanted = common(target)
     yield len(wanted)
-    with ThreadPoolExecutor(_cpus.usable()) as threads:
+    with ThreadPoolExecutor(cpus.usable()) as threads:
         for done, _ in enumerate(threads.map(lambda each: _file(each[0], each[1], target), wanted), 1):
             yield len(wanted) - done
 
@@ -237,6 +237,6 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
     missing = [(name, macros) for _, name, macros in wanted if _packed(name, macros, target) is None]
     if len(missing) < 2:
         return
-    with ThreadPoolExecutor(min(len(missing), _cpus.usable())) as threads:
+    with ThreadPoolExecutor(min(len(missing), cpus.usable())) as threads:
         for _ in threads.map(lambda each: _compiled(each[0], each[1], target), missing):
             pass

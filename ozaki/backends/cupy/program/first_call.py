@@ -8,8 +8,6 @@ from typing import Any
 import cupy as cp
 from cupy.cuda import runtime
 
-from ozaki._progress import SILENT, Progress
-from ozaki._workspace import Memory
 from ozaki.backends.cupy.program import compiling, launches
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.calls import calls_of, on_host
@@ -17,6 +15,8 @@ from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.steps import STREAMS, Arrive, Launch, Step
 from ozaki.backends.cupy.program.streams import addresses, using
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 
 
 class FirstCall:

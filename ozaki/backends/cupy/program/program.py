@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from ozaki._report import bytes_in_words
 from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Buffer
 from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload
+from ozaki.records.report import bytes_in_words
 
 if TYPE_CHECKING:
     from ozaki.backends.cupy.program.run import Run

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from ozaki._operands import SIDES
-from ozaki._plan import Plan
-from ozaki._report import counted
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
@@ -16,6 +13,9 @@ from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
+from ozaki.call.operands import SIDES
+from ozaki.records.plan import Plan
+from ozaki.records.report import counted
 from ozaki.schemes import Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 

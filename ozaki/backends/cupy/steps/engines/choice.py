@@ -6,9 +6,6 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from ozaki._formats import is_multiprecision
-from ozaki._plan import Plan
-from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.steps.engines import fused_digits, fused_residues, winograd, word_pairs, word_promoted
@@ -26,6 +23,9 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
+from ozaki.driver.memory import too_few_bytes
+from ozaki.records.formats import is_multiprecision
+from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import MOST_AT_ONCE, KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS

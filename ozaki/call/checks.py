@@ -1,0 +1,205 @@
+"""Checks of a call's choices, before any work: each function raises an error that names the argument."""
+
+from __future__ import annotations
+
+from math import prod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ozaki.backends import ENGINES, Backend, Planner
+from ozaki.bounds.rounding import suffices
+from ozaki.multiprecision.floats import not_finite
+from ozaki.planning.question import Machine
+from ozaki.records.accuracy import Accuracy, Measure
+from ozaki.records.choices import Choices
+from ozaki.records.formats import in_units, part_of
+from ozaki.records.plan import Plan
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.named import known
+
+
+def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:
+    """Refuse choices that the native product, asked for by name, cannot meet; `bound` is what it proves."""
+    if choices.reproducible:
+        raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
+    if choices.engine != "auto":
+        raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
+    if target is not None and target.measure == "relative":
+        raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
+    if target is not None and not suffices(bound, target.tolerance, dtype):
+        raise ValueError(
+            f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves at best {bound:.3g}; "
+            "use scheme='auto'"
+        )
+
+
+_FLAG = bool, np.bool_
+
+
+def _given(x: Any) -> str:
+    """What a caller gave in place of a flag: a text or an integer itself, of all else the type."""
+    return repr(x) if isinstance(x, str | int) else type(x).__name__
+
+
+def check_flag(name: str, x: Any) -> None:
+    """Refuse a flag that is neither True nor False."""
+    if not isinstance(x, _FLAG):
+        raise TypeError(f"{name}: {_given(x)}; expected True or False")
+
+
+def check_transposition(name: str, x: Any) -> None:
+    """Refuse a transposition that is neither a flag nor one of BLAS's letters."""
+    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x in ("N", "T", "C")):
+        raise TypeError(f"{name}: {_given(x)}; expected True or False, or 'N', 'T' or 'C'")
+
+
+def check_report(x: Any) -> None:
+    """Refuse a `return_report` that names no report."""
+    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x == "relative"):
+        raise TypeError(f"return_report: {_given(x)}; expected True or False, or 'relative'")
+
+
+def check_is_plan(plan: Any) -> None:
+    """Refuse anything but a Plan."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
+
+
+def check_plan_alone(plan: Any, choices: Choices) -> None:
+    """Refuse anything but a Plan, and choices beside it, since a plan holds them already."""
+    check_is_plan(plan)
+    if choices.made:
+        raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
+
+
+def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
+    """Refuse choices that words cannot meet, and, if the machine is given, words that do not run on it."""
+    if part_of(dtype) != "float32":
+        raise ValueError(
+            f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
+            "round them with .astype('float32')"
+        )
+    if choices.slices is not None:
+        raise ValueError(
+            f"slices: {choices.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
+        )
+    if choices.engine != "auto":
+        raise ValueError(f"engine: {choices.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if choices.reproducible:
+        raise ValueError(
+            f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
+        )
+    if machine is not None:
+        check_runs(words, choices.engine, machine)
+
+
+def check_proven(
+    scheme: Scheme | Words, bound: float, target: Accuracy | None, measure: Measure, operands: str
+) -> None:
+    """Refuse a named scheme that does not prove the target, if there is one.
+
+    `bound` is what the scheme proves in `measure`, before the rounding to the output; `operands` names the operands
+    that it is proven for, in the message. Only a componentwise bound meets a componentwise target.
+    """
+    stronger = target is not None and target.measure in ("componentwise", "relative") and target.measure != measure
+    if target is None or (bound <= target.tolerance and not stronger):
+        return
+    if isinstance(scheme, Words):
+        what = f"accuracy: {scheme.name} proves"
+        remedy = "use scheme='auto', or words with a shorter block"
+    else:
+        what = f"slices: {scheme.count} {scheme.name} prove"
+        remedy = "give more slices, or leave the count to the library"
+    raise ValueError(
+        f"{what} {in_units(bound, target.exponent, '.3g')} ({measure}) for {operands}, but accuracy asks for "
+        f"{target.measure} {target.in_words}; {remedy}" + (", or plan from operands" if stronger else "")
+    )
+
+
+def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> None:
+    """Refuse a scheme that does not run on the machine, or not by the engine asked for; None runs everywhere.
+
+    Raises
+    ------
+    NotImplementedError
+        If no engine of the machine multiplies the scheme.
+    ValueError
+        If another engine does.
+    """
+    if scheme is None:
+        return
+    if obstacle := machine.obstacle(scheme, "auto"):
+        raise NotImplementedError(f"scheme: {obstacle}")
+    if obstacle := machine.obstacle(scheme, engine):
+        raise ValueError(f"scheme: {obstacle}")
+
+
+def check_finite(name: str, x: Any) -> None:
+    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
+    if (index := not_finite(x)) is not None:
+        raise ValueError(
+            f"{name}: element {[*index]} is {x[index]}; an exact or multiprecision result needs finite numbers"
+        )
+
+
+def check_holds_multiprecision(plan: Plan) -> None:
+    """Refuse a plan that does not compute products with multiprecision operands or results."""
+    if plan.scheme is None or plan.scheme.name != "residues":
+        what = "native product" if plan.scheme is None else f"{plan.scheme.name}"
+        raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
+
+
+def check_choices(choices: Choices, backend: Planner | None) -> None:
+    """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
+    scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
+    check_flag("reproducible", choices.reproducible)
+    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
+        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
+    engines = ("auto", *(backend.engines if backend else ENGINES))
+    if not isinstance(engine, str) or engine not in engines:
+        where = f" for {backend.name} arrays" if backend else ""
+        raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
+    check_limit(limit)
+
+
+def check_limit(limit: Any) -> None:
+    """Refuse a limit of workspace that is no number of bytes."""
+    if limit is not None:
+        number = isinstance(limit, Real) and not isinstance(limit, bool)
+        if not number or not limit > 0:
+            raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, or None")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
+    """Refuse an `out` that cannot take a result of this shape and dtype."""
+    if not backend.owns(out):
+        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+    if tuple(out.shape) != shape or str(out.dtype) != dtype:
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+    if np.ma.is_masked(out):
+        raise TypeError("out: has masked elements; expected an array without any")
+    if not (out.flags.c_contiguous or _elements_apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
+        raise ValueError("out: elements share their memory; expected an array in which each has its own")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out: is read-only; expected a writable array")
+
+
+def _elements_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no two elements of an array with these strides (bytes) share memory."""
+    if 0 in shape:
+        return True
+    axes = sorted((abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1)
+    reach, nested = itemsize, True
+    for step, size in axes:
+        nested = nested and step >= reach  # a stride beyond all bytes that smaller ones reach
+        reach += step * (size - 1)
+    if nested or prod(shape) * itemsize > reach:
+        return nested
+    # Strides interleave, but all elements would fit the bytes from first to last: compare where each one lies.
+    places = np.zeros(1, np.int64)
+    for step, size in axes:
+        places = (places[:, None] + step * np.arange(size)).ravel()
+    places.sort()
+    return bool((np.diff(places) >= itemsize).all())

@@ -1,0 +1,93 @@
+"""The memory of a result: that of the caller's `out`, or new memory, and the entries that are computed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from ozaki.backends import Backend
+from ozaki.call.checks import check_out
+from ozaki.call.complex_parts import REAL, join_into, numbers_of_entries, real_entries
+from ozaki.call.operands import Shapes, scalar_if_no_axes
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.formats import is_multiprecision, part_bytes, part_of
+
+
+class Destination:
+    """Where the result of a product is computed.
+
+    Parameters
+    ----------
+    out : array, as the caller gave it, or None
+    sizes : shapes of the product
+    dtype : the format of the result
+    backend : Backend
+    read : the arrays of operands and addend. `out` may overlap them; then the result is computed elsewhere: a report
+        reads the operands after the product, and an addend is read for entries that NaN and Inf touch, after all others
+        are written
+
+    Attributes
+    ----------
+    out : as given
+    in_place : whether the product is computed in `out`
+    bytes_apart : bytes of a result that is computed apart from `out`, and copied there; else 0
+    copied : these, and the bytes of entries apart from the result
+    """
+
+    def __init__(self, out: Any, sizes: Shapes, dtype: str, backend: Backend, read: Iterable[Any]) -> None:
+        self._sizes, self._dtype, self._backend = sizes, dtype, backend
+        self.out = out
+        if out is not None:
+            check_out(out, sizes.result, dtype, backend)
+        self.in_place = out is not None and self._can_hold_the_result(read)
+        self.bytes_apart = 0 if out is None or self.in_place else int(out.nbytes)
+        self.copied = self.bytes_apart + (prod(sizes.real_stack) * part_bytes(dtype) if self._joins else 0)
+
+    def _can_hold_the_result(self, read: Iterable[Any]) -> bool:
+        in_order = self._sizes.in_order and self._backend.contiguous(self.out)
+        return in_order and not any(self._backend.overlap(self.out, x) for x in read)
+
+    @property
+    def _joins(self) -> bool:
+        """Whether the computed parts of complex entries lie apart, and are joined in the result afterwards."""
+        return self._sizes.parts == (2, 1) and not is_multiprecision(self._dtype)
+
+    def memory(self, dtype: str) -> Any:
+        """Memory for the result, shape (batch, m, n): that of `out` if `in_place`.
+
+        `dtype` is the format that the plan gives the result.
+        """
+        if is_multiprecision(dtype) and self._sizes.is_complex:
+            return numbers_of_entries(self._backend.empty(self._sizes.real_stack, dtype), self._sizes.parts)
+        if self.in_place:
+            return self._backend.asarray("out", self.out).reshape(self._sizes.stack)
+        return self._backend.empty(self._sizes.stack, dtype)
+
+    def entries(self, c: Any) -> Any:
+        """Memory for the entries of the real product of a complex one: that of its result c, if a view has that shape.
+
+        c itself of a real product.
+        """
+        if self._joins:
+            return self._backend.empty(self._sizes.real_stack, part_of(self._dtype))
+        parts = self._sizes.parts
+        return c if parts == REAL else real_entries(c, self._dtype, parts)
+
+    def join(self, entries: Any, c: Any) -> None:
+        """Bring computed entries of the real product into the result c, where they are not in its memory already."""
+        if self._joins:
+            join_into(entries, c)
+
+    def shaped(self, c: Any) -> Any:
+        """The computed result c in the caller's shape."""
+        return c if c.shape == self._sizes.result else self._sizes.own_shape(c).reshape(self._sizes.result)
+
+    def returned(self, c: Any) -> Any:
+        """What the caller gets: a result of floats, of his shape, or `out`, to which it is copied if not `in_place`."""
+        assert not isinstance(c, Numbers)
+        if self.out is None:
+            return scalar_if_no_axes(c)
+        if not self.in_place:
+            self.out[...] = c
+        return self.out

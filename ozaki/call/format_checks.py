@@ -1,0 +1,121 @@
+"""What products into a format cannot do: errors about the dtypes of operands, addend and result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from ozaki.call.checks import check_finite
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.accuracy import PLAIN_BITS, Accuracy
+from ozaki.records.choices import Choices
+from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
+from ozaki.records.plan import Plan
+from ozaki.records.prepared import Prepared
+
+
+def format_of_plan(plan: Plan, asked: str | None) -> str:
+    """The format of a given plan, which is to be the one that the caller asks for, if he does.
+
+    The exact product of a plan that holds every bit may also be returned as int64, any multiprecision one as quads.
+
+    Raises
+    ------
+    ValueError
+        If it is another one.
+    """
+    fits = asked in (None, plan.dtype) or (asked == "int64" and plan.target.exact)
+    if not fits and not (asked in (MULTIPRECISION, QUAD) and is_multiprecision(plan.dtype)):
+        raise ValueError(f"dtype: {asked!r}, but the plan is made for {plan.dtype}; omit one of the two")
+    return plan.dtype
+
+
+def check_complex(asked: str | None, of_operands: bool, of_addend: bool) -> None:
+    """Refuse a real result of complex operands, and a complex result or a complex addend of real ones.
+
+    `asked` is the format that the caller asks for; the others say whether an operand, and the addend, is complex.
+
+    Raises
+    ------
+    TypeError
+    """
+    if of_operands:
+        if asked is not None and not is_complex(asked) and not is_multiprecision(asked):
+            raise TypeError(f"dtype: {asked!r}, but the product is complex; expected 'complex64', 'complex128' or 'mp'")
+        return
+    if asked is not None and is_complex(asked):
+        raise TypeError(f"dtype: {asked!r}, but a and b are real; use .astype({asked!r}) of the result")
+    if of_addend:
+        raise TypeError("c: complex, but a and b are real; make one of them complex, as a + 0j")
+
+
+def check_quads(asked: str | None, library: str) -> None:
+    """Refuse quads as the result of arrays of another library than NumPy, which has none.
+
+    Raises
+    ------
+    TypeError
+    """
+    if asked == QUAD and library != "numpy":
+        raise TypeError("dtype: numpy_quaddtype has no arrays on a GPU; ask for 'mp113', and use ozaki.asnumpy of it")
+
+
+def check_target(target: Accuracy | None, multiprecision: bool) -> None:
+    """Refuse an accuracy that no result of the hardware's formats can have; `multiprecision`: as of `Pair`.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not multiprecision and target is not None and target.exponent:
+        raise ValueError(
+            f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
+            "dtype='mp'"
+        )
+
+
+def check_all_finite(operands: Iterable[tuple[str, Any]]) -> None:
+    """Refuse NaN and Inf, which a multiprecision result cannot hold, in (name, array) operands.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, x in operands:
+        if x is not None and not isinstance(x, Numbers | Prepared):
+            check_finite(name, x)
+
+
+def refuse_words(name: str) -> NoReturn:
+    """Raise, since words of that name would round operands.
+
+    Raises
+    ------
+    ValueError
+    """
+    raise ValueError(
+        f"scheme: {name} multiplies float32 matrices, but an operand is float64; use scheme='residues', or round it "
+        "with .astype('float32')"
+    )
+
+
+def check_room(asked: str | None) -> None:
+    """Refuse a format of so many bits for an exact product, whose entries decide how many they need.
+
+    Raises
+    ------
+    ValueError
+    """
+    if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:
+        raise ValueError(f"dtype: {asked!r} may round, but accuracy='exact' asks for every bit; use dtype='mp'")
+
+
+def check_integer(choices: Choices) -> None:
+    """Refuse an accuracy for an integer result, which is exact.
+
+    Raises
+    ------
+    ValueError
+    """
+    if choices.accuracy is not None and not Accuracy.of(choices.accuracy, 1).exact:
+        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so omit the accuracy")

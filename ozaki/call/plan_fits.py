@@ -1,0 +1,65 @@
+"""Whether a plan that the caller gives is one for these operands, on this machine."""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+
+from ozaki.backends import as_computed
+from ozaki.call.checks import check_choices, check_holds_multiprecision, check_runs
+from ozaki.call.format_checks import refuse_words
+from ozaki.call.pair import Pair
+from ozaki.records.choices import Choices
+from ozaki.records.plan import Plan
+from ozaki.records.prepared import Prepared
+from ozaki.schemes import Words
+
+
+def check_plan_fits(plan: Plan, pair: Pair) -> None:
+    """Refuse a plan that the operands or the machine do not fit.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+    """
+    sizes = pair.sizes
+    if (plan.shape, plan.batch) != (sizes.shape, sizes.batch):
+        raise ValueError(
+            f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
+            f"but a and b have batch {sizes.batch} and {sizes.shape}"
+        )
+    if plan.dtype != pair.dtype:
+        raise ValueError(f"plan: made for {plan.dtype}, but a and b give {pair.dtype}")
+    if plan.parts != sizes.parts:
+        made, given = (" and ".join(_KINDS[n] for n in parts) for parts in (plan.parts, sizes.parts))
+        raise ValueError(f"plan: made for a and b that are {made}, but they are {given}")
+    if pair.multiprecision:
+        check_holds_multiprecision(plan)
+    if pair.rounds_operands and isinstance(plan.scheme, Words):
+        refuse_words(plan.scheme.name)
+    for name, x, side in (("a", pair.a, "left"), ("b", pair.b, "right")):
+        if isinstance(x, Prepared):
+            if x.side != side:
+                raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
+            if not _serves(x, plan):
+                raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
+    check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), pair.backend)
+    check_runs(plan.scheme, plan.engine, pair.backend.machine())
+
+
+_KINDS = {1: "real", 2: "complex"}
+
+
+def _serves(x: Prepared, plan: Plan) -> bool:
+    """Whether the slices of a prepared operand are those that a plan needs."""
+    made = x.plan
+    if (made.scheme, made.engine, made.shape, made.parts) != (plan.scheme, plan.engine, plan.shape, plan.parts):
+        return False
+    if not x.backend.same_slices(*(as_computed(each, x.backend) for each in (made, plan))):
+        return False
+    stack = x.slices.x.shape[0]  # its matrices have the order of the batch that it was prepared for
+    return bool(stack == 1 or _stripped(made.batch) == _stripped(plan.batch))
+
+
+def _stripped(batch: tuple[int, ...]) -> tuple[int, ...]:
+    """A batch without its leading axes of size 1, which do not change the order of its matrices."""
+    return tuple(dropwhile(lambda size: size == 1, batch))

@@ -1,0 +1,539 @@
+"""The public functions: check, then ask, measure, choose, split, multiply, recombine, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Complex
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from ozaki.backends import Backend, as_computed, backend_of, repeated
+from ozaki.call.checks import (
+    check_choices,
+    check_finite,
+    check_flag,
+    check_holds_multiprecision,
+    check_is_plan,
+    check_limit,
+    check_plan_alone,
+    check_report,
+    check_runs,
+    check_transposition,
+)
+from ozaki.call.complex_parts import real_rows
+from ozaki.call.integers import are_integers, as_floats, as_numbers
+from ozaki.call.operands import (
+    Side,
+    as_array,
+    dtype_of,
+    holds_complex,
+    left_rows,
+    right_rows,
+    shape_of,
+    shapes,
+)
+from ozaki.call.pair import Pair
+from ozaki.driver.environment import default_environment
+from ozaki.driver.memory import Memory
+from ozaki.driver.product import Product
+from ozaki.driver.progress import ProgressFunction, progress_of
+from ozaki.driver.watching import Watched, watching
+from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
+from ozaki.planning.weigh import explained
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.choices import Choices
+from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.plan import Chosen, Plan
+from ozaki.records.prepared import Prepared
+from ozaki.records.report import Report
+from ozaki.schemes import Words
+
+
+@overload
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str | Words = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+    plan: Plan | None = None,
+    dtype: str | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[False] = False,
+) -> Any: ...
+@overload
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str | Words = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+    plan: Plan | None = None,
+    dtype: str | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[True, "relative"],
+) -> tuple[Any, Report]: ...
+@any_arrays("a", "b", "out")
+@default_environment
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str | Words = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+    plan: Plan | None = None,
+    dtype: str | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: bool | Literal["relative"] = False,
+) -> Any:
+    """Multiply two matrices, or stacks of them, to a named accuracy.
+
+    Parameters
+    ----------
+    a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
+        Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
+        array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. Integers and bools, also in
+        lists, count as float64, which must hold them; with `dtype`, or beside an `MPArray`, they may have any length.
+        A matrix of mpmath or python-flint, or an array of numpy_quaddtype, counts as the `MPArray` of its numbers. What
+        has a unit, labels, masked elements or another meaning beside its numbers is refused, with the word that makes
+        numbers of it.
+    b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
+    out : array, optional
+        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
+        tuple of one array stands for that array, as in NumPy's ufuncs.
+    accuracy : Accuracy, str, int or float, optional
+        "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`, as a text "relative:1e-12": the
+        fastest here of the array library's native product, slices and words that proves it. "exact": every bit, by
+        residues; a float result is the exact one, correctly rounded. Default: the fastest of the native product, slices
+        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
+        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53. "exact" for
+        dtype="int64"; and, where the result is multiprecision, for integers: with dtype="mp" if an operand holds
+        integers, or both are whole numbers, else if integers or an `fmpz_mat` meet whole numbers.
+    scheme : str or Words, optional
+        What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
+        products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
+        once. "native" is the array library's own product. For float32 also low-precision words, whose products are
+        added in floating point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng", "halfhalf",
+        "tf32tf32", "double-fp16", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or
+        `Words(...)`.
+    slices : int, optional
+        Number of digits or residues, instead of the plan's own choice; needs `scheme`.
+    engine : str
+        What multiplies slices; "auto" chooses. NumPy: "float64" multiplies integers as wide as float64 BLAS adds
+        exactly; "int8", slower, the slices that a GPU multiplies. CuPy: "cublas", on every GPU, or "hopper", this
+        library's own kernels (compute capability 9.0).
+    reproducible : bool
+        Rule out the native product and words, whose bits depend on machine and library.
+    workspace_limit : int, optional
+        Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
+        proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
+        library takes for a native product, copies of 16-bit or lazily conjugated tensors of PyTorch and of 16-bit
+        arrays of JAX, and on a GPU some 60 bytes for each row and column.
+    plan : Plan, optional
+        A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
+        operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
+    dtype : str, optional
+        The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
+        once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
+        complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
+        Default: that of the operands.
+    progress : function of (done, total, unit), optional
+        Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
+        so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
+        rounding), "tiles" of words, or, on a GPU, "launches", which the device may not have completed. Planning is not
+        counted. A native product is one unit, "products".
+        A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
+        product; `out` then may hold any of its own and of the product's entries.
+    return_report : bool or "relative"
+        Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
+        `report.relative_bound`.
+
+    Returns
+    -------
+    c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
+        Its dtype is `dtype`; without, an `MPArray` if either operand is one, else the one that NumPy would give. The
+        product of two vectors is a scalar of NumPy, or an array without axes of CuPy or of multiprecision.
+    report : Report
+        Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument that cannot be used, which the message names; before anything is computed. So for an integer
+        that float64 does not hold, without `dtype`.
+    NotImplementedError
+        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
+    OverflowError
+        With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
+
+    Notes
+    -----
+    With tol the tolerance, u the unit roundoff of the result and C the exact product, componentwise:
+    abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md); of a
+    multiprecision result abs(c - C)_ij <= tol (abs(a) abs(b))_ij. Of complex operands abs is the complex modulus, and
+    each part of c is rounded once. Entries that NaN or Inf touch are as in IEEE arithmetic: of complex operands each
+    part is the sum of real products of parts. The inputs are never modified.
+
+    On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
+    can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
+    the same shapes, so that the kernels are compiled; give `out`; and let intermediate arrays come from a memory pool
+    that nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> a, b = np.array([[1e16, 1.0, -1e16]]), np.ones((3, 1))
+    >>> c, report = ozaki.matmul(a, b, accuracy="dd", return_report=True)
+    >>> float(c[0, 0]), report.scheme, report.slices
+    (1.0, 'residues', 28)
+    """
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    return _multiply(a, b, out, choices, plan, return_report, None, progress=progress)
+
+
+def _multiply(
+    a: Any,
+    b: Any,
+    out: Any,
+    choices: Choices,
+    plan: Plan | None,
+    return_report: bool | Literal["relative"],
+    terms: tuple[Any, Any, Any] | None,
+    adjoint: bool = False,
+    progress: ProgressFunction | None = None,
+    copied: int = 0,
+) -> Any:
+    """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
+
+    `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
+    """
+    key = plan, *choices.key
+    check_report(return_report)
+    counter, name = progress_of(progress), "matmul" if terms is None else "gemm"
+    if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
+        c, chosen = found
+        counter.end()
+        if watching():
+            Watched(name, a, b, dtype=choices.dtype).ran_before(chosen)
+        return c
+    if plan is not None:
+        check_plan_alone(plan, choices)
+    with np.errstate(all="ignore"):
+        memory = _memory(choices, plan)
+        memory.hold_copy(copied)
+        pair = Pair(a, b, memory, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
+        watched = Watched(name, pair.a, pair.b, pair.combination, pair.asked) if watching() else None
+        relative = isinstance(return_report, str)
+        if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
+            key = *key, pair.combination and pair.combination.factors, adjoint
+            if not return_report and (found := repeated(*pair.given, key)) is not None:
+                c, chosen = found
+                c = pair.returned(c)
+                counter.end()
+                if watched is not None:
+                    watched.ran_before(chosen)
+                return c
+        product = Product(pair, pair.choices, plan, counter)
+        plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
+        if watched is not None:
+            watched.chosen(product.chosen(plan), product.answered, product.facts)
+        c = product.compute(plan)  # split, multiply, recombine
+        report = None
+        if return_report:
+            report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
+        else:
+            product.keep(key, plan)
+        c = pair.returned(c)
+        if report is not None:
+            report = replace(report, workspace_bytes=memory.most)  # to return the result may have taken more
+        counter.end()
+        if watched is not None:
+            watched.ran(product.chosen(plan), report)
+        return c if report is None else (c, report)
+
+
+@default_environment
+def multiply_rearranged(
+    a: Any, b: Any, given: Sequence[Any], choices: Choices, backend: Backend, progress: ProgressFunction | None
+) -> Any:
+    """The product of matrices that were made of the `given` operands by moving elements, as `matmul` computes it."""
+    copied = sum(_copied_bytes(x, given, backend) for x in (a, b))
+    return _multiply(a, b, None, choices, None, False, None, progress=progress, copied=copied)
+
+
+def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
+    """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
+    if isinstance(x, Prepared):
+        return 0
+    arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
+    return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
+
+
+def _memory(choices: Choices, plan: Plan | None) -> Memory:
+    """The account of a call's workspace, of which the given plan has the limit, if there is one."""
+    limit = choices.workspace_limit if plan is None else plan.workspace_limit
+    check_limit(limit)
+    return Memory(limit)
+
+
+@any_arrays("a", "b")
+@default_environment
+@np.errstate(all="ignore")
+def plan(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str | Words = "auto",
+    slices: int | None = None,
+    dtype: str | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+    strict: bool = True,
+) -> Plan:
+    """Choose scheme and slices for a product, without computing it.
+
+    Parameters
+    ----------
+    a, b : arrays, or two shapes
+        With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
+        made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
+    dtype : str, optional
+        With shapes, "float32", "float64", "complex64" or "complex128", that of operands and result, or "mp" (or
+        "mp106"), that of the result of real operands; with arrays as for `matmul`.
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `matmul`.
+    strict : bool
+        For a plan made from arrays for an accuracy. True: each product by the plan is first proven for its own
+        operands, and refused if it misses the accuracy. False saves that proof; then a product misses it silently,
+        unless a report is asked for, which comes with a warning.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument that cannot be used, which the message names; also for a componentwise target with shapes alone:
+        such an error depends on the exponents inside rows and columns.
+    NotImplementedError
+        For words of CuPy arrays, as in `matmul`.
+
+    Examples
+    --------
+    >>> import ozaki
+    >>> print(ozaki.plan((100, 100), (100, 100), dtype="float64", accuracy=ozaki.Accuracy("row-column", 1e-16)))
+    (100 x 100) (100 x 100), float64: 15 residues, 15 products
+    row-column error <= 1.7e-16 (2^-54 before the rounding), for any operands
+    """
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    check_flag("strict", strict)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if dtype is None:
+            raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
+        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
+        if watching():
+            Watched("plan", None, None).chosen(Chosen(made, made.bound))
+        return made
+    for name, x, other in (("a", a, b), ("b", b, a)):
+        if isinstance(x, tuple) and not isinstance(other, tuple):
+            raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
+    pair = Pair(a, b, _memory(choices, None), choices)
+    product = Product(pair, pair.choices)
+    question = product.question(for_operands=True)
+    made = product.plan(question)
+    if watching():
+        Watched("plan", pair.a, pair.b).chosen(Chosen(made, made.bound), question, product.facts)
+    made = explained(replace(question, dtype=made.dtype), product.facts, made)
+    promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
+    return replace(made, strict=strict) if promised and not made.a_priori else made
+
+
+@any_arrays("x")
+@default_environment
+@np.errstate(all="ignore")
+def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
+    """Split one operand once, for many products with the same plan.
+
+    Parameters
+    ----------
+    x : array of the shape that the plan has for this side; its batch may broadcast to the plan's
+    side : {"left", "right"}
+    plan : Plan
+        One with slices or words, not the native product.
+
+    Returns
+    -------
+    Prepared
+        It refers to `x`, which must not change while it is in use.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument that cannot be used, which the message names; before anything is split.
+    NotImplementedError
+        For words of CuPy arrays, as in `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> plan = ozaki.plan((2, 2), (2, 2), dtype="float64", scheme="residues", slices=14)
+    >>> left = ozaki.prepare(np.eye(2), "left", plan)
+    >>> [float(ozaki.matmul(left, x * np.eye(2), plan=plan)[0, 0]) for x in (1.5, 2.5)]
+    [1.5, 2.5]
+    """
+    if not isinstance(side, str):
+        raise TypeError(f"side: {type(side).__name__}; expected 'left' or 'right'")
+    if side not in ("left", "right"):
+        raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
+    check_is_plan(plan)
+    if plan.scheme is None:
+        raise ValueError("plan: the native product has no slices to prepare; plan with reproducible=True")
+    if isinstance(x, Prepared):
+        raise TypeError("x: prepared already; expected an array")
+    backend = backend_of(("x", x))
+    x = as_array("x", x, backend)
+    if are_integers(x):
+        x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
+    dtype = dtype_of("x", x)
+    check_choices(Choices(engine=plan.engine), backend)
+    check_runs(plan.scheme, plan.engine, backend.machine())
+    if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
+        check_holds_multiprecision(plan)
+    if not isinstance(x, Numbers) and is_multiprecision(plan.dtype):
+        check_finite("x", x)
+    if holds_complex(x) != (plan.parts[side == "right"] == 2):
+        made = "real" if holds_complex(x) else "complex"
+        raise TypeError(f"x: dtype {dtype}, but the plan is made for a {made} {side} operand")
+    if not is_multiprecision(dtype) and precision_of(dtype) > precision_of(plan.dtype):
+        raise TypeError(f"x: dtype {dtype}, but the plan is made for {plan.dtype}; expected {part_of(plan.dtype)}")
+    sizes = shapes_of_plan(x.shape, side, plan)
+    rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
+    computed = as_computed(plan, backend)
+    if computed.parts != plan.parts:
+        rows = real_rows(rows, side, plan.parts)
+    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
+
+
+@any_arrays("a", "b", "c", "out")
+@default_environment
+@np.errstate(all="ignore")
+def gemm(
+    alpha: complex,
+    a: Any,
+    b: Any,
+    beta: complex,
+    c: Any,
+    *,
+    trans_a: bool | Literal["N", "T", "C"] = False,
+    trans_b: bool | Literal["N", "T", "C"] = False,
+    out: Any = None,
+    **options: Any,
+) -> Any:
+    """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does; by exact slices rounded once.
+
+    Parameters
+    ----------
+    alpha, beta : number
+        With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not. A float result
+        takes the nearest float64; a multiprecision expression the number itself, which must be a whole number times a
+        power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint. Of a complex product
+        they may be complex; where a factor has an imaginary part, the product is rounded first. Those
+        of a multiprecision expression are real.
+    a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
+        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times
+        its own (conjugate) transpose one triangle is multiplied, by residues and unless something is added.
+    c : array or `MPArray`, shape (..., m, n), or None with beta == 0
+        Of the result's dtype or float32, or, with `dtype`, any that operands may have. Not modified, unless given as
+        `out` too.
+    trans_a, trans_b : bool or {"N", "T", "C"}
+        Multiply the transpose of `a`, of `b` (True or "T"), its conjugate transpose ("C"), or the operand (False, "N").
+    out : array, optional
+        Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand; then memory
+        for the result is held beside it.
+    **options
+        Options of `matmul`; a `plan` must be made for op(a) and op(b). They are those of the product; an `MPArray` as c
+        makes the result one, of as many bits as if it were an operand.
+
+    Returns
+    -------
+    array or MPArray, shape (..., m, n), for two vectors as in `matmul`; with `return_report=True` also the Report,
+    whose `rounded_once` says what its bound is that of
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument that cannot be used, which the message names, also a factor that the dtype does not hold; before
+        anything is computed. For engine="hopper" with digits, whose kernels round nothing but products.
+    NotImplementedError, OverflowError
+        As in `matmul`.
+
+    Notes
+    -----
+    By residues and digits, D = alpha op(a) op(b) + beta c is one expression: with tol the tolerance of the accuracy, u
+    the unit roundoff of the result, abs(d - D)_ij <= (1 + u) abs(alpha) tol (abs(a) abs(b))_ij + u abs(D_ij)
+    componentwise, unless d over- or underflows. So `gemm(-1, a, x, 1, y, accuracy="dd")` is a residual with all its
+    digits, and with accuracy="exact" D is correctly rounded (or, in multiprecision, exact). The native product and
+    words are rounded first; alpha times them, beta times c and their sum are rounded in the result's dtype, and so are
+    alpha and beta. `reproducible=True` rules these out. docs/definitions.md says what NaN and Inf give.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> a, x = np.array([[1.0, 1e-20], [0.1, 3.0]]), np.array([1.0, 1.0])
+    >>> y = a @ x
+    >>> y - a @ x, ozaki.gemm(-1, a, x, 1, y, accuracy="dd")
+    (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
+    """
+    if unknown := [name for name in options if name not in (*Choices._fields, "plan", "progress", "return_report")]:
+        raise TypeError(f"gemm() got an unexpected keyword argument {unknown[0]!r}")
+    backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
+    op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
+    one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})
+    adjoint = one_adjoint and holds_complex(op_a) and backend.same_view(a, b)
+    plan, progress = options.pop("plan", None), options.pop("progress", None)
+    return_report = options.pop("return_report", False)
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    copied = _copied_bytes(op_a, (a,), backend) + _copied_bytes(op_b, (b,), backend)
+    split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
+    if isinstance(alpha, Complex) and alpha == 0 and not split:
+        op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
+    terms = alpha, beta, c
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, terms, adjoint, progress, copied)
+
+
+def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
+    check_transposition(f"trans_{name}", op)
+    prepared = isinstance(x, Prepared)
+    x = x if prepared else as_array(name, x, backend)
+    if not op or op == "N":
+        return x
+    if prepared or x.ndim < 2:
+        what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
+        raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
+    return (x.conj() if op == "C" and holds_complex(x) else x).swapaxes(-1, -2)
