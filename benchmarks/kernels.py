@@ -70,8 +70,7 @@ class Product:
         import cupy as cp
 
         from ozaki.backends.cupy import backend
-        from ozaki.backends.cupy.program.arrays import Array, view_of
-        from ozaki.backends.cupy.program.first_call import FirstCall
+        from ozaki.backends.cupy.program.run import Execution
         from ozaki.backends.cupy.program.steps import Launch
         from ozaki.driver.memory import Memory
 
@@ -79,19 +78,22 @@ class Product:
         rows: dict[Side, Any] = {"left": a[None], "right": b.T[None]}
         work = backend.work(a, b, rows.__getitem__, plan.dtype, Memory(None))
         work.multiply(plan, out)
-        program = work.whole()
-        assert program is not None, "the program of this product cannot be repeated"
-        self._program = replace(program, releases=(), readers={}, idle=[])
-        self._memory = FirstCall()
+        repetition = work.repetition()
+        assert repetition is not None, "the program of this product cannot be repeated"
+        program = repetition.program()
+        self._kept = tuple(buffer for buffer in program.buffers if buffer.kind == "workspace")
+        self._program = replace(program, releases=(), readers={}, keeps=self._kept, idle=[])
+        self._execution = Execution()
         for buffer, real in zip(program.given, (a, b, out), strict=True):
-            self._memory.bind(Array(buffer, 0, *view_of(real)), real)
-        self._memory.run(self._program)
+            self._execution.bind(buffer, real)
+        self._execution.run(self._program)
         self.launches = [x for x in program.steps if isinstance(x, Launch) and x.kernel.file in FILES]
 
     def repeating(self, steps: Sequence[Step]) -> Callable[[], object]:
         """A function that runs these steps again in the memory of this product."""
-        part = replace(self._program, steps=tuple(steps), before=frozenset(self._program.buffers), idle=[])
-        return partial(self._memory.run, part)
+        part = replace(self._program, steps=tuple(steps), inputs=self._kept, keeps=(), idle=[])
+        addresses = [self._execution.address(buffer) for buffer in (*part.given, *part.inputs)]
+        return partial(part.run().start, addresses)
 
 
 @dataclass(frozen=True)

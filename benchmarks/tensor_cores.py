@@ -64,8 +64,8 @@ def tensor_core_rows(device: Device, seed: int, min_seconds: float) -> Iterator[
     """Measure each format for `min_seconds`; nothing on other devices than Hopper."""
     if device.xp.cuda.Device().compute_capability != "90":
         return
+    from ozaki.backends.cupy.program.calls import block_of
     from ozaki.backends.cupy.program.kernels import Kernel
-    from ozaki.backends.cupy.program.launches import block_of
 
     rng = np.random.default_rng(seed)
     blocks = device.xp.cuda.Device().attributes["MultiProcessorCount"]

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.listing import program_of
+from ozaki.backends.cupy.facts import Asked, Made, facts_program
+from ozaki.backends.cupy.inputs import Inputs, OperandView, Views
 from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.products import Repetition, product_program, program_of
 from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Array, Buffer, View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, struct
 from ozaki.backends.cupy.program.steps import Clear, Out, Upload
-from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.call.operands import shapes
+from ozaki.planning.facts import WorstRatio
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
@@ -44,7 +46,7 @@ def product_of(device, plan):
     left, right = (b.given(name, view) for name, view in zip("ab", views, strict=True))
     out = b.given("c", view_of(np.empty((1, m, n), char)))
     product.multiply(b, device, engine_of(device, plan), plan, left, right, out)
-    return b.whole()
+    return b.program()
 
 
 def nothing(*arguments, **options):
@@ -54,7 +56,7 @@ def nothing(*arguments, **options):
 def test_arrays_lie_where_numpy_has_them():
     memory = np.arange(4 * 5 * 6, dtype=np.float32)
     real = memory.reshape(4, 5, 6)
-    array = Array(Buffer("x", memory.nbytes, "workspace"), 0, "f", real.shape)
+    array = Array(Buffer("x", memory.nbytes, "workspace"), 0, "f", real.shape, real.strides)
 
     def check(array, real):
         assert array.view == view_of(real)
@@ -114,26 +116,34 @@ def test_memory_is_used_again():
     assert (begins, nbytes) == ([0, 512, 512, 1024], 2048)
 
 
-def test_parts_of_a_program():
-    b = Builder()
-    x, c = b.given("x", View("d", (4,), (8,))), b.given("c", View("d", (4,), (8,)))
-    first = b.array("first", (100,), "d")
-    b.launch(nothing(None, None), x, Out(first.at))
-    part = b.take()
-    assert [step.name for step in part.steps] == ["nothing"] and part.touched == ((x.buffer, first.buffer),)
+def test_a_program_keeps_what_later_ones_read():
+    x, c = (Array(Buffer(name, 0, "given"), 0, *View("d", (4,), (8,))) for name in "xc")
+    b = Builder([x.buffer])
+    first, passing = b.array("first", (100,), "d"), b.array("passing", (30,), "d")
+    b.launch(nothing(None, None, None), x, Out(first.at), Out(passing.at))
+    of_first = b.program(keeps=[first, x])  # given buffers are the caller's
+    assert (of_first.given, of_first.inputs, of_first.keeps) == ((x.buffer,), (), (first.buffer,))
+    assert of_first.workspace == 800 + 240 and of_first.kept_bytes == 800
+    assert first.buffer not in of_first.arena[0] and passing.buffer in of_first.arena[0]
+
+    b = Builder([x.buffer])
+    out = b.given("c", View("d", (4,), (8,)))
     second = b.array("second", (50,), "d")
     b.launch(nothing(None, None), first, Out(second.at))
     b.release(first)
     third = b.array("third", (60,), "d")
-    b.launch(nothing(None, None, None), second, third, Out(c.at))
-    part = b.take()
-    assert part.touched == ((second.buffer,), (third.buffer, c.buffer)) and part.releases == ((1, first.buffer),)
-    assert b.take().steps == ()
-    whole = b.whole()
-    assert whole.given == (x.buffer, c.buffer) and len(whole.steps) == 3
-    assert whole.workspace == 800 + 400  # the first one is free by then
+    b.launch(nothing(None, None, None), second, third, Out(out.at))
+    following = b.program()
+    assert (following.inputs, following.releases) == ((first.buffer,), ((1, first.buffer),))
+    assert following.workspace == 400 + 480  # the first one is counted where it was made
     with pytest.raises(ValueError, match="first: released"):
         b.launch(nothing(None), first)
+
+    both = of_first.then(following)
+    assert (both.given, both.inputs, both.keeps) == ((x.buffer, out.buffer), (), ())
+    assert len(both.steps) == 3 and both.workspace == 800 + 240 + 480 - 80  # `first` is free before `third` is needed
+    assert set(both.arena[0]) == {each.buffer for each in (first, passing, second, third)}
+    assert c.buffer not in both.buffers
 
 
 def test_what_other_streams_touch_shares_its_memory_with_nothing():
@@ -147,9 +157,9 @@ def test_what_other_streams_touch_shares_its_memory_with_nothing():
         b.launch(nothing(None), Out(beside.at))
     b.release(beside)
     b.launch(nothing(None, None), Out(after.at), c)
-    places, nbytes = b.whole().arena
+    places, nbytes = b.program().arena
     assert places[before.buffer] == places[after.buffer] != places[beside.buffer] and nbytes == 2048
-    assert b.whole().workspace == 1000
+    assert b.program().workspace == 1000
 
 
 def test_a_kernel_that_overlaps_the_step_before_it_has_other_memory():
@@ -159,7 +169,7 @@ def test_a_kernel_that_overlaps_the_step_before_it_has_other_memory():
     b.launch(nothing(None, None), x, Out(y.at))
     b.release(x)
     b.launch(nothing(None), Out(z.at), overlaps=True)
-    places, _ = b.whole().arena
+    places, _ = b.program().arena
     assert len({places[each.buffer] for each in (x, y, z)}) == 3
 
 
@@ -167,43 +177,47 @@ def test_programs_of_these_operands_alone():
     b = Builder()
     x = b.array("x", (2,), "d")
     b.add(Clear("main", x.at, x.nbytes))
-    assert b.whole().repeatable
+    assert b.program().repeatable
     b.add(Upload("main", bytes(16), x.at))
-    assert not b.whole().repeatable
+    assert not b.program().repeatable
 
 
-def test_a_repeated_call_spares_what_nothing_depends_on():
-    """`trimmed` drops slices of other plans, unasked facts and their streams, but no step that others overlap."""
-    b = Builder()
-    x, c = b.given("x", View("d", (4,), (8,))), b.given("c", View("d", (4,), (8,)))
-    described, early, spare, slices = (b.array(name, (100,), "B") for name in ("described", "early", "spare", "slices"))
-    b.launch(nothing(None, None), x, Out(described.at))
-    with b.on("proof", fork=True):
-        for name in ("asked", "unasked"):
-            b.launch(nothing(None, None), described, Out(found := b.buffer(name, 8)))
-            arrival = b.to_host(f"{name} on host", found, (1,), "d")
-            b.read(name, (b.evidence(arrival, float),), float)
-    b.launch(nothing(None, None), described, Out(early.at))
-    b.release(early)
-    b.launch(nothing(None), Out(spare.at))
-    b.launch(nothing(None, None), described, Out(slices.at), overlaps=True)
-    counter = b.zeroed("counter", 4)
-    b.launch(nothing(None, None, None), slices, Out(counter), Out(c.at))
-    b.release(described, slices, counter)
+def views_of(m, k, n, dtype="float64"):
+    """The views of C-contiguous operands as rows, and of their product."""
+    a, b, c = (np.empty(shape, dtype) for shape in ((1, m, k), (1, k, n), (1, m, n)))
+    left, right = OperandView((view_of(a),), (view_of(a),)), OperandView((view_of(b),), (view_of(b.swapaxes(1, 2)),))
+    return Views(left, right), OperandView((view_of(c),))
 
-    def written(program):
-        return [step.writes[0].buffer.name for step in program.steps if step.writes]
 
-    whole = b.whole()
-    asked = trimmed(whole, ["asked"])
-    assert written(asked) == ["described", "asked", "asked on host", "spare", "slices", "counter", "counter"]
-    assert [*asked.readers] == ["asked"] and asked.given == whole.given
-    end = len(asked.steps)
-    assert asked.releases == tuple((end, each.buffer) for each in (described, slices, counter))
-    none = trimmed(whole, [])
-    assert written(none) == ["described", "spare", "slices", "counter", "counter"]
-    assert not none.readers and not none.uses_side_streams and whole.uses_side_streams and asked.uses_side_streams
-    assert trimmed(whole, ["asked", "unasked"]).readers.keys() == whole.readers.keys()
+@pytest.mark.parametrize(("device", "one_read"), [(H100, True), (A100, False)], ids=["90", "80"])
+def test_programs_of_facts_are_made_of_plain_data(device, one_read):
+    """Facts and early slices are outputs of one program, and inputs of that of the product; both are pure functions."""
+    views, out = views_of(300, 400, 300)
+    plan = plan_of(Residues(14), (300, 400, 300))
+    ratio, other = (WorstRatio(scheme, "narrow") for scheme in (Residues(14), Residues(13)))
+
+    def made_anew():
+        inputs = Inputs.of(views)
+        asked = Asked([ratio], "float64", likely=plan)
+        facts, made = facts_program(inputs, device, asked, Made.of(inputs))
+        more, both = facts_program(inputs, device, Asked([other], "float64"), made)
+        return facts, made, more, product_program(inputs, device, plan, out, both)
+
+    facts, made, more, product = made_anew()
+    assert [*map(str, made_anew()[::2])] == [str(facts), str(more)] and str(made_anew()[3]) == str(product)
+    assert made.early.scheme == plan.scheme and made.open.level == "narrow"
+    assert ("describe_split" in str(facts)) == one_read and "split" not in str(product)
+    assert [*facts.readers] == [ratio] and [*more.readers] == [other]
+    assert "magnitudes" not in [step.name for step in more.steps], "the lower bound is there already"
+    kept = {buffer.name for buffer in facts.keeps}
+    assert {"a.planes", "b.planes", "a.fields", "b.fields", "a.exponents"} <= kept
+    assert set(product.inputs) <= {*facts.keeps, *more.keeps}
+
+    whole = Repetition(views, device, plan, out, Asked([ratio], "float64", likely=plan)).program()
+    assert not whole.inputs and not whole.keeps and [*whole.readers] == [ratio]
+    assert [step.name for step in whole.steps] == [step.name for step in (*facts.steps, *product.steps)]
+    alone = Repetition(views, device, plan, out, Asked([], "float64")).program()
+    assert not alone.readers and not alone.uses_side_streams and whole.uses_side_streams
 
 
 def test_a_listing_is_read_by_people():
@@ -244,7 +258,7 @@ def test_programs_of_multiprecision_numbers(device, scheme):
             program_of(plan, device)
         return
     program = program_of(plan, device)
-    names = [f"{name}.{plane}" for name in "abc" for plane in ("signs", "exponents", "limbs")]
+    names = [f"{plane} of {name}" for name in "abc" for plane in ("signs", "exponents", "limbs")]
     assert [buffer.name for buffer in program.given] == names
     written = set(program.given[:6])
     for step in program.steps:
@@ -321,7 +335,7 @@ def test_machines_answer_without_a_gpu():
 
 
 def test_programs_are_built_without_cupy():
-    names = ("program.builder", "machine", "steps.product", "devices")
+    names = ("facts", "products", "program.builder", "machine", "devices")
     imports = "; ".join(f"import ozaki.backends.cupy.{name}" for name in names)
     code = f"import sys; sys.modules['cupy'] = None; {imports}"
     subprocess.run([sys.executable, "-c", code], check=True)

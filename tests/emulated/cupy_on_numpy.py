@@ -382,9 +382,9 @@ def install(capability: str) -> None:
 
     mock.patch.object(driver, "launcher", Launcher).start()
     mock.patch.object(driver, "most_clusters", return_value=2).start()
-    from ozaki.backends.cupy.program import launches
+    from ozaki.backends.cupy.program import calls
 
-    mock.patch.object(launches, "block_of", _block_launched_later(launches.block_of)).start()
+    mock.patch.object(calls, "block_of", _block_launched_later(calls.block_of)).start()
 
 
 def memset(address: int, value: int, size: int, stream: int) -> None:

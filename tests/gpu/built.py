@@ -8,12 +8,23 @@ from functools import cache
 import numpy as np
 
 from ozaki.backends.cupy import backend, devices
-from ozaki.backends.cupy.program.arrays import view_of
+from ozaki.backends.cupy.program.arrays import Place, view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.first_call import FirstCall
+from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.bounds.description import FIELDS
 from ozaki.driver.memory import Memory
+
+
+class Growing(Builder):
+    """A builder of several programs one after the other, each of which keeps all that it does not release."""
+
+    def take(self):
+        """The program of the steps since the last call."""
+        made = [Place(buffer) for buffer in self._made if buffer.kind == "workspace"]
+        program = self.program(keeps=[place for place in made if place.buffer not in self._released])
+        self._steps, self._releases, self._made = [], [], set()
+        return program
 
 
 class Steps:
@@ -26,28 +37,28 @@ class Steps:
     """
 
     def __init__(self, device=None):
-        self.device, self.b, self._memory = device or devices.current(), Builder(), FirstCall()
+        self.device, self.b, self._execution = device or devices.current(), Growing(), Execution()
 
     def given(self, *arrays):
         """The symbolic arrays of the program that stand for CuPy arrays."""
         named = [self.b.given(f"given {i}", view_of(x)) for i, x in enumerate(arrays)]
         for array, real in zip(named, arrays, strict=True):
-            self._memory.bind(array, real)
+            self._execution.bind(array.buffer, real)
         return named if len(named) > 1 else named[0]
 
     def run(self):
         """Run the steps that were added since the last run."""
-        self._memory.run(self.b.take())
+        self._execution.run(self.b.take())
 
     def real(self, array):
         """The CuPy array, in memory of the program, for a symbolic one, after the steps that were added."""
         self.run()
-        return self._memory.array(array)
+        return self._execution.array(array)
 
     def evidence(self, evidence):
         """The value of evidence, after the steps that were added; waits for it."""
         self.run()
-        return self._memory.evidence(evidence)
+        return self._execution.evidence(evidence)
 
     def described(self, *arrays):
         """Add steps that describe CuPy arrays (batch, rows, k); return what they describe."""
@@ -71,11 +82,11 @@ def work_of(a, b):
 @cache
 def with_tiles_for_all(device):
     """The record of a device on which no matrix is too small for tiles."""
-    tiles = replace(device.family.wgmma_tiles, smallest=0)
-    return replace(device, family=replace(device.family, wgmma_tiles=tiles))
+    tiles = replace(device.family.tiles, smallest=0)
+    return replace(device, family=replace(device.family, tiles=tiles))
 
 
 @cache
 def without_tiles(device):
     """The record of a device without kernels for tiles."""
-    return replace(device, family=replace(device.family, wgmma_tiles=None))
+    return replace(device, family=replace(device.family, tiles=None))

@@ -70,7 +70,7 @@ def main() -> int:
 
 def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield names of cases, and functions that run them and raise `WrongError` if a result is wrong."""
-    engines = ["cublas", "hopper"] if device.wgmma_tiles is not None else ["cublas"]
+    engines = ["cublas", "hopper"] if device.family.fused else ["cublas"]
     for dtype in ("f4", "f8"):
         native = Case(dtype, {"scheme": "native"}, ("whole",), expected=lambda a, b, _: a @ b)
         yield f"native {dtype}", native.run
@@ -110,7 +110,7 @@ def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     for engine in engines:
         options = residues | {"engine": engine}
         yield f"NaN and Inf, {engine}", Case("f8", options, ("normal", "nonfinite", "nonfinite", "normal")).run
-    if LARGE and device.wgmma_tiles is not None:
+    if LARGE and device.family.fused:
         yield f"residues at {LARGE}", winograd
 
 

@@ -9,8 +9,8 @@ import cupy as cp
 
 from ozaki.backends import results
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.binding import same_view as views_are_same
 from ozaki.backends.cupy.device_planner import ENGINES, DevicePlanner
+from ozaki.backends.cupy.inputs import same_view as views_are_same
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.repeated import keep as keep

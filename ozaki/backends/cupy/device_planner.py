@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ozaki.backends.cupy.devices import Device
-from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words

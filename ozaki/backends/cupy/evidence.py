@@ -5,9 +5,16 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
 from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
+from ozaki.bounds.relative import Quotient, times
+from ozaki.bounds.relative import relative_bits as bits_of_quotient
+from ozaki.call.combination import Factor
 from ozaki.planning.facts import Ratio
 from ozaki.records.accuracy import Measure
 from ozaki.schemes import Scheme, Words, is_exact
@@ -45,7 +52,27 @@ def rows_bound(
     return bound_of_rows(left, right, scheme, measure, spans(left, right), exponent)
 
 
-def cut_bound(lost: bool, sample: tuple[Least, Least] | None, words: Words, k: int) -> float:
+def native_in_range(left: Description, right: Description, dtype: str) -> bool:
+    """Whether no product and no partial sum of the native product can over- or underflow."""
+    return native.in_range(left, right, dtype)
+
+
+def spans_of(ratio: Ratio) -> tuple[int, int]:
+    """The spans that came with a ratio."""
+    return ratio.spans
+
+
+def flag_is_set(flag: npt.NDArray[np.uint32]) -> bool:
+    """Whether a kernel has set a flag."""
+    return bool(flag[0])
+
+
+def least(*found: float) -> float:
+    """The least product of all panels."""
+    return min(found)
+
+
+def cut_bound(lost: bool, sample: tuple[Least, Least] | None = None, *, words: Words, k: int) -> float:
     """The componentwise bound of words, from what was found while they were cut.
 
     Parameters
@@ -59,10 +86,20 @@ def cut_bound(lost: bool, sample: tuple[Least, Least] | None, words: Words, k: i
     return inf if sample is None else word_bounds.by_sample(*sample, min(SAMPLED, k), words, k)
 
 
-def ratio_of_panels(found: tuple[Any, ...]) -> Ratio:
+def ratio_of_panels(*found: Any) -> Ratio:
     """The worst ratio of all panels; `found`: the panels' ratios, then the descriptions of both operands."""
     *ratios, left, right = found
     return with_spans(max((ratio.worst for ratio in ratios), default=0.0), left, right)
+
+
+def ratio_with_spans(ratio: Ratio, left: Description, right: Description) -> Ratio:
+    """A ratio to error terms of the host's, with the spans of both operands."""
+    return with_spans(ratio.worst, left, right)
+
+
+def relative_bits(*worst: Quotient, alpha: Factor, precision: int) -> float:
+    """The fact `RelativeError`, from the worst quotients of the parts of a product, which alpha multiplied."""
+    return bits_of_quotient(times(max(worst), alpha.whole, alpha.exponent), precision)
 
 
 def with_spans(worst: float, left: Description, right: Description) -> Ratio:

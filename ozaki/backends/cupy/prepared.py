@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import cupy as cp
-
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.binding import bound_numbers
-from ozaki.backends.cupy.program.arrays import Array, view_of
+from ozaki.backends.cupy.inputs import OperandView, numbers_named, planes_of
+from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.first_call import FirstCall
+from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.numbers import describe_numbers
-from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.operands import Layout
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.plan import Plan
 
@@ -48,38 +46,45 @@ class PreparedSlices:
         tops = () if self.tops is None else (self.tops,)
         return self.x, self.fields, self.planes, self.mu, *tops
 
-    def named(self, b: Builder, name: str) -> tuple[Slices, tuple[Array, ...]]:
-        """The slices as given arrays of a program; and these arrays, named there in the order of `arrays`."""
-        names = name, f"{name}.fields", f"{name}.planes", f"{name}.exponents", f"{name}.tops"
-        symbols = tuple(b.given(of, view_of(real)) for of, real in zip(names, self.arrays, strict=False))
-        x, fields, planes, mu = symbols[:4]
-        tops = None if self.tops is None else symbols[4]
-        return Slices(Described(x, fields, tops=tops), planes, self.layout, mu), symbols
+    @property
+    def view(self) -> OperandView:
+        """Everything but addresses."""
+        return OperandView(tuple(map(view_of, self.arrays)), layout=self.layout)
 
 
 def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     """Split rows, shape (batch, rows, k), for products by a plan of slices or words."""
     assert plan.scheme is not None
-    device, b, memory = devices.current(), Builder(), FirstCall()
+    device, b, execution = devices.current(), Builder(), Execution()
     multiprecision = isinstance(rows, Numbers)
     if multiprecision:
-        described = describe_numbers(b, bound_numbers(b, memory, side, rows))
+        rows = alike(rows)
+        numbers = numbers_named(side, tuple(map(view_of, planes_of(rows))), rows.bits, b.given)
+        for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes_of(rows), strict=True):
+            execution.bind(symbol.buffer, plane)
+        described = describe_numbers(b, numbers)
     else:
         x = b.given(side, view_of(rows))
-        memory.bind(x, rows)
+        execution.bind(x.buffer, rows)
         described = describe(b, x)
     slices = engine_of(device, plan, multiprecision).split(b, described, side, plan.scheme)
-    part = b.take()
-    memory.run(part)
-
-    def real(of: Array) -> Any:
-        return memory.array(of) if of.buffer in part.buffers else cp.empty(of.shape, of.char)  # no step writes it
+    wanted = [described.fields, slices.planes, slices.mu]
+    if described.tops is not None:
+        wanted += [described.tops, described.x]
+    execution.run(b.program(keeps=wanted))
 
     kept, tops = rows, None
     if described.tops is not None:
         x = described.x
         straight = x if x.contiguous else x.swapped()
-        kept, tops = real(straight), real(described.tops)
+        kept, tops = execution.array(straight), execution.array(described.tops)
         kept = kept if x.contiguous else kept.swapaxes(1, 2)
-    fields, planes, exponents = map(real, (described.fields, slices.planes, slices.mu))
+    fields, planes, exponents = map(execution.array, (described.fields, slices.planes, slices.mu))
     return PreparedSlices(kept, fields, planes, exponents, slices.layout, tops)
+
+
+def alike(x: Numbers) -> Numbers:
+    """The numbers themselves, if their planes lie alike in memory; else a copy."""
+    axes = x.ndim
+    steps = {tuple(step // plane.itemsize for step in plane.strides[-axes:]) for plane in planes_of(x)}
+    return x if len(steps) == 1 else x.copy()

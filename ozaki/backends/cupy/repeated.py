@@ -9,11 +9,14 @@ If not, the product is planned and computed anew. No bits depend on that.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import cupy as cp
 
-from ozaki.backends.cupy.binding import planes_of
+from ozaki.backends.cupy.inputs import planes_of
+from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.steps import Gemm
@@ -32,24 +35,34 @@ ENABLED = True
 """Whether programs are kept and run for repeated calls. Tests turn it off."""
 
 
-class _Kept(NamedTuple):
-    """A program that is kept for repeated calls.
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept for repeated calls.
 
     Attributes
     ----------
-    program : the whole program
+    repetition : from which the program is made by the first repeated call
     stands : tells from the facts about other operands by which plan the program's result is right for them, if it is
     shape, dtype : shape and dtype of the result
-    float64 : whether facts may rest on float64 products by cuBLAS in the program, as at the wide level of proofs
-    obstacle : if `float64`, the `native_obstacle` of float64 when the program was built
+    obstacle : the `native_obstacle` of float64 when facts were found
     """
 
-    program: Program
+    repetition: Repetition
     stands: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
-    float64: bool
     obstacle: str | None
+
+    @cached_property
+    def program(self) -> Program:
+        """The program that finds the facts and computes the product."""
+        return self.repetition.program()
+
+    @cached_property
+    def float64(self) -> bool:
+        """Whether facts rest on float64 products by cuBLAS, as at the wide level of proofs."""
+        steps = self.program.steps if self.repetition.facts.needs else ()
+        return any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
 
 
 _kept: dict[Hashable, _Kept] = {}
@@ -103,10 +116,11 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     numbers = _new_numbers(kept.shape, kept.dtype) if is_multiprecision(kept.dtype) else None
     if numbers is None:
-        run = kept.program.start(arrays, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
+        addresses = [x.data.ptr for x in arrays]
+        run = kept.program.run().start(addresses, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
     else:
         *first, last = planes_of(numbers)
-        run = kept.program.start((*arrays, *first), lambda: last)
+        run = kept.program.run().start([x.data.ptr for x in (*arrays, *first)], lambda: last)
     if run is None:
         _kept.pop(call, None)
         return None
@@ -133,13 +147,14 @@ def keep(
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
     # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
     serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
-    program = work.whole(facts) if serves else None
-    if program is not None and work.within_limit(program):
+    repetition = work.repetition(facts) if serves else None
+    if repetition is not None:
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
-        float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
-        obstacle = native_obstacle("float64") if float64 else None
-        _kept[_call(a, b, c, out, key)] = _Kept(program, stands(), shape, dtype, float64, obstacle)
+        kept = _Kept(repetition, stands(), shape, dtype, native_obstacle("float64"))
+        limit = work.memory.limit
+        if limit is None or kept.program.counted_in_one_piece <= limit:
+            _kept[_call(a, b, c, out, key)] = kept
 
 
 def forget() -> None:

@@ -1,10 +1,9 @@
-"""One product on the device: finding facts about its operands, and multiplying them, as one program."""
+"""One product on the device: its facts and itself, each by a program."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -14,33 +13,27 @@ import numpy.typing as npt
 
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, combine_in_pieces
-from ozaki.backends.cupy import evidence
-from ozaki.backends.cupy.binding import bound_numbers
-from ozaki.backends.cupy.inputs import Inputs
-from ozaki.backends.cupy.program.arrays import Array, view_of
+from ozaki.backends.cupy import devices, evidence
+from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program, needs_descriptions
+from ozaki.backends.cupy.inputs import Inputs, OperandView, Views, arrays_of, planes_of, result_view, same_view
+from ozaki.backends.cupy.prepared import PreparedSlices, alike
+from ozaki.backends.cupy.products import Expression, Repetition, combining_program, product_program
+from ozaki.backends.cupy.program.arrays import view_of
+from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
-from ozaki.backends.cupy.program.trim import trimmed
-from ozaki.backends.cupy.ratios import Ratios
+from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps import product
-from ozaki.backends.cupy.steps.axpby import axpby, multiple
+from ozaki.backends.cupy.steps.axpby import multiple
 from ozaki.backends.cupy.steps.combined import Combined
-from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
-from ozaki.backends.cupy.steps.engines.engine import Engine
-from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues, Symmetry
-from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
-from ozaki.backends.cupy.steps.native import native
+from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
+from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
-from ozaki.backends.cupy.steps.numbers import NumbersArray
-from ozaki.backends.cupy.steps.operands import Slices
-from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.relative import worst_quotient
-from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.tables import limbs_of_product
 from ozaki.backends.cupy.steps.words import count_underflows
-from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms, error_terms
-from ozaki.bounds.relative import Quotient, relative_bits, times
 from ozaki.call.combination import ONE, Combination, Factor
 from ozaki.call.operands import SIDES, Side
 from ozaki.driver.memory import Memory, too_few_bytes
@@ -48,19 +41,7 @@ from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.planning.facts import (
-    CutBound,
-    LeastProduct,
-    NativeInRange,
-    Need,
-    Overlap,
-    Ratio,
-    RelativeError,
-    RowsBound,
-    Sample,
-    Spans,
-    WorstRatio,
-)
+from ozaki.planning.facts import CutBound, Need, RelativeError, WorstRatio
 from ozaki.records.accuracy import default_accuracy
 from ozaki.records.formats import COMPLEX, MULTIPRECISION, part_of, precision_of
 from ozaki.records.plan import Plan
@@ -71,42 +52,52 @@ _MOST_STEPS = 4096
 starts steps faster than the device completes them, so that repeating the program would gain nothing."""
 
 
-class _EarlySlices(NamedTuple):
-    """Slices or words of both operands, made before the plan is known."""
-
-    scheme: Scheme | Words
-    engine: Engine
-    left: Slices
-    right: Slices
-
-
 class _Computed(NamedTuple):
     """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
 
     Attributes
     ----------
-    out : the symbolic array of c
     c : shape (batch, m, n)
     alpha : the factor of the product in an expression; `ONE` of a product
     nbytes : bytes of c, if it lies beside the result
     """
 
     scheme: Scheme
-    out: Array | NumbersArray
     c: Any
     alpha: Factor = ONE
     nbytes: int = 0
 
 
+@dataclass
+class _Asked:
+    """What a call has asked for so far, from which its repetition is made.
+
+    Attributes
+    ----------
+    needs : the facts, in order
+    likely : whether operands were split for a likely plan
+    sampled : words of which elements lose parts
+    limit : of workspace, for the first of the facts
+    steps : of all programs that ran
+    valid_for_others : whether no program has read copies, or what the host computed from these operands
+    product : the plan, the view of the result and the expression
+    """
+
+    needs: dict[Need, None]
+    sampled: set[Words]
+    likely: bool = False
+    limit: int | None = None
+    steps: int = 0
+    valid_for_others: bool = True
+    product: tuple[Plan, OperandView, Expression | None] | None = None
+
+
 class Work:
     """Finds facts about two operands and multiplies them, on the current device and CuPy's current stream.
-
-    Everything that the device does is a step of one program, which is run part by part while it is built.
 
     Attributes
     ----------
     memory : as given
-    for_transposes : whether the program is right for a matrix and its own transpose alone
     """
 
     def __init__(
@@ -121,7 +112,7 @@ class Work:
         adjoint: bool = False,
         progress: Progress = SILENT,
     ) -> None:
-        """Begin the program of a product.
+        """See what the operands are; nothing is computed.
 
         Parameters
         ----------
@@ -139,32 +130,93 @@ class Work:
         ValueError
             If the leading bits of multiprecision operands take as much.
         """
-        self.memory, self._inputs = memory, Inputs(a, b, rows, memory)
+        self.memory, self._device = memory, devices.current()
+        self._operands, self._rows_of = (a, b), rows
         self._dtype, self._adjoint, self._progress = dtype, adjoint, progress
-        if (rest := memory.rest) is not None and (leading := self._inputs.leading_bytes) and leading >= rest:
-            too_few_bytes(rest, leading)
-        self._builder, self._device = self._inputs.builder, self._inputs.device
-        self._ratios = Ratios(self._inputs)
-        self._early: _EarlySlices | None = None
         self._combination, self._given_addend = combination, addend
-        self._addend: Array | None = None
-        self._out: Array | None = None
+        self._execution = Execution(memory)
+        self._named: Inputs | None = None
+        self._made = Made()
+        self._readers: dict[Need, Reader] = {}
+        self._found: dict[Need, Any] = {}
+        self._asked = _Asked({}, set())
         self._product: _Computed | None = None
-        self.for_transposes = False
         if dtype not in COMPLEX:  # of complex entries the addend may be a copy, which not every product reads
             self._read_addend()
+        leading = sum(8 * int(rows(side).size) for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Numbers))
+        if (rest := memory.rest) is not None and leading and leading >= rest:
+            too_few_bytes(rest, leading)
 
     def _read_addend(self) -> None:
-        """Name the addend in the program, before the result, unless it holds multiprecision numbers."""
+        """Take the addend, which may be copied for that."""
         if self._given_addend is not None:
             assert self._combination is not None
             c, self._given_addend = self._given_addend(), None
             self._combination = replace(self._combination, c=c)
-            if not isinstance(c, Numbers):
-                self._addend = self._builder.given("addend", view_of(c))
-                self._inputs.first_call.bind(self._addend, c)
 
-    # Facts ----------------------------------------------------------------------------------------------------------
+    @property
+    def _addend(self) -> Any:
+        """The addend, if programs read it: of floats, and taken."""
+        c = None if self._combination is None or self._given_addend is not None else self._combination.c
+        return None if isinstance(c, Numbers) else c
+
+    # The operands in programs -----------------------------------------------------------------------------------------
+
+    def _inputs(self, rows: bool = True) -> Inputs:
+        """Both operands and the addend as programs of this product name them; `rows`: as rows, too.
+
+        They are named anew where more is asked for than before; what programs have made stays valid.
+        """
+        named = self._named
+        if named is not None:
+            has_rows = len(named.rows_given) == len(named.given)
+            if (has_rows or not rows) and (named.views.addend is None) == (self._addend is None):
+                return named
+        arrays: list[Any] = []
+        left, right = (self._view(side, x, rows, arrays) for side, x in zip(SIDES, self._operands, strict=True))
+        itself = rows and left.layout is None and right.layout is None and not (left.bits or right.bits)
+        itself = itself and same_view(*map(self._rows_of, SIDES))
+        addend = None
+        if self._addend is not None:
+            arrays.append(self._addend)
+            addend = view_of(self._addend)
+        self._named = Inputs.of(Views(left, right, addend, itself, self._adjoint))
+        for buffer, real in zip(self._named.buffers, arrays, strict=True):
+            self._execution.bind(buffer, real)
+        if named is None:
+            self._made = Made.of(self._named)
+        return self._named
+
+    def _view(self, side: Side, x: Any, rows: bool, arrays: list[Any]) -> OperandView:
+        """The view of an operand; adds the arrays that programs are given to `arrays`."""
+        if isinstance(x, PreparedSlices):
+            arrays += x.arrays
+            return x.view
+        if isinstance(x, Numbers):
+            real = alike(self._rows_of(side))
+            self._is_copy(any(of.data.ptr != to.data.ptr for of, to in zip(planes_of(x), planes_of(real), strict=True)))
+            arrays += planes_of(real)
+            views = tuple(map(view_of, planes_of(real)))
+            return OperandView(views, views, x.bits)
+        if not rows:
+            arrays.append(x)
+            return OperandView((view_of(x),))
+        real = self._rows_of(side)
+        copied = real.data.ptr != x.data.ptr
+        self._is_copy(copied)
+        arrays.append(real if copied else x)
+        return OperandView((view_of(real if copied else x),), (view_of(real),))
+
+    def _is_copy(self, copied: bool) -> None:
+        self._asked.valid_for_others = self._asked.valid_for_others and not copied
+
+    def _run(self, program: Program, progress: Progress = SILENT) -> None:
+        """Start a program; what it computes of uploaded data is valid for these operands alone."""
+        self._asked.steps += len(program.steps)
+        self._asked.valid_for_others = self._asked.valid_for_others and program.repeatable
+        self._execution.run(program, progress)
+
+    # Facts ------------------------------------------------------------------------------------------------------------
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Begin to find facts, all `WorstRatio` of one level or all `RowsBound`, and split for a likely plan.
@@ -172,33 +224,29 @@ class Work:
         The device splits the operands before it is asked for them, so that a product by that plan, if it is chosen, can
         begin at once. Memory must not be limited, because slices and what the facts take are held at once.
         """
-        assert plan.scheme is not None and self._inputs.limit is None
-        inputs, b = self._inputs, self._builder
-        self._release_early()
-        engine = self._engine(plan)
-        ratios = [need for need in needs if isinstance(need, WorstRatio)]
-        self._ratios.stream = "proof"
-        if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
-            room = room_for_one_read(b, self._device, *inputs.both_rows) if ratios else None
-            early = self._split_early(engine, plan.scheme, whole=True, magnitudes=room)
-            inputs.described = {"left": early.left.described, "right": early.right.described}
-        left, right = inputs.describe_both()
-        if not ratios:
-            with b.on("to_host", fork=True):
-                inputs.descriptions()
-        inputs.run()
-        if ratios:
-            self._ratios.open(ratios[0].level)
-            inputs.run()
-        if self._early is None and self._in_one_panel(engine, plan):
-            x, y = engine.split(b, left, "left", plan.scheme), engine.split(b, right, "right", plan.scheme)
-            self._early = _EarlySlices(plan.scheme, engine, x, y)
-            inputs.run()
-        self._ratios.begin(ratios)
+        self._asked.likely = True
+        self._find(needs, likely=plan)
+
+    def _find(self, needs: Sequence[Need], bring: Sequence[Side] = (), **more: Any) -> None:
+        """Run the program that finds facts, and brings descriptions to the host; waits for nothing that it brings."""
+        inputs = self._inputs()
+        self._execution.finish()
+        before = self._made
+        limit = self.memory.rest
+        if not self._asked.needs:
+            self._asked.limit = limit
+        asked = Asked(needs, self._dtype, bring=bring, limit=limit, **more)
+        program, self._made = facts_program(inputs, self._device, asked, before)
+        self._run(program)
+        self._free(before)
         for need in needs:
-            if b.reader(need) is None:
-                self._add_fact(need)
-        inputs.run()
+            self._asked.needs[need] = None
+            self._readers[need] = program.readers[need]
+
+    def _free(self, before: Made) -> None:
+        """Free what was made before and is not kept any more."""
+        kept = {array.buffer for array in self._made.arrays}
+        self._execution.release([array.buffer for array in before.arrays if array.buffer not in kept])
 
     def measure(self, need: Need) -> Any:
         """Find a fact: begins it if that was not done before, and waits for the device.
@@ -209,76 +257,101 @@ class Work:
             If it cannot be found within the limit of memory.
         """
         with np.errstate(all="ignore"):
-            reader = self._builder.reader(need) or self._add_fact(need)
-            self._inputs.run()
-            return self._inputs.first_call.fact(reader)
+            if need not in self._found:
+                self._found[need] = self._fact(need)
+            return self._found[need]
 
-    def _add_fact(self, need: Need) -> Reader:
-        """Add the steps that bring a fact to the host, and register its reader."""
-        b, inputs = self._builder, self._inputs
-        match need:
-            case Sample():
-                return b.read(need, (sample(b, *inputs.both_rows),), evidence.unchanged)
-            case Overlap():
-                return b.read(need, (overlap(b, *inputs.both_rows),), evidence.unchanged)
-            case NativeInRange():
-                return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=self._dtype))
-            case Spans() if self._ratios.spans is not None:
-                return b.read(need, (self._ratios.spans,), _spans_of)
-            case Spans():
-                return b.read(need, inputs.descriptions(), evidence.spans)
-            case RowsBound(scheme, measure, exponent):
-                bound = partial(evidence.rows_bound, scheme=scheme, measure=measure, exponent=exponent)
-                return b.read(need, inputs.descriptions(), bound)
-            case CutBound(words):
-                return self._add_cut_bound(need, words)
-            case LeastProduct():
-                early = self._early
-                described = (early.left.described, early.right.described) if early else inputs.describe_both()
-                return b.read(need, self._ratios.least_product(described), _least)
-            case RelativeError(scheme):
-                return self._add_relative_error(need, scheme)
-            case WorstRatio():
-                self._ratios.begin([need])
-                reader = b.reader(need)
-                assert reader is not None
-                return reader
-        raise TypeError(f"need: {need!r} is not known here")
+    def _fact(self, need: Need) -> Any:
+        if need not in self._readers:
+            if isinstance(need, RelativeError):
+                return self._relative_error(need.scheme)
+            if isinstance(need, WorstRatio) and need.level == "wide" and native_obstacle("float64") is not None:
+                return self._found_on_host(need)
+            self._find([need], descriptions=self._descriptions() if needs_descriptions(need) else None)
+        fact = self._execution.fact(self._readers[need])
+        if isinstance(need, CutBound) and fact == inf and need.words not in self._asked.sampled:
+            self._asked.sampled.add(need.words)
+            if self._made.early is not None and self._made.early.scheme == need.words:
+                self._find([need], sampled=(need.words,))
+                fact = self._execution.fact(self._readers[need])
+        return fact
 
-    def _add_relative_error(self, need: RelativeError, scheme: Scheme) -> Reader:
-        """Add the steps for a `RelativeError`, and register its reader; waits for the device.
+    def _descriptions(self) -> tuple[Description, Description]:
+        """The descriptions of both operands on the host; waits for the device."""
+        if len(self._made.on_host) < 2:
+            self._find((), bring=SIDES)
+        left, right = (self._execution.evidence(self._made.on_host[side]) for side in SIDES)
+        return left, right
+
+    def _found_on_host(self, need: Need) -> Any:
+        """A fact that NumPy finds, where cuBLAS may not multiply float64 exactly: it is the same on every backend."""
+        from ozaki.backends.numpy.work import Work as OnHost
+
+        self._asked.valid_for_others = False
+        rows = {side: self._on_host(side) for side in SIDES}
+        return OnHost(rows["left"], rows["right"], rows.__getitem__, self._dtype, Memory(None)).measure(need)
+
+    def _on_host(self, side: Side) -> Any:
+        """The rows of an operand in host memory; of a prepared one, described as it was when it was prepared."""
+        from ozaki.backends.numpy._describe import Described
+        from ozaki.backends.numpy._slices import Slices
+
+        x = self._operands[side == "right"]
+        if isinstance(x, PreparedSlices):
+            tops = None if x.tops is None else cp.asnumpy(x.tops)
+            described = Described(cp.asnumpy(x.x), cp.asnumpy(x.fields), tops=tops)
+            return Slices(described, np.empty(0), np.empty(0, np.int64))
+        rows = self._rows_of(side)
+        if isinstance(rows, Numbers):
+            signs, exponents, limbs = map(cp.asnumpy, planes_of(rows))
+            return Numbers(signs, exponents, limbs, rows.bits)
+        return cp.asnumpy(rows)
+
+    def _relative_error(self, scheme: Scheme) -> float:
+        """The fact `RelativeError`; waits for the device.
 
         It is found from the product that was computed last, if that is by this scheme. Otherwise this computes that
         product, and keeps it, since most often it is the one that is asked for next.
         """
-        b, inputs = self._builder, self._inputs
-        left, right = inputs.on_host()
+        left, right = self._descriptions()
         exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
         terms = error_terms(left, right, scheme, scheme.dropped(left.k, evidence.spans(left, right)), exponent)
-        alpha, worst = ONE, tuple[Evidence, ...]()
+        worst: tuple[Evidence, ...] = ()
         if self._product is None or self._product.scheme != scheme:
-            self._release_early()
-            self._release_product()
-            self._ratios.close()
-            (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
+            self.release()
+            described = self._made.described
+            (batch_a, m, k), (batch_b, n, _) = (described[side].x.shape for side in SIDES)
             shape = max(batch_a, batch_b), m, n
             target = default_accuracy(part_of(self._dtype), k)
             plan = Plan((m, k, n), shape[:1], self._dtype, scheme, target, inf, inf, False)
-            limit, whole = self._inputs.limit, results.nbytes(shape, self._dtype)
-            if limit is not None and whole > limit // 2:
-                rows = max(1, m * (limit // 2) // whole)
+            limit, nbytes = self.memory.rest, results.nbytes(shape, self._dtype)
+            if limit is not None and nbytes > limit // 2:
+                rows = max(1, m * (limit // 2) // nbytes)
                 worst = tuple(
                     self._worst_of_rows(plan, terms, exponent, (left, right), shape, slice(r, min(r + rows, m)))
                     for r in range(0, m, rows)
                 )
             else:
-                self.memory.hold(whole)
+                self.memory.hold(nbytes)
                 c = results.empty(shape, self._dtype, cp)
-                self._product = _Computed(scheme, self._result(c), c, nbytes=whole)
-                self._multiply_into(replace(plan, workspace_limit=self._inputs.limit), self._product.out)
+                self._multiply_into(plan, c, None)
+                self._product = _Computed(scheme, c, nbytes=nbytes)
+        alpha = ONE
         if self._product is not None:
-            alpha, worst = self._product.alpha, (worst_quotient(b, terms, exponent, left, right, self._product.out),)
-        return b.read(need, worst, partial(_relative_bits, alpha=alpha, precision=precision_of(self._dtype)))
+            alpha = self._product.alpha
+            worst = (self._worst_quotient(terms, exponent, (left, right), self._product.c),)
+        found = map(self._execution.evidence, worst)
+        return evidence.relative_bits(*found, alpha=alpha, precision=precision_of(self._dtype))
+
+    def _worst_quotient(
+        self, terms: ErrorTerms, exponent: int, of: tuple[Description, Description], c: Any
+    ) -> Evidence:  # fmt: skip
+        """Begin to find the `worst_quotient` of a product."""
+        b = Builder()
+        entries = result_view(c).array("c", b.given)
+        found = worst_quotient(b, terms, exponent, *of, entries)
+        self._run_into(b.program(), c)
+        return found
 
     def _worst_of_rows(
         self, plan: Plan, terms: ErrorTerms, exponent: int, of: tuple[Description, Description],
@@ -288,95 +361,26 @@ class Work:
 
         `terms`, `exponent` and the descriptions `of` both operands are those of the whole product.
         """
-        inputs, b = self._inputs, self._builder
+        inputs = self._inputs()
         batch, count, n = shape[0], rows.stop - rows.start, shape[2]
         nbytes = results.nbytes((batch, count, n), self._dtype)
         self.memory.hold(nbytes)
         c = results.empty((batch, count, n), self._dtype, cp)
-        out = self._result(c)
-        plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self._inputs.limit)
-        whole, right = inputs.describe_both()
-        left = whole.some_rows(b, (0, whole.x.shape[0]), (rows.start, rows.stop))
+        plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self.memory.rest)
+        b = Builder(inputs.buffers)
+        of_all, right = (self._made.described[side] for side in SIDES)
+        left = of_all.some_rows(b, (0, of_all.x.shape[0]), (rows.start, rows.stop))
         engine = engine_of(self._device, plan, inputs.multiprecision)
-        product.multiply(b, self._device, engine, plan, left, right, out)
-        left.release_rows(b, whole)
+        product.multiply(b, self._device, engine, plan, left, right, result_view(c).array("c", b.given))
+        self._run_into(b.program(), c)
         some = ErrorTerms(terms.left[:, :, rows], terms.right)
-        found = worst_quotient(b, some, exponent, of[0].some_rows(rows), of[1], out)
-        inputs.run()
-        self._unbind(out)
+        found = self._worst_quotient(some, exponent, (of[0].some_rows(rows), of[1]), c)
+        self._execution.evidence(found)
+        self._execution.finish()
         self.memory.free(nbytes)
         return found
 
-    def _release_product(self) -> None:
-        """Free a product that was computed beside the result."""
-        if self._product is not None and self._product.nbytes:
-            self._unbind(self._product.out)
-            self.memory.free(self._product.nbytes)
-        self._product = None
-
-    def _unbind(self, out: Array | NumbersArray) -> None:
-        """Let go of the memory of a product that no later step touches."""
-        for array in (out,) if isinstance(out, Array) else (out.signs, out.exponents, out.limbs):
-            self._inputs.first_call.unbind(array)
-
-    def _add_cut_bound(self, need: CutBound, words: Words) -> Reader:
-        """Add the steps for a `CutBound`, and register its reader; waits for the device.
-
-        Where one kernel reads and cuts each operand, it cuts them now, and finds whether words lose part of an element;
-        only if they do, both operands are sampled. Elsewhere the bound follows from the descriptions of all rows.
-        """
-        b, inputs = self._builder, self._inputs
-        self._release_early()
-        left, right = inputs.both_rows
-        (batch, m, k), n = left.shape, right.shape[1]
-        engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        may_cut = left.view.parts == 1 and inputs.limit is None and not inputs.described  # words cut real rows
-        if not may_cut or not self._fits_one_read(engine, words, whole=False):
-            bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
-            return b.read(need, inputs.descriptions(), bound)
-        lost = b.cleared_on_host("lost", (1,), "I")
-        early = self._split_early(engine, words, whole=False, lost=lost)
-        raised = b.evidence(b.arrive(lost), _flag_is_set)
-        inputs.run()
-        found = [raised]
-        if inputs.first_call.evidence(raised):
-            found.append(sample(b, left, right, (early.left.described, early.right.described)))
-        return b.read(need, tuple(found), partial(_cut_bound, words=words, k=k))
-
-    # Slices that are made before the plan is known ------------------------------------------------------------------
-
-    def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, whole: bool) -> bool:
-        """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""
-        if self._inputs.multiprecision:
-            return False
-        return all(engine.splits_in_one_read(scheme, side, x, whole) for side, x in self._inputs.rows.items())
-
-    def _split_early(self, engine: Engine, scheme: Scheme | Words, whole: bool, **options: Any) -> _EarlySlices:
-        """Split both operands by one kernel each, which reads it once; `options` as for `product.split_in_one_read`."""
-        left, right = (
-            product.split_in_one_read(
-                self._builder, self._device, engine, scheme, x, side, whole, overlaps=side == "right", **options
-            )
-            for side, x in self._inputs.rows.items()
-        )
-        self._early = _EarlySlices(scheme, engine, left, right)
-        return self._early
-
-    def _in_one_panel(self, engine: Engine, plan: Plan) -> bool:
-        """Whether the slices of whole operands fit the device."""
-        (batch_a, m, _), (batch_b, n, _) = (x.shape for x in self._inputs.both_rows)
-        return panel_of(engine, plan, (max(batch_a, batch_b), m, n)) == (m, n)
-
-    def _release_early(self) -> None:
-        """Free the slices that were made early; whole descriptions stay, largest elements alone are freed with them."""
-        if self._early is not None:
-            for slices in (self._early.left, self._early.right):
-                self._builder.release(slices.planes, slices.mu)
-                if slices.described.only_largest:
-                    self._builder.release(slices.described.fields)
-        self._early = None
-
-    # The product ----------------------------------------------------------------------------------------------------
+    # The product ------------------------------------------------------------------------------------------------------
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product by a plan of slices or words into c, shape (batch, m, n), contiguous.
@@ -391,98 +395,118 @@ class Work:
             If it cannot be computed within the limit of memory.
         """
         assert plan.scheme is not None
-        inputs = self._inputs
-        self._ratios.close()
+        self._execution.finish()
         once = self._combination is not None and plan.rounds_once(self._combination)
         if once:
             self._read_addend()
         wide = isinstance(c, Numbers) or (isinstance(plan.scheme, Residues) and plan.scheme.several)
         wide = wide or (self._combination is not None and isinstance(self._combination.c, Numbers))
-        if once and (inputs.multiprecision or wide):
+        if once and (wide or self._inputs().multiprecision):
             self._multiply_every_bit(plan, c)
             return
-        kept = None if once else self._product
-        if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
-            results.copy(kept.c, c)
-            inputs.copied = True
+        computed = None if once else self._product
+        if computed is not None and computed.scheme == plan.scheme and plan.engine == "auto":
+            results.copy(computed.c, c)
+            self._asked.valid_for_others = False  # no step of a program computes c
             return
         self._release_product()
-        out = self._result(c)
-        plan = replace(plan, workspace_limit=self._inputs.limit)
-        self._multiply_into(plan, self._combined(out) if once else out)
-        alpha = self._combination.alpha if self._combination is not None and once else ONE
-        self._product = _Computed(plan.scheme, out, c, alpha) if is_exact(plan.scheme) else None
+        expression, alpha = None, ONE
+        if once:
+            assert self._combination is not None
+            expression, alpha = Expression(*self._combination.values, once=True), self._combination.alpha
+        self._multiply_into(plan, c, expression)
+        self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
+
+    def _multiply_into(self, plan: Plan, c: Any, expression: Expression | None) -> None:
+        """Run the program of a product by slices or words."""
+        inputs, made = self._inputs(), self._made
+        self._execution.finish()
+        plan = replace(plan, workspace_limit=self._limit_beside_leading(inputs))
+        self._asked.product = plan, result_view(c), expression
+        program = product_program(inputs, self._device, plan, result_view(c), made, expression)
+        self._made = replace(made, early=None, open=None)
+        self._run_into(program, c, self._progress)
+        self._free(made)
+
+    def _limit_beside_leading(self, inputs: Inputs) -> int | None:
+        """Most bytes that a product may hold, when the leading bits of multiprecision operands are there."""
+        rest, made = self.memory.rest, self._made.described
+        if rest is None:
+            return None
+        return max(rest - sum(8 * of.signs.size for side, of in inputs.numbers.items() if side not in made), 0)
+
+    def _run_into(self, program: Program, c: Any, progress: Progress = SILENT) -> None:
+        """Run a program whose last given arrays are those of a result."""
+        arrays = arrays_of(c)
+        buffers = program.given[-len(arrays) :]
+        for buffer, real in zip(buffers, arrays, strict=True):
+            self._execution.bind(buffer, real)
+        self._run(program, progress)
+        self._execution.unbind(*buffers)
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:
         """Compute the expression into c from every bit of the product, which CuPy's own operations add and round."""
         assert self._combination is not None and isinstance(plan.scheme, Residues)
-        inputs, b = self._inputs, self._builder
-        described = inputs.describe_both()
+        self._find((), describe=True)
         self._release_product()
         bits = LIMB_BITS * limbs_of_product(plan.scheme)
         nbytes = results.nbytes(c.shape, f"{MULTIPRECISION}{bits}")
         self.memory.hold(nbytes)
-        whole = empty_numbers(c.shape, bits, cp)
-        every_bit = bound_numbers(b, inputs.first_call, "every bit", whole)
-        self._multiply_into(replace(plan, workspace_limit=self._inputs.limit), every_bit)
-        combine_in_pieces(whole, self._combination, c, self.memory)
-        self._unbind(every_bit)
-        del whole
+        every_bit = empty_numbers(c.shape, bits, cp)
+        self._multiply_into(plan, every_bit, None)
+        combine_in_pieces(every_bit, self._combination, c, self.memory)
+        del every_bit
         self.memory.free(nbytes)
-        inputs.copied = True  # no step of the program computes c
-        out = self._result(c)
+        self._asked.valid_for_others = False  # no step of a program computes c
         if not isinstance(c, Numbers):
-            patch(b, *described, self._combined(out))  # an addend of numbers is finite: NaN and Inf stay as they are
-            inputs.run()
-        self._product = _Computed(plan.scheme, out, c, self._combination.alpha)
+            self._patch(c)
+        self._product = _Computed(plan.scheme, c, self._combination.alpha)
 
-    def _combined(self, out: Array | NumbersArray) -> Combined:
-        """The array of the result with the expression; without a multiprecision addend, which no kernel reads."""
-        assert self._combination is not None and isinstance(out, Array)
+    def _patch(self, c: Any) -> None:
+        """Insert what NaN and Inf of the operands give; an addend of numbers is finite: there they stay as they are."""
+        assert self._combination is not None
+        inputs = self._inputs()
+        b = Builder(inputs.buffers)
+        out = b.given("c", view_of(c))
         alpha, beta = self._combination.values
-        return Combined.of(out, alpha, 0.0 if self._addend is None else beta, self._addend)
+        beta = 0.0 if inputs.addend is None else beta
+        described = self._made.described
+        patch(b, described["left"], described["right"], Combined.of(out, alpha, beta, inputs.addend))
+        self._run_into(b.program(), c)
 
-    def _multiply_into(self, plan: Plan, out: Array | NumbersArray) -> None:
-        """Run the steps of a product, which takes the slices that were made early if they are of the plan's scheme."""
-        inputs = self._inputs
-        left: product.Given
-        right: product.Given
-        if self._early is not None and self._early.scheme == plan.scheme:
-            _, engine, left, right = self._early
-        else:
-            self._release_early()
-            engine = self._engine(plan)
-            left, right = inputs.both_rows
-            if inputs.described or inputs.multiprecision:
-                # Operands may be prepared for an engine that rounds nothing but products.
-                prepared = inputs.prepared if engine == self._engine_of_products(plan) else {}
-                left, right = (prepared.get(side) or inputs.describe(side) for side in SIDES)
-        product.multiply(self._builder, self._device, engine, plan, left, right, out)
-        self._release_early()
-        inputs.run(self._progress)
+    def _release_product(self) -> None:
+        """Free a product that was computed beside the result."""
+        if self._product is not None:
+            self.memory.free(self._product.nbytes)
+        self._product = None
 
     def release(self) -> None:
         """Free what proofs, early slices and a product before hold; waits for facts that were begun."""
-        self._ratios.close()
-        self._release_early()
+        self._execution.finish()
+        before, self._made = self._made, replace(self._made, early=None, open=None)
+        described = {side: replace(of, magnitudes=None) for side, of in self._made.described.items()}
+        self._made = replace(self._made, described=described)
+        self._free(before)
         self._release_product()
-        self._inputs.run()
 
     def native(self, c: Any) -> None:
         """Compute the native product of the given arrays into c, its rows contiguous; at most once, as `multiply`."""
-        self._ratios.close()
-        self._release_early()
-        given, out = self._inputs.given, self._result(c)
-        assert isinstance(out, Array)
-        native(self._builder, given["left"], given["right"], self._dtype, out)
-        self._inputs.run()
+        self._execution.finish()
+        inputs, made = self._inputs(rows=False), self._made
+        plan = _native_plan(self._dtype, *self._operands)
+        self._asked.product = plan, result_view(c), None
+        program = product_program(inputs, self._device, plan, result_view(c), made)
+        self._made = replace(made, early=None, open=None)
+        self._run_into(program, c)
+        self._free(made)
 
     def combine(self, c: Any) -> None:
         """Make the rounded product in c, shape (batch, m, n), the whole expression; after `multiply` or `native`."""
-        assert self._out is not None and self._combination is not None
-        alpha, beta = self._combination.values
-        axpby(self._builder, alpha, Array(self._out.buffer, 0, *view_of(c)), beta, self._addend)
-        self._inputs.run()
+        assert self._combination is not None and self._asked.product is not None
+        plan, out, _ = self._asked.product
+        expression = Expression(*self._combination.values, once=False, entries=view_of(c))
+        self._asked.product = plan, out, expression
+        self._run_into(combining_program(self._inputs(), result_view(c), expression), c)
 
     def addend(self, c: Any) -> None:
         """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
@@ -494,90 +518,62 @@ class Work:
         if self._combination is None or self._addend is None:
             c[...] = 0
             return
-        out = self._result(c)
-        assert isinstance(out, Array)
         beta = self._combination.beta.value
         assert not isinstance(beta, complex)
-        multiple(self._builder, beta, self._addend, out)
-        self._inputs.run()
+        b = Builder()
+        addend, out = b.given("addend", view_of(self._addend)), b.given("c", view_of(c))
+        self._execution.bind(addend.buffer, self._addend)
+        multiple(b, beta, addend, out)
+        self._run_into(b.program(), c)
 
-    def _engine(self, plan: Plan) -> Engine:
-        """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
-        combined = self._combination is not None and plan.rounds_once(self._combination)
-        symmetry: Symmetry | None = "hermitian" if self._adjoint else "symmetric" if self._inputs.itself else None
-        if combined and self._combination is not None and self._combination.c is not None:
-            symmetry = None
-        engine = engine_of(self._device, plan, self._inputs.multiprecision, combined, symmetry)
-        self.for_transposes = isinstance(engine, SymmetricResidues) and engine.symmetry == "symmetric"
-        return engine
+    # For reports and repeated calls -----------------------------------------------------------------------------------
 
-    def _engine_of_products(self, plan: Plan) -> Engine:
-        """The engine that operands are prepared for."""
-        return engine_of(self._device, plan, self._inputs.multiprecision)
-
-    def _result(self, c: Any) -> Array | NumbersArray:
-        """Name the result in the program: the last given array."""
-        if isinstance(c, Numbers):
-            return bound_numbers(self._builder, self._inputs.first_call, "c", c)
-        self._out = out = self._builder.given("c", view_of(c))
-        self._inputs.first_call.bind(out, c)
-        return out
-
-    # For reports and repeated calls ---------------------------------------------------------------------------------
-
-    def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
+    def nonfinite(self, side: Side) -> npt.NDArray[Any]:
         """The number of NaN and Inf in each row of an operand, shape (batch, rows); waits for the device."""
-        found = self._inputs.description(side)
-        self._inputs.run()
-        description: Description = self._inputs.first_call.evidence(found)
-        return description.nonfinite
+        return self._description(side).nonfinite
+
+    def _description(self, side: Side) -> Description:
+        if side not in self._made.on_host:
+            self._find((), bring=(side,))
+        description: Description = self._execution.evidence(self._made.on_host[side])
+        return description
 
     def underflows(self, side: Side, words: Words) -> int:
         """The number of elements of which words leave out more than the residual of B8; waits for the device."""
-        inputs = self._inputs
-        found = inputs.description(side)
-        inputs.run()
-        description: Description = inputs.first_call.evidence(found)
-        if not description.below(words.lowest).any():
+        if not self._description(side).below(words.lowest).any():
             return 0
-        arrival = count_underflows(self._builder, inputs.describe(side), words)
-        inputs.run()
-        return int(inputs.first_call.evidence(self._builder.evidence(arrival, np.copy))[0])
+        b = Builder(self._inputs().buffers)
+        found = b.evidence(count_underflows(b, self._made.described[side], words), np.copy)
+        self._run(b.program())
+        return int(self._execution.evidence(found)[0])
 
-    def within_limit(self, program: Program) -> bool:
-        """Whether a repeated call, whose memory is one piece, keeps within the limit, too."""
-        return self._inputs.limit is None or program.counted_in_one_piece <= self._inputs.limit
+    @property
+    def for_transposes(self) -> bool:
+        """Whether the program is right for a matrix and its own transpose alone."""
+        if self._asked.product is None or self._asked.product[0].scheme is None or not self._inputs().views.itself:
+            return False
+        plan, _, expression = self._asked.product
+        once = expression is not None and expression.once
+        engine = engine_for(self._device, plan, self._inputs(), once, once and self._addend is not None)
+        return isinstance(engine, SymmetricResidues) and engine.symmetry == "symmetric"
 
-    def whole(self, facts: Collection[Need] | None = None) -> Program | None:
-        """The program of all that was done so far, for repeated calls.
+    def repetition(self, facts: Collection[Need] | None = None) -> Repetition | None:
+        """What the program of a repeated call depends on, which finds these facts, or all that were asked for.
 
-        With `facts`, only the steps that these facts and the result depend on. None if the program is valid for these
-        operands alone (it uploads what the host computed from them, or reads copies of them), or has too many steps.
+        None if what was done is valid for these operands alone (the host computed a part, or a program reads copies),
+        or has too many steps.
         """
-        program = self._builder.whole() if facts is None else trimmed(self._builder.whole(), facts)
-        return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
+        asked = self._asked
+        if not asked.valid_for_others or asked.product is None or asked.steps >= _MOST_STEPS:
+            return None
+        plan, out, expression = asked.product
+        needs = [need for need in asked.needs if facts is None or need in facts]
+        likely = plan if asked.likely and plan.scheme is not None and plan.scheme.exact else None
+        found = Asked(needs, self._dtype, likely, sampled=frozenset(asked.sampled), limit=asked.limit)
+        return Repetition(self._inputs(rows=False).views, self._device, plan, out, found, expression)
 
 
-def _relative_bits(*worst: Quotient, alpha: Factor, precision: int) -> float:
-    return relative_bits(times(max(worst), alpha.whole, alpha.exponent), precision)
-
-
-def _native_in_range(left: Description, right: Description, dtype: str) -> bool:
-    return native_bounds.in_range(left, right, dtype)
-
-
-def _spans_of(ratio: Ratio) -> tuple[int, int]:
-    return ratio.spans
-
-
-def _flag_is_set(flag: npt.NDArray[np.uint32]) -> bool:
-    return bool(flag[0])
-
-
-def _cut_bound(lost: bool, sampled: Any = None, *, words: Words, k: int) -> float:
-    return evidence.cut_bound(lost, sampled, words, k)
-
-
-def _least(*found: float) -> float:
-    """The least product of all panels."""
-    return min(found)
+def _native_plan(dtype: str, a: Any, b: Any) -> Plan:
+    """A plan that says that the native product runs."""
+    shape = a.shape[-2], a.shape[-1], b.shape[-1]
+    return Plan(shape, (), dtype, None, default_accuracy(part_of(dtype), shape[1]), inf, inf, True)

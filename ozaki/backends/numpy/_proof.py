@@ -186,12 +186,11 @@ def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
     for b, rows in row_tiles(*operand.x.shape):
         for hs in _slabs(operand.x.shape[-1]):
             x = larger_parts(operand.x[b, rows, hs], nonfinite=True)
-            if operand.numbers is None or operand.tops is None:
-                exponents = np.frexp(x)[1] - 1 - tops[b, rows, None]
-            else:
-                # Not those of x, where elements below 2**(top - 1000) count as larger than they are.
-                below = operand.numbers.exponents[b, rows, hs] - operand.tops[b, rows, None]
-                exponents = np.where(below > LEAST_LEADING, below - 1, EMPTY_TOP + 1).astype(np.int32)
+            exponents = np.frexp(x)[1] - 1
+            if operand.tops is None:
+                exponents -= tops[b, rows, None]
+            else:  # x is scaled so that tops are 0, and elements below 2**(top - 1000) count as larger than they are
+                exponents[exponents < LEAST_LEADING] = EMPTY_TOP + 1
             exponents[x == 0] = 2 * EMPTY_TOP
             leading[b, rows, hs] = exponents
     return leading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -15,13 +15,14 @@ import numpy as np
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
-from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.devices.rates import Rates
+from ozaki.backends.cupy.inputs import numbers_named, planes_of
+from ozaki.backends.cupy.prepared import alike
 from ozaki.backends.cupy.program.arrays import Array, Place, view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence, Program
+from ozaki.backends.cupy.program.run import Execution, Run
 from ozaki.backends.cupy.program.steps import Step
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described
@@ -66,7 +67,7 @@ def seen() -> Iterator[Seen]:
     """Record the work that calls give the device within a `with` statement."""
     found = Seen()
     init, multiply, native, measure = Work.__init__, Work.multiply, Work.native, Work.measure
-    part, start, repeated = FirstCall.run, Program.start, kept.repeated
+    start, repeated = Run.start, kept.repeated
 
     def made(self: Work, *arguments: Any) -> None:
         found.long += 1
@@ -84,13 +85,9 @@ def seen() -> Iterator[Seen]:
         found.needs.append(need)
         return measure(self, need)
 
-    def ran(self: FirstCall, program: Program, *progress: Any) -> None:
-        found.steps += program.steps
-        part(self, program, *progress)
-
-    def started(self: Program, arrays: Sequence[Any], result: Callable[[], Any]) -> Any:
-        found.steps += self.steps
-        return start(self, arrays, result)
+    def started(self: Run, *arguments: Any, **options: Any) -> Any:
+        found.steps += self.program.steps
+        return start(self, *arguments, **options)
 
     def was_repeated(*arguments: Any) -> Any:
         c = repeated(*arguments)
@@ -103,8 +100,7 @@ def seen() -> Iterator[Seen]:
             (Work, "multiply", multiplied),
             (Work, "native", multiplied_natively),
             (Work, "measure", measured),
-            (FirstCall, "run", ran),
-            (Program, "start", started),
+            (Run, "start", started),
             (kept, "repeated", was_repeated),
         ):
             patches.enter_context(mock.patch.object(owner, name, function))
@@ -176,6 +172,17 @@ def guarded() -> Iterator[None]:
         cp.cuda.Device().synchronize()
 
 
+class Growing(Builder):
+    """A builder of several programs one after the other, each of which keeps all that it does not release."""
+
+    def take(self) -> Program:
+        """The program of the steps since the last call."""
+        names = [Place(buffer) for buffer in self._made if buffer.kind == "workspace"]
+        program = self.program(keeps=[place for place in names if place.buffer not in self._released])
+        self._steps, self._releases, self._made = [], [], set()
+        return program
+
+
 class Part:
     """A part of a program that is built and run in a case.
 
@@ -186,33 +193,37 @@ class Part:
     """
 
     def __init__(self, device: Device | None = None) -> None:
-        self.b, self.device = Builder(), device or devices.current()
-        self._memory = FirstCall()
+        self.b, self.device = Growing(), device or devices.current()
+        self._execution = Execution()
 
     def given(self, real: Any, name: str = "x") -> Array:
         """The symbolic array that stands for a real one."""
         array = self.b.given(name, view_of(real))
-        self._memory.bind(array, real)
+        self._execution.bind(array.buffer, real)
         return array
 
     def numbers(self, real: Numbers, name: str = "x") -> NumbersArray:
         """The symbolic array that stands for multiprecision numbers."""
-        return bound_numbers(self.b, self._memory, name, real)
+        real = alike(real)
+        numbers = numbers_named(name, tuple(map(view_of, planes_of(real))), real.bits, self.b.given)
+        for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes_of(real), strict=True):
+            self._execution.bind(symbol.buffer, plane)
+        return numbers
 
     def run(self) -> None:
         """Run the steps that were added since the last run."""
-        self._memory.run(self.b.take())
+        self._execution.run(self.b.take())
 
     def value(self, x: Array | Evidence) -> Any:
         """The elements of an array of the program, or the value of evidence, after the steps that were added."""
         self.run()
         if isinstance(x, Evidence):
-            return self._memory.evidence(x)
-        return cp.asnumpy(self._memory.array(x))
+            return self._execution.evidence(x)
+        return cp.asnumpy(self._execution.array(x))
 
     def raw(self, place: Place, nbytes: int) -> Any:
         """The first `nbytes` bytes at a place."""
-        return self.value(Array(place.buffer, place.offset, "B", (nbytes,)))
+        return self.value(Array(place.buffer, place.offset, "B", (nbytes,), (1,)))
 
     def fields(self, described: Described) -> np.ndarray:
         """The description of an operand."""

@@ -21,7 +21,6 @@ from ozaki.backends.cupy.steps import one_read as steps
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines import word_promoted
 from ozaki.backends.cupy.steps.engines.choice import engine_of, fused_engine
-from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.word_tiles import layout as layout_of_words
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy.steps.magnitudes import magnitudes as take_magnitudes
@@ -114,7 +113,7 @@ def magnitudes_of(part: Part, x: Any, sampled: bool) -> Magnitudes:
     """Memory for the magnitudes of x as the left and as the right operand, in tiles."""
     _, rows, k = x.shape
     taken = (k // 128) * 32 + min(k % 128, 32) if sampled else k
-    sides = (tiles_of(part.device).padded(side, rows, taken) for side in ("left", "right"))
+    sides = (part.device.tiles.padded(side, rows, taken) for side in ("left", "right"))
     (tile_a, _, rows_a, depth), (tile_b, _, rows_b, _) = sides
     layout = MagnitudeLayout((rows_a, rows_b), depth, sampled, (tile_a, tile_b))
     return Magnitudes.room(part.b, part.given(x), part.given(x), layout, clear=False)

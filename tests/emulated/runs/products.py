@@ -17,7 +17,6 @@ from ozaki.backends.cupy.steps.engines import cublas_fp16, fused_digits
 from ozaki.backends.cupy.steps.engines.choice import fused_engine
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
-from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.schemes import Digits
 from runs.device import Part, seen
 from runs.operands import matrix, same
@@ -61,7 +60,7 @@ def far(rng: np.random.Generator) -> None:
             engine.split(part.b, describe(part.b, of), side, scheme) for of, side in ((x, "left"), (y, "right"))
         )
         out = part.b.array("c", (1, 37, 200), "d")
-        blocks = left.layout.k // tiles_of(device).depth
+        blocks = left.layout.k // device.tiles.depth
         kernel = fused_digits.far(scheme, left.operand, right.operand, blocks, out.view, 0, 0)
         part.b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), part.value(out)[0])

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from math import inf
 from typing import Any
 from unittest import mock
@@ -23,6 +22,7 @@ from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import axpby as end_of_product
 from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
@@ -99,10 +99,24 @@ def work_of(left: Any, right: Any, dtype: str, limit: int | None = None) -> Work
     return Work(left, given, rows.__getitem__, dtype, Memory(limit))
 
 
+def whole_of(work: Work) -> Program | None:
+    """The program of all that was done so far, made anew, as a repeated call runs it."""
+    repetition = work.repetition()
+    return None if repetition is None else repetition.program()
+
+
+def started(program: Program, arrays: Iterable[Any], c: Any) -> Run | None:
+    """A run of a program with these operands, into c; it holds them."""
+    held = [*arrays]
+    run = program.run().start([x.data.ptr for x in held], lambda: c)
+    if run is not None:
+        run.held = held  # type: ignore[attr-defined]
+    return run
+
+
 def run_whole(program: Program, arrays: Iterable[Any], c: Any) -> None:
     """Run a whole program with these operands, into c."""
-    given = list(arrays)
-    run = program.start(given, lambda: c)
+    run = started(program, arrays, c)
     assert run is not None
     with run:
         assert run.result is c
@@ -166,12 +180,11 @@ def facts(rng: np.random.Generator) -> None:
         c = filled((1, m, n), "f4")
         work.multiply(plan, c)
         same(expected(Residues(8), *pairs[0]), c)
-        program = work.whole()
+        program = whole_of(work)
         assert program is not None
         for a, b in (*pairs, pairs[0]):
             c = filled((1, m, n), "f4")
-            arrays = [on_device(a), on_device(b)]
-            run = program.start(arrays, partial(_itself, c))
+            run = started(program, [on_device(a), on_device(b)], c)
             assert run is not None
             with run:
                 for i in rng.permutation(len(needs)):
@@ -181,11 +194,7 @@ def facts(rng: np.random.Generator) -> None:
             work = work_on(pairs[0])
             compare(need, *pairs[0], work.measure(need))
             work.multiply(plan, c)
-            assert (work.whole() is None) == (need is of_words)
-
-
-def _itself(c: Any) -> Any:
-    return c
+            assert (whole_of(work) is None) == (need is of_words)
 
 
 def facts_within_limits(rng: np.random.Generator) -> None:
@@ -212,12 +221,11 @@ def facts_within_limits(rng: np.random.Generator) -> None:
         c = filled((max(batch_a, batch_b), m, n), "f4")
         work.multiply(plan, c)
         same(expected(Residues(4), *pairs[0]), c)
-        program = work.whole()
+        program = whole_of(work)
         assert program is not None
         for a, b in pairs:
             c = filled(c.shape, "f4")
-            arrays = [on_device(a), on_device(b)]
-            run = program.start(arrays, partial(_itself, c))
+            run = started(program, [on_device(a), on_device(b)], c)
             assert run is not None
             with run:
                 for need in needs:
@@ -271,12 +279,11 @@ def facts_begun(rng: np.random.Generator) -> None:
             c = filled((1, m, n), dtype)
             work.multiply(plan, c)
             same(expected(scheme, *pairs[0]), c)
-            program = work.whole()
+            program = whole_of(work)
             assert program is not None
             for a, b in (*pairs, pairs[0]):
                 c = filled((1, m, n), dtype)
-                arrays = [on_device(a), on_device(b)]
-                run = program.start(arrays, partial(_itself, c))
+                run = started(program, [on_device(a), on_device(b)], c)
                 assert run is not None
                 with run:
                     for need in (*needs, *more):
@@ -301,12 +308,11 @@ def words_cut(rng: np.random.Generator) -> None:
         c = filled((1, m, n), "f4")
         work.multiply(plan, c)
         same(expected(halfhalf, *first), c)
-        program = work.whole()
+        program = whole_of(work)
         assert program is not None
         for pair, is_first in ((first, True), (other, False), (first, True)):
             c = filled((1, m, n), "f4")
-            arrays = [on_device(x) for x in pair]
-            run = program.start(arrays, partial(_itself, c))
+            run = started(program, [on_device(x) for x in pair], c)
             assert run is not None
             with run:
                 again_found = run.fact(need)
@@ -345,7 +351,7 @@ def native_programs(rng: np.random.Generator) -> None:
                 work, c = Work(a, b, never, wanted[0].dtype.name, Memory(None)), room_for(wanted[0], apart)
                 work.native(c)
                 np.testing.assert_allclose(cp.asnumpy(c), wanted[0], atol=1e-4)
-                program = work.whole()
+                program = whole_of(work)
                 assert program is not None
                 for pair, want in zip(pairs, wanted, strict=True):
                     c = room_for(want, apart)
@@ -376,7 +382,7 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
         if program is None:
             work = work_of(a, b, "float32")
             work.multiply(plan, c)
-            program = work.whole()
+            program = whole_of(work)
             assert program is not None
         else:
             run_whole(program, (a, b), c)
@@ -385,7 +391,7 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
     work, c = work_of(y[None], y[None], "float32"), filled((1, 120, 120), "f4")
     work.multiply(plan_of(scheme, x[None], x[None]), c)
     same(expected(scheme, x[None], x[None]), c)
-    program = work.whole()
+    program = whole_of(work)
     assert program is not None
     c = filled((1, 120, 120), "f4")
     run_whole(program, (y[None], y[None]), c)
@@ -401,24 +407,24 @@ def runs_at_once(rng: np.random.Generator) -> None:
     work.begin([need], plan)
     work.measure(need)
     work.multiply(plan, filled((1, 20, 25), "f8"))
-    program = work.whole()
+    program = whole_of(work)
     del work
     assert program is not None
 
-    def started(pair: Pair) -> tuple[Any, Any, Any]:
+    def begun(pair: Pair) -> tuple[Any, Any, Any]:
         arrays, c = [on_device(x) for x in pair], filled((1, 20, 25), "f8")
-        run = program.start(arrays, lambda: c)
+        run = started(program, arrays, c)
         assert run is not None
         return run, c, arrays
 
     def by_thread(pair: Pair) -> Any:
-        run, c, _arrays = started(pair)
+        run, c, _arrays = begun(pair)
         with run:
             compare(need, *pair, run.fact(need))
         same(expected(scheme, *pair), c)
 
     for _ in range(3):
-        runs = [started(pair) for pair in pairs]
+        runs = [begun(pair) for pair in pairs]
         for (run, c, _), pair in zip(reversed(runs), reversed(pairs), strict=True):
             with run:
                 compare(need, *pair, run.fact(need))
@@ -429,7 +435,7 @@ def runs_at_once(rng: np.random.Generator) -> None:
                 thread.submit(by_thread, pair).result()
         streams.drain_all()
     for pair in pairs:  # nobody asks for the facts
-        run, c, arrays = started(pair)
+        run, c, arrays = begun(pair)
         with run:
             pass
         assert others_are_done()
@@ -453,13 +459,13 @@ def too_little_memory(rng: np.random.Generator) -> None:
     a, b = matrix(rng, (1, 20, 30), "f8"), matrix(rng, (1, 10, 30), "f8")
     work = work_on((a, b))
     work.multiply(plan_of(scheme, a, b), filled((1, 20, 10), "f8"))
-    program = work.whole()
+    program = whole_of(work)
     assert program is not None
     lacking = mock.Mock(side_effect=cp.cuda.memory.OutOfMemoryError("too little memory"))
     arrays, c = [on_device(a), on_device(b)], filled((1, 20, 10), "f8")
     with mock.patch.object(cp.cuda, "alloc", lacking):
-        assert program.start(arrays, lambda: c) is None
-    assert program.start(arrays, lacking) is None
+        assert started(program, arrays, c) is None
+    assert program.run().start([x.data.ptr for x in arrays], lacking) is None
     assert lacking.call_count == 2 and len(program.idle) == 1
     run_whole(program, arrays, c)
     same(expected(scheme, a, b), c)
@@ -476,7 +482,7 @@ def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
             c = filled((1, 10, 9), "f8")
             work.multiply(plan_of(Residues(14), a, b), c)
         same(expected(Residues(14), a, b), c)
-        assert (work.whole() is None) == emulated
+        assert (whole_of(work) is None) == emulated
 
 
 def ends_of_products(rng: np.random.Generator) -> None:

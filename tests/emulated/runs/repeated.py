@@ -275,9 +275,8 @@ def heavy_plans_repeated(rng: np.random.Generator) -> None:
             with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION=str(int(emulated))):
                 done = [multiplied(heavy) for _ in long]
             assert [calls.long for calls in done] == long, (k, emulated)
-            for calls in done:
-                assert "lower_by_exponents" in calls.names
-                assert ("copy from host" in calls.names) == emulated
+            for calls in done:  # on the device; where it is emulated, NumPy finds the whole fact
+                assert ("lower_by_exponents" in calls.names) != emulated
         assert [multiplied(usual).long for _ in range(4)][-2:] == [0, 0]
         kept.forget()
 

@@ -26,7 +26,7 @@ from ozaki.tensor_core import H100
 from runs.device import in_place_of_the_device, like_the_device, seen
 from runs.operands import matrix, same
 
-TILES = tiled.tiles_of(devices.of("90", multiprocessors=132, shared_memory=233472))
+TILES = devices.of("90", multiprocessors=132, shared_memory=233472).tiles
 
 
 def together(rng: np.random.Generator) -> None:

@@ -21,7 +21,7 @@ import ozaki
 from chosen import Chosen
 from ozaki import MPArray, mparray
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.listing import program_of
+from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.program.steps import Launch
 from ozaki.backends.cupy.steps import wide
 from ozaki.backends.cupy.steps.describing import describe
@@ -30,7 +30,6 @@ from ozaki.backends.cupy.steps.engines.choice import cublas_engine
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues
-from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.numpy import _describe as describing
@@ -237,7 +236,7 @@ def parts_of_pairs(rng: np.random.Generator) -> None:
 
     There are more moduli than it takes at a time.
     """
-    tiles = tiles_of(devices.current())
+    tiles = devices.current().tiles
     engine = FusedResidues(devices.current())
     for scheme, k, deepest in ((Chosen.of(2, 3, 0), 5 * tiles.depth + 9, 2), (Chosen.of(2, 66, 0), 40, 512)):
         with everywhere(), guarded(), mock.patch.object(shares, "UNSIGNED_DEPTH", deepest * tiles.depth):

@@ -63,9 +63,9 @@ def within_limits(rng: np.random.Generator) -> None:
     """The fused engine runs in panels if the limit leaves room for one; else cuBLAS, in smaller panels."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
     here = devices.current()
-    assert here.wgmma_tiles is not None
-    tiles = replace(here.wgmma_tiles, smallest=1)
-    small = replace(here, family=replace(here.family, wgmma_tiles=tiles))
+    assert here.family.tiles is not None
+    tiles = replace(here.family.tiles, smallest=1)
+    small = replace(here, family=replace(here.family, tiles=tiles))
     with in_place_of_the_device(small):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from ozaki.backends.cupy.devices.rates import Rates
@@ -19,8 +20,9 @@ class Family:
     capabilities : as "90"
     rates : how fast they are; that of memory counts where the driver does not tell clock and width
     core : how their tensor cores add floating-point words; None if that is not known
-    wgmma_tiles : the tiles of this library's kernels for `wgmma`: those that multiply int8 slices and keep what is left
-        of them in registers, and the proof's kernel that compares products in registers; None without `wgmma`
+    tiles : how int8 matrices lie for this library's own kernels; None where there are none
+    fused : schemes whose slices these kernels multiply, so that products do not go to memory first
+    proofs : where the products of magnitudes are compared: "registers", by a kernel that reads tiles, or "memory"
     words : which kernels multiply low-precision words
     one_read : whether there are kernels that describe and split an operand in one read
     two_halves : whether the second-level cache has two halves, so that it pays to tell which multiprocessor is near
@@ -31,7 +33,9 @@ class Family:
     capabilities: tuple[str, ...]
     rates: Rates
     core: TensorCore | None = None
-    wgmma_tiles: Tiles | None = None
+    tiles: Tiles | None = None
+    fused: tuple[Literal["residues", "digits"], ...] = ()
+    proofs: Literal["registers", "memory"] = "memory"
     words: Literal["wgmma", "mma.sync"] = "mma.sync"
     one_read: bool = False
     two_halves: bool = False
@@ -84,10 +88,11 @@ class Device:
         """Bytes of shared memory that a block may take: those of a multiprocessor but for what it keeps for itself."""
         return self.shared_memory - 1024
 
-    @property
-    def wgmma_tiles(self) -> Tiles | None:
-        """Those of the family."""
-        return self.family.wgmma_tiles
+    @cached_property
+    def tiles(self) -> Tiles:
+        """Those of the family, which has some."""
+        assert self.family.tiles is not None
+        return self.family.tiles
 
     @property
     def cluster_blocks(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -97,20 +98,16 @@ class Array:
     ----------
     buffer, offset : where the first element lies; the offset in bytes
     char : dtype, as in `numpy.dtype.char`
-    shape, strides : as in NumPy, strides in bytes; without strides, the array is contiguous
+    shape, strides : as in NumPy, strides in bytes
     """
 
     buffer: Buffer
     offset: int
     char: str
     shape: tuple[int, ...]
-    strides: tuple[int, ...] = field(default=())
+    strides: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.strides) != len(self.shape):
-            object.__setattr__(self, "strides", contiguous_strides(self.shape, SIZES[self.char]))
-
-    @property
+    @cached_property
     def view(self) -> View:
         """Everything but the address."""
         return View(self.char, self.shape, self.strides)
@@ -175,7 +172,7 @@ class Array:
     def reshape(self, *shape: int) -> Array:
         """The same elements in another shape; the array must be contiguous."""
         assert self.contiguous and prod(shape) == self.size, (self.shape, self.strides, shape)
-        return Array(self.buffer, self.offset, self.char, shape)
+        return Array(self.buffer, self.offset, self.char, shape, contiguous_strides(shape, self.itemsize))
 
     def __str__(self) -> str:
         return self.buffer.name

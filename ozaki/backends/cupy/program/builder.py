@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy.typing as npt
@@ -26,9 +27,11 @@ from ozaki.backends.cupy.program.steps import (
 
 
 class Builder:
-    """Builds the program of one product, part by part; its arrays are symbolic, so it needs no memory.
+    """Builds one program; its arrays are symbolic, so it needs no memory.
 
-    Which steps are added to a part may depend on facts that the steps of earlier parts have found.
+    Parameters
+    ----------
+    given : arrays of the caller that several programs of a call share, in the order in which they are bound
 
     Attributes
     ----------
@@ -36,35 +39,37 @@ class Builder:
     title : what the program computes, for listings
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[Buffer] = ()) -> None:
         self.stream: Stream = "main"
         self.title = ""
         self._steps: list[Step] = []
         self._releases: list[tuple[int, Buffer]] = []
         self._released: set[Buffer] = set()
-        self._given: list[Buffer] = []
+        self._given: list[Buffer] = [*given]
+        self._made: set[Buffer] = set()
         self._readers: dict[Hashable, Reader] = {}
-        self._taken = 0, 0
-        self._known: set[Buffer] = set()
 
     def given(self, name: str, view: View) -> Array:
-        """Name an array of the caller's. `Program.start` binds them in the order of these calls, the result last."""
+        """Name an array of the caller's. `Run.start` binds them in the order of these calls, the result last."""
         buffer = Buffer(name, 0, "given")
         self._given.append(buffer)
         return Array(buffer, 0, *view)
 
     def array(self, name: str, shape: tuple[int, ...], char: str, counted: bool = True) -> Array:
         """A new contiguous array in device memory; `counted`: as workspace, which a few bytes a row are not."""
-        itemsize = SIZES[char]
-        strides = contiguous_strides(shape, itemsize)
-        nbytes = itemsize
-        for n in shape:
-            nbytes *= n
-        return Array(Buffer(name, nbytes, "workspace", counted), 0, char, shape, strides)
+        nbytes, step, strides = SIZES[char], SIZES[char], []
+        for n in reversed(shape):
+            strides.append(step)
+            nbytes, step = nbytes * n, step * max(n, 1)
+        return Array(self._new(Buffer(name, nbytes, "workspace", counted)), 0, char, shape, (*reversed(strides),))
+
+    def _new(self, buffer: Buffer) -> Buffer:
+        self._made.add(buffer)
+        return buffer
 
     def buffer(self, name: str, nbytes: int, counted: bool = True) -> Place:
         """A new buffer in device memory; `counted` as for `array`."""
-        return Place(Buffer(name, nbytes, "workspace", counted))
+        return Place(self._new(Buffer(name, nbytes, "workspace", counted)))
 
     def zeroed(self, name: str, nbytes: int) -> Place:
         """A new buffer in device memory, zeroed on the builder's stream; for few bytes, not counted as workspace."""
@@ -80,8 +85,9 @@ class Builder:
 
     def host(self, name: str, shape: tuple[int, ...], char: str) -> Array:
         """A new array in pinned host memory, which the device can write."""
-        made = self.array(name, shape, char)
-        return Array(Buffer(name, made.nbytes, "host"), 0, char, shape, made.strides)
+        nbytes = prod(shape) * SIZES[char]
+        strides = contiguous_strides(shape, SIZES[char])
+        return Array(self._new(Buffer(name, nbytes, "host")), 0, char, shape, strides)
 
     def add(self, step: Step) -> None:
         """Add a step after all others.
@@ -111,9 +117,9 @@ class Builder:
                 written.append(i)
                 places.append(argument.place)
             else:
-                places.append(argument.at if isinstance(argument, Array) else argument)
+                places.append(Place(argument.buffer, argument.offset))
         assert len(places) == len(kernel.addresses), (kernel.function, len(places), len(kernel.addresses))
-        if kernel.launched:
+        if all(kernel.grid):
             self.add(Launch(self.stream, kernel, tuple(places), frozenset(written), overlaps))
 
     def release(self, *released: Array | Place) -> None:
@@ -173,18 +179,17 @@ class Builder:
         """The registered reader of a fact; None if no steps were added for it."""
         return self._readers.get(key)
 
-    def take(self) -> Program:
-        """The part of the program that was added since the last call of `take`."""
-        first, released = self._taken
-        steps, releases = self._steps[first:], self._releases[released:]
-        self._taken = len(self._steps), len(self._releases)
-        known = frozenset(self._known)
-        for step in steps:
-            self._known.update(step.buffers)
-        releases = [(at - first, buffer) for at, buffer in releases]
-        return Program(tuple(self._given), tuple(steps), tuple(releases), before=known)
-
-    def whole(self) -> Program:
-        """The program of all steps that were added, those that were taken included."""
-        given, steps, releases = tuple(self._given), tuple(self._steps), tuple(self._releases)
-        return Program(given, steps, releases, dict(self._readers), title=self.title)
+    def program(self, keeps: Iterable[Array | Place] = ()) -> Program:
+        """The program of all steps; `keeps`: arrays of it that later programs of the call read."""
+        kept = dict.fromkeys(each.buffer for each in keeps if each.buffer in self._made)
+        touched = dict.fromkeys(buffer for step in self._steps for buffer in step.buffers)
+        known = self._made.union(self._given)
+        return Program(
+            tuple(self._given),
+            tuple(buffer for buffer in touched if buffer not in known),
+            tuple(self._steps),
+            tuple(self._releases),
+            tuple(kept),
+            dict(self._readers),
+            self.title,
+        )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from ctypes import memset
+from ctypes import addressof, c_uint64, c_void_p, memset
 from functools import cache, partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 from cupy.cuda import cublas, get_current_stream, runtime
 
+from ozaki.backends.cupy.program import compiling, driver
 from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.kernels import Kernel
-from ozaki.backends.cupy.program.launches import Block
 from ozaki.backends.cupy.program.steps import (
     STREAMS,
     Arrive,
@@ -28,6 +29,55 @@ from ozaki.backends.cupy.program.steps import (
     Upload,
 )
 from ozaki.backends.cupy.program.streams import using
+
+
+class Block(NamedTuple):
+    """An argument block: the arguments of a kernel in memory, for one launch at a time.
+
+    Attributes
+    ----------
+    pieces : the arguments, as in `Kernel.pieces`; the addresses among them are written before a launch
+    start : launches the kernel on the stream whose address it is given
+    """
+
+    pieces: Any
+    start: Callable[[int], object]
+
+
+def idle_block(kernel: Kernel, device: int) -> tuple[list[Block], Block]:
+    """An argument block from the kernel's pool of free ones, which is returned, too: it is to get the block back.
+
+    Makes one if there is none.
+    """
+    idle = kernel.idle_blocks.setdefault(device, [])
+    try:
+        return idle, idle.pop()
+    except IndexError:
+        return idle, block_of(kernel)
+
+
+def block_of(kernel: Kernel) -> Block:
+    """A new argument block; compiles the kernel for the current device if that was not done before."""
+    call = loaded(kernel)
+    pieces = (c_uint64 * len(kernel.pieces))(*kernel.pieces)
+    begin = addressof(pieces)
+    addresses = (c_void_p * len(kernel.starts))(*[begin + 8 * start for start in kernel.starts])
+    start = driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses)
+    return Block(pieces, start)
+
+
+def loaded(kernel: Kernel) -> Any:
+    """The kernel on the current device; its limit of dynamic shared memory is raised to what this launch needs."""
+    call = compiling.kernel(kernel.file, kernel.function, **kernel.macros)
+    if kernel.shared_mem:
+        with _allowing:
+            if call.max_dynamic_shared_size_bytes < kernel.shared_mem:
+                call.max_dynamic_shared_size_bytes = kernel.shared_mem
+    return call
+
+
+_allowing = Lock()
+"""Held while the limit of shared memory is raised, so that no thread lowers what another one has set."""
 
 
 class Call(NamedTuple):
@@ -47,28 +97,48 @@ class Call(NamedTuple):
     places: tuple[tuple[int, Place], ...]
 
 
-def calls_of(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block]) -> list[Call]:
-    """The calls that start a step, in order.
+def calls_of(steps: Iterable[Step], device: int) -> tuple[list[Call], dict[Step, Any], list[tuple[list[Block], Block]]]:
+    """The calls that start all steps, in order.
 
-    `events` receives the event that a `Fork` or an `Arrive` records; `block` returns an argument block of a kernel.
+    Returns
+    -------
+    The calls; the event that each `Fork` and `Arrive` records; and the argument blocks that are taken, each with the
+    pool that is to get it back.
     """
-    stream = STREAMS.index(step.stream)
-    if isinstance(step, Launch):
-        pieces, start = block(step.kernel)
-        return [Call(start, stream, pieces, tuple(zip(step.kernel.addresses, step.places, strict=True)))]
-    if isinstance(step, Fork):
-        event = events[step] = cp.cuda.Event(disable_timing=True)
-        at, after = event.ptr, STREAMS.index(step.after)
-        return [
-            Call(lambda of: runtime.eventRecord(at, of), after, None, ()),
-            Call(lambda of: runtime.streamWaitEvent(of, at), stream, None, ()),
-        ]
-    if isinstance(step, Arrive):
-        event = events[step] = cp.cuda.Event(disable_timing=True)
-        at = event.ptr
-        return [Call(lambda of: runtime.eventRecord(at, of), stream, None, ())]
+    calls: list[Call] = []
+    events: dict[Step, Any] = {}
+    taken: list[tuple[list[Block], Block]] = []
+    for step in steps:
+        stream = STREAMS.index(step.stream)
+        if isinstance(step, Launch):
+            taken.append(idle_block(step.kernel, device))
+            pieces, start = taken[-1][1]
+            calls.append(Call(start, stream, pieces, tuple(zip(step.kernel.addresses, step.places, strict=True))))
+        elif isinstance(step, Fork):
+            event = events[step] = cp.cuda.Event(disable_timing=True)
+            calls.append(Call(partial(_record, event.ptr), STREAMS.index(step.after), None, ()))
+            calls.append(Call(partial(_wait_for, event.ptr), stream, None, ()))
+        elif isinstance(step, Arrive):
+            event = events[step] = cp.cuda.Event(disable_timing=True)
+            calls.append(Call(partial(_record, event.ptr), stream, None, ()))
+        else:
+            calls.append(_call_of(step, stream))
+    return calls, events, taken
+
+
+def _record(event: int, stream: int) -> None:
+    runtime.eventRecord(event, stream)
+
+
+def _wait_for(event: int, stream: int) -> None:
+    runtime.streamWaitEvent(stream, event)
+
+
+def _call_of(step: Step, stream: int) -> Call:
+    """The call of a step that neither launches a kernel nor orders streams."""
     pieces = [0, 0, 0]
     places: tuple[Place, ...]
+    start: Callable[[int], object]
     if isinstance(step, Gemm):
         places, start = (step.a, step.b, step.c), _gemm(step, pieces)
     elif isinstance(step, Clear):
@@ -86,7 +156,7 @@ def calls_of(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Bloc
         places, start = (step.target,), lambda of: runtime.memcpyAsync(pieces[0], data.ctypes.data, len(data), kind, of)
     else:
         raise TypeError(step)
-    return [Call(start, stream, pieces, tuple(enumerate(places)))]
+    return Call(start, stream, pieces, tuple(enumerate(places)))
 
 
 def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:

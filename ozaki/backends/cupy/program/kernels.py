@@ -26,7 +26,7 @@ class Kernel:
     pieces : all arguments one after the other, in pieces of eight bytes, 0 in place of an address
     addresses : the numbers of the pieces that are addresses
     starts : the number of the first piece of each argument
-    idle_blocks : argument blocks (`launches.py`) that no launch uses at present, by device
+    idle_blocks : argument blocks (`calls.py`) that no launch uses at present, by device
     """
 
     file: str

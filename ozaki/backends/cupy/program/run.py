@@ -1,64 +1,72 @@
-"""Runs of a whole program, for repeated calls."""
+"""Runs of programs: the only place that allocates their memory, starts their steps and waits for them.
+
+A `Run` is of one program. An `Execution` runs those of a call that is planned, one after the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Self
 
 import cupy as cp
 from cupy.cuda import runtime
 
-from ozaki.backends.cupy.program import launches
+from ozaki.backends.cupy.program import compiling
+from ozaki.backends.cupy.program.arrays import Array, Buffer
 from ozaki.backends.cupy.program.calls import calls_of, on_host
-from ozaki.backends.cupy.program.program import Evidence, Program
-from ozaki.backends.cupy.program.steps import Arrive, Step
-from ozaki.backends.cupy.program.streams import addresses
+from ozaki.backends.cupy.program.program import Evidence, Program, Reader
+from ozaki.backends.cupy.program.steps import Arrive, Launch
+from ozaki.backends.cupy.program.streams import addresses as addresses_of_streams
+from ozaki.driver.memory import Memory
+from ozaki.driver.progress import SILENT, Progress
 
 
 class Run:
-    """A whole program with argument blocks, events and pinned memory of its own, for one call at a time.
+    """A program with argument blocks, events and pinned memory of its own, for one call at a time.
 
     `start`, then `fact`, then `close`, which makes it ready for another call. As a context manager it closes itself,
     once no stream but the main one uses its memory.
 
     Attributes
     ----------
-    result : the array of the result, while a call uses the run
+    program : as given
+    result : the array of the result, while a call uses the run that asked for it
+    kept : the memory of each buffer that the program keeps, after `start`, which the caller takes
     """
 
     def __init__(self, program: Program) -> None:
-        self._program, self._device = program, runtime.getDevice()
-        self._events: dict[Step, Any] = {}
+        self.program, self._device = program, runtime.getDevice()
+        compiling.compile_together([step.kernel for step in program.steps if isinstance(step, Launch)])
         self._aside = program.uses_side_streams
         offsets, self._nbytes = program.arena
         begins, pinned = {}, 0
         for buffer in program.buffers:
-            if buffer.kind == "host":
+            if buffer.kind == "host" and buffer not in program.inputs:
                 begins[buffer] = pinned
                 pinned += -(-buffer.nbytes // 64) * 64
         self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
-        numbers = {buffer: i for i, buffer in enumerate(program.given)}
+        numbers = {buffer: i for i, buffer in enumerate((*program.given, *program.inputs, *program.keeps))}
         self._bases = [0] * len(numbers)
-        # Calls as (start, stream, pieces, given), `given` (i, number of a given buffer, offset) for each address in
+        # Calls as (start, stream, pieces, bound), `bound` (i, number of a bound buffer, offset) for each address in
         # pieces[i] that every run writes anew.
         calls: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
         # (pieces, i, offset) for each address in the workspace, written anew where that lies elsewhere than before.
         self._in_workspace: list[tuple[Any, int, int]] = []
-        for step in program.steps:
-            for start, stream, pieces, places in calls_of(step, self._events, launches.block_of):
-                given = []
-                for i, (buffer, offset) in places:
-                    if buffer in numbers:
-                        given.append((i, numbers[buffer], offset))
-                    elif buffer in offsets:
-                        self._in_workspace.append((pieces, i, offsets[buffer] + offset))
-                    else:
-                        assert self._pinned is not None
-                        pieces[i] = self._pinned.ptr + begins[buffer] + offset
-                calls.append((start, stream, pieces, given))
-        last = len(numbers) - 1
-        needing = (i for i, (*_, given) in enumerate(calls) if any(base == last for _, base, _ in given))
-        first = next(needing, len(calls))
+        of_steps, self._events, self._taken = calls_of(program.steps, self._device)
+        for start, stream, pieces, places in of_steps:
+            bound = []
+            for i, (buffer, offset) in places:
+                if buffer in numbers:
+                    bound.append((i, numbers[buffer], offset))
+                elif buffer in offsets:
+                    self._in_workspace.append((pieces, i, offsets[buffer] + offset))
+                else:
+                    assert self._pinned is not None
+                    pieces[i] = self._pinned.ptr + begins[buffer] + offset
+            calls.append((start, stream, pieces, bound))
+        self._result = len(program.given) - 1
+        needing = [i for i, (*_, bound) in enumerate(calls) if self._result in [base for _, base, _ in bound]]
+        first = needing[0] if needing else len(calls)
         self._before_result, self._rest = calls[:first], calls[first:]
         self._arrays = {
             step: on_host(self._pinned, begins[step.array.buffer], step.array)
@@ -69,11 +77,30 @@ class Run:
         self._found: dict[Evidence, Any] = {}
         self._address = 0
         self._memory: Any = None
+        self.kept: dict[Buffer, Any] = {}
         self.result: Any = None
 
-    def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> bool:
-        """Start all steps, as `Program.start` says; False, and the run is closed, if there is not enough memory."""
-        streams, bases = addresses(self._device if self._aside else None), self._bases
+    def start(
+        self, addresses: Iterable[int], result: Callable[[], Any] | None = None, progress: Progress = SILENT
+    ) -> Self | None:
+        """Start all steps, on CuPy's current stream and, for proofs, two more.
+
+        Parameters
+        ----------
+        addresses : of the given arrays, then of the inputs, in the order of `Program.given` and `Program.inputs`; they
+            lie on the current device, with the dtypes, shapes and strides that were given to the builder, and the
+            caller keeps them alive until the run ends
+        result : returns the array of the result, the last of `given`, whose address is then not among the others; it
+            is called once all steps before the first that touches it have been started, so that the host allocates it
+            while the device works
+        progress : is told of each call; if it raises, the device has completed what was started
+
+        Returns
+        -------
+        The run itself. None if memory does not suffice; then the device has completed whatever was started, and the run
+        is closed.
+        """
+        streams, bases = addresses_of_streams(self._device if self._aside else None), self._bases
         try:
             if self._nbytes:
                 self._memory = memory = cp.cuda.alloc(self._nbytes)
@@ -81,17 +108,37 @@ class Run:
                     self._address = address = memory.ptr
                     for pieces, i, offset in self._in_workspace:
                         pieces[i] = address + offset
-            for i, array in enumerate(arrays):
-                bases[i] = array.data.ptr
+            for i, address in enumerate(addresses):
+                bases[i] = address
+            for i, buffer in enumerate(self.program.keeps, len(bases) - len(self.program.keeps)):
+                self.kept[buffer] = kept = cp.cuda.alloc(max(buffer.nbytes, 1))
+                bases[i] = kept.ptr
+            if not progress.silent:
+                self._start_counted(streams, progress)
+                return self
             _start(self._before_result, bases, streams)
-            self.result = c = result()
-            bases[-1] = c.data.ptr
+            if result is not None:
+                self.result = c = result()
+                bases[self._result] = c.data.ptr
             _start(self._rest, bases, streams)
         except cp.cuda.memory.OutOfMemoryError:
             cp.cuda.Device().synchronize()  # the device may still run steps that were started
             self.close()
-            return False
-        return True
+            return None
+        return self
+
+    def _start_counted(self, streams: tuple[int, int, int], progress: Progress) -> None:
+        """Start all steps one by one, and tell `progress` of each."""
+        calls = [*self._before_result, *self._rest]
+        progress.begin(len(calls), "launches")
+        for call in calls:
+            _start([call], self._bases, streams)
+            try:
+                progress.step()
+            except BaseException:
+                cp.cuda.Device().synchronize()  # other streams may use memory that is now given back
+                self.close()
+                raise
 
     def fact(self, key: Hashable) -> Any:
         """The fact of that name; waits for the arrays that it is computed from.
@@ -101,10 +148,15 @@ class Run:
         KeyError
             If the program has no reader of it.
         """
-        reader = self._program.readers[key]
-        return reader.value(*map(self._evidence, reader.evidence))
+        reader = self.program.readers[key]
+        return reader.value(*map(self.evidence, reader.evidence))
 
-    def _evidence(self, evidence: Evidence) -> Any:
+    def brings(self, evidence: Evidence) -> bool:
+        """Whether the array of this evidence arrives by this run."""
+        return evidence.arrival in self._arrays
+
+    def evidence(self, evidence: Evidence) -> Any:
+        """The value of evidence, computed once; waits for its array to arrive on the host."""
         if evidence not in self._found:
             self._wait(evidence.arrival)
             self._found[evidence] = evidence.of(self._arrays[evidence.arrival])
@@ -115,29 +167,131 @@ class Run:
             self._events[arrival].synchronize()
             self._waited.add(arrival)
 
+    def finish(self) -> None:
+        """Wait for all arrivals on the host, and free the device memory, but for what the program keeps.
+
+        No stream but the main one then uses the memory: whatever another stream does ends in an arrival. Evidence can
+        still be read.
+        """
+        for arrival in self._arrays:
+            self._wait(arrival)
+        self._memory = None
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Wait for all arrivals on the host, and close.
-
-        No stream but the main one then uses the memory: whatever another stream does ends in an arrival.
-        """
-        for arrival in self._arrays:
-            self._wait(arrival)
+        self.finish()
         self.close()
 
     def close(self) -> None:
         """Give the memory back to the pool, and the run to `idle`; no stream but the main one may still use it."""
         self._found.clear()
         self._waited.clear()
+        self.kept = {}
         self._memory = self.result = None
-        self._program.idle.append(self)
+        self.program.idle.append(self)
+
+    def dissolve(self) -> None:
+        """Give the argument blocks back to the pools of their kernels, in place of `close`: the run is used no more."""
+        while self._taken:
+            idle, block = self._taken.pop()
+            idle.append(block)
 
 
 def _start(calls: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
-    """Write the addresses of given arrays, which begin at `bases`, into the arguments of calls, and make the calls."""
-    for start, stream, pieces, given in calls:
-        for i, base, offset in given:
+    """Write the addresses of bound arrays, which begin at `bases`, into the arguments of calls, and make the calls."""
+    for start, stream, pieces, bound in calls:
+        for i, base, offset in bound:
             pieces[i] = bases[base] + offset
         start(streams[stream])
+
+
+class Execution:
+    """Runs the programs of one call; holds the arrays of the caller and what programs keep for later ones.
+
+    Parameters
+    ----------
+    memory : the account in which workspace is counted; None counts nothing
+    """
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._memory = memory
+        self._addresses: dict[Buffer, int] = {}
+        self._alive: dict[Buffer, Any] = {}
+        self._runs: list[Run] = []
+        self._open: list[Run] = []
+
+    def __del__(self) -> None:
+        self.finish()
+        for run in self._runs:
+            run.dissolve()
+
+    def bind(self, buffer: Buffer, real: Any) -> None:
+        """Let a given buffer stand for a real array, which is kept alive."""
+        self._addresses[buffer] = real.data.ptr
+        self._alive[buffer] = real
+
+    def unbind(self, *buffers: Buffer) -> None:
+        """Let go of the real arrays that given buffers stand for; no later program may touch them."""
+        for buffer in buffers:
+            del self._addresses[buffer], self._alive[buffer]
+
+    def address(self, buffer: Buffer) -> int:
+        """The address in memory of a buffer that is bound or kept."""
+        return self._addresses[buffer]
+
+    def run(self, program: Program, progress: Progress = SILENT) -> None:
+        """Start all steps of a program; waits for the facts of those before, not for its own.
+
+        Raises
+        ------
+        ValueError
+            If the limit leaves too little for its workspace; nothing is allocated then.
+        cupy.cuda.memory.OutOfMemoryError
+            If the device has too little.
+        """
+        self.finish()
+        if self._memory is not None:
+            self._memory.hold(program.workspace)
+        run = program.run()
+        addresses = [self._addresses[buffer] for buffer in (*program.given, *program.inputs)]
+        if run.start(addresses, progress=progress) is None:
+            raise cp.cuda.memory.OutOfMemoryError(program.arena[1], cp.get_default_memory_pool().total_bytes())
+        for buffer, memory in run.kept.items():
+            self._alive[buffer], self._addresses[buffer] = memory, memory.ptr
+        run.kept = {}
+        self._runs.append(run)
+        self._open.append(run)
+        self.release([buffer for _, buffer in program.releases if buffer in program.inputs])
+        if not program.waits:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for all facts to arrive on the host, and free what the programs so far took, but for what they keep."""
+        while self._open:
+            run = self._open.pop()
+            run.finish()
+            if self._memory is not None:
+                self._memory.free(run.program.workspace - run.program.kept_bytes)
+
+    def release(self, buffers: Iterable[Buffer]) -> None:
+        """Free buffers that a program has kept; those that are freed already, or not kept, have no effect."""
+        for buffer in buffers:
+            if buffer.kind == "workspace" and self._alive.pop(buffer, None) is not None:
+                del self._addresses[buffer]
+                if buffer.counted and self._memory is not None:
+                    self._memory.free(buffer.nbytes)
+
+    def fact(self, reader: Reader) -> Any:
+        """The fact that a reader computes; waits for the arrays that it is computed from."""
+        return reader.value(*map(self.evidence, reader.evidence))
+
+    def evidence(self, evidence: Evidence) -> Any:
+        """The value of evidence, computed once; waits for its array to arrive on the host."""
+        return next(run for run in self._runs if run.brings(evidence)).evidence(evidence)
+
+    def array(self, array: Array) -> Any:
+        """The real array of a contiguous array that a program keeps; it keeps the memory alive from now on."""
+        assert array.contiguous
+        return cp.ndarray(array.shape, array.char, self._alive[array.buffer] + array.offset)

@@ -48,8 +48,8 @@ class MagnitudeLayout(NamedTuple):
         every = sampled_every(parts)
         taken = (k // every) * SAMPLE + min(k % every, SAMPLE) if sampled else k
         taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
-        tiles = device.wgmma_tiles
-        if tiles is not None and min(m, n, taken) >= tiles.smallest:
+        family, tiles = device.family, device.family.tiles
+        if family.proofs == "registers" and tiles is not None and min(m, n, taken) >= tiles.smallest:
             sizes = (("left", m), ("right", n))
             (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (tiles.padded(*x, taken) for x in sizes)
             return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))

@@ -7,14 +7,13 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
-from ozaki.backends.cupy.program.arrays import Array, Place, view_of
+from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.describing import describe_into
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.description import FIELDS
-from ozaki.multiprecision.numbers import Numbers
 
 
 class NumbersView(NamedTuple):
@@ -59,14 +58,6 @@ class NumbersArray:
     exponents: Array
     limbs: Array
     bits: int
-
-    @classmethod
-    def given(cls, b: Builder, name: str, real: Numbers) -> NumbersArray:
-        """Name the planes of a caller's numbers, which lie alike, in a program."""
-        planes = real.signs, real.exponents, real.limbs
-        names = f"{_SIGNS}{name}", f"exponents of {name}", f"limbs of {name}"
-        signs, exponents, limbs = (b.given(of, view_of(plane)) for of, plane in zip(names, planes, strict=True))
-        return cls(signs, exponents, limbs, real.bits)
 
     @property
     def shape(self) -> tuple[int, ...]:

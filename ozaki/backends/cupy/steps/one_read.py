@@ -56,7 +56,8 @@ def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) 
         return False
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS
-    longest = (_MOST_BYTES if view.along_k or view.itemsize == 4 else _MOST_BYTES_OF_COLUMN) // view.itemsize
+    itemsize = view.itemsize
+    longest = (_MOST_BYTES if itemsize == 4 or view.along_k else _MOST_BYTES_OF_COLUMN) // itemsize
     longest = min(longest, _LONGEST_OF_SUMS) if whole else longest
     return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
 
@@ -135,16 +136,17 @@ class _Held(NamedTuple):
 
 def _held(k: int, view: View, whole: bool) -> _Held:
     """How blocks share rows of length k, padding included."""
-    row, batch, rows = k * view.itemsize, *view.shape[:2]
+    itemsize, along_k = view.itemsize, view.along_k
+    row, batch, rows = k * itemsize, *view.shape[:2]
     if k <= (_SHORT_OF_MANY if batch * rows >= _MANY else _SHORT):
-        return _Held(1, k, 2 if view.along_k else 16 // view.itemsize, 1)
-    if view.along_k:
+        return _Held(1, k, 2 if along_k else 16 // itemsize, 1)
+    if along_k:
         return _Held(1, k, 2 if row <= 16384 else 1)
     # Eight neighbouring float32 are a whole sector of memory, 32 bytes (H200: 49 instead of 56 microseconds for 4096,
     # 181 instead of 192 for 8192).
-    few_measures = view.itemsize == 4 and not whole and k > 2048  # the largest element and a count
+    few_measures = itemsize == 4 and not whole and k > 2048  # the largest element and a count
     cluster = 4 if few_measures and k > 4096 else 2
-    columns = 8 if few_measures and k <= 8192 else 2 if view.itemsize == 8 and row > 32768 else 4
+    columns = 8 if few_measures and k <= 8192 else 2 if itemsize == 8 and row > 32768 else 4
     return _Held(cluster, round_up(ceil(k / cluster), _BLOCK), columns)
 
 
@@ -167,10 +169,11 @@ def _describe_split_kernel(
         of_side = wanted.rows[side == "right"] * wanted.k
         magnitudes = None, of_side, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
     held = _held(layout.k, view, whole)
-    shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
+    rows_of_block = held.all_rows
+    shared_mem = _EXCHANGED + rows_of_block * held.share * view.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
     macros |= {"SUMS": int(whole), "FEW": int(shared_mem > _FOUR_BLOCKS)}
-    grid = (held.cluster * batch * (layout.written_rows // held.all_rows),)
+    grid = (held.cluster * batch * (layout.written_rows // rows_of_block),)
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,
         layout.written_rows,

@@ -17,7 +17,6 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import GemmTypes, Out, Upload
 from ozaki.backends.cupy.steps.engines.fused_residues import work_of
-from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.gemm import FP64, INT8, gemms
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy.steps.operands import Described
@@ -42,7 +41,7 @@ def proof_workspace(device: Device, level: str, left: tuple[int, ...], right: tu
     of_element, of_entry = (8, 8) if level == "wide" else (1, 4)
     elements = (left[0] * layout.rows[0] + right[0] * layout.rows[1]) * layout.k
     entries = max(left[0], right[0]) * m * layout.rows[1] if not layout.in_tiles else 0
-    terms = Terms(left[0], m, right[0], n).nbytes
+    terms = Terms.of(left, right).nbytes
     return of_element * elements + of_entry * entries + _PER_LAUNCH * terms
 
 
@@ -155,7 +154,7 @@ def worst_ratios(
     The steps are on the builder's stream, but for the copies to the host, which are on "to_host". The spans of a
     `Ratio` are found for digits and residues only; where error terms come from the host, they mean nothing.
     """
-    terms = Terms.of(left.x, right.x)
+    terms = Terms.of(left.x.shape, right.x.shape)
     found: list[_Comparison] = []
     memory: list[Place] = []
     on_device: list[tuple[tuple[Scheme, float], _Comparison]] = []
@@ -180,7 +179,7 @@ def least_product(b: Builder, device: Device, lower: Lower, left: Described, rig
 
     The evidence is a float in units of 2**(top_i + top_j); inf if there are no two such rows.
     """
-    terms = Terms.of(left.x, right.x)
+    terms = Terms.of(left.x.shape, right.x.shape)
     memory = b.buffer("unit terms", terms.nbytes)
     found = _Comparison(terms, terms.m, terms.places(memory), lower.result(b))
     places = [Out(place) for place in found.places]
@@ -315,11 +314,11 @@ def _proof_gemm_kernel(
     device: Device, terms: Terms, left: tuple[int, ...], right: tuple[int, ...], rows: tuple[int, ...]
 ) -> Kernel:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
-    blocks = left[2] // tiles_of(device).depth
+    blocks = left[2] // device.tiles.depth
     of_each = *rows, *[0] * (_PER_LAUNCH - len(rows))
     grid, _, *walk = work_of(device, 1, max(left[0], right[0]), of_each, terms.n, blocks)
     compared = _filled_up([(*terms.structs, None, each) for each in rows])
     return Kernel.of(
         "proof/proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, compared, blocks, blocks, *walk,
-        shared_mem=tiles_of(device).shared_mem,
+        shared_mem=device.tiles.shared_mem,
     )  # fmt: skip

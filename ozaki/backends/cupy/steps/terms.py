@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.cupy.devices.tiles import PADDED_COLUMNS, round_up
-from ozaki.backends.cupy.program.arrays import Array, Place
+from ozaki.backends.cupy.program.arrays import Place
 from ozaki.bounds.exact import ErrorTerms
 
 
@@ -19,37 +19,29 @@ class Terms(NamedTuple):
     ----------
     batch_a, m : matrices and rows of the left operand
     batch_b, n : matrices and rows of the right operand
+    rows : rows of the left and of the right operand in all matrices
+    padded : rows of a matrix of the left and the right operand that have rounded terms: whole fours, and whole tiles
+    rounded : rows of the left and of the right operand that have rounded terms, in all matrices
+    nbytes : bytes of all terms
     """
 
     batch_a: int
     m: int
     batch_b: int
     n: int
+    rows: tuple[int, int]
+    padded: tuple[int, int]
+    rounded: tuple[int, int]
+    nbytes: int
 
     @classmethod
-    def of(cls, left: Array, right: Array) -> Terms:
-        """The layout of the error terms of operands, shapes (batch, rows, k)."""
-        return cls(*left.shape[:2], *right.shape[:2])
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """Rows of the left and of the right operand in all matrices."""
-        return self.batch_a * self.m, self.batch_b * self.n
-
-    @property
-    def padded(self) -> tuple[int, int]:
-        """Rows of a matrix of the left and the right operand that have rounded terms: whole fours, and whole tiles."""
-        return round_up(self.m, 4), round_up(self.n, PADDED_COLUMNS)
-
-    @property
-    def rounded(self) -> tuple[int, int]:
-        """Rows of the left and of the right operand that have rounded terms, in all matrices."""
-        return self.batch_a * self.padded[0], self.batch_b * self.padded[1]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all terms."""
-        return _ROUNDED_BYTES * sum(self.rounded) + 24 * sum(self.rows)
+    def of(cls, left: tuple[int, ...], right: tuple[int, ...]) -> Terms:
+        """The layout of the error terms of operands of these shapes (batch, rows, k)."""
+        (batch_a, m, *_), (batch_b, n, *_) = left, right
+        rows, padded = (batch_a * m, batch_b * n), (round_up(m, 4), round_up(n, PADDED_COLUMNS))
+        rounded = batch_a * padded[0], batch_b * padded[1]
+        nbytes = _ROUNDED_BYTES * sum(rounded) + 24 * sum(rows)
+        return cls(batch_a, m, batch_b, n, rows, padded, rounded, nbytes)
 
     def places(self, memory: Place) -> list[Place]:
         """Addresses in the buffer: of exact and rounded terms of the left operand, then of those of the right one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import Literal
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -20,7 +21,6 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     Symmetry,
     triangle_is_faster,
 )
-from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.driver.memory import too_few_bytes
@@ -148,7 +148,8 @@ def _own_engine(
     device: Device, scheme: KernelScheme, batch: int, shape: tuple[int, int, int], quadrants: bool
 ) -> Engine | None:
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
-    if device.wgmma_tiles is None or (isinstance(scheme, Residues) and not fused_residues.multiplies(scheme)):
+    kind: Literal["residues", "digits"] = "residues" if isinstance(scheme, Residues) else "digits"
+    if kind not in device.family.fused or (isinstance(scheme, Residues) and not fused_residues.multiplies(scheme)):
         return None
     quadrants = quadrants and not isinstance(scheme, ComplexSlices)
     if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
@@ -164,7 +165,7 @@ def _is_faster(own: Engine, cublas: Engine, scheme: KernelScheme, batch: int, sh
 
     Its tiles are mostly filled, or the padded slices take little memory or no more than those of cuBLAS.
     """
-    (m, k, n), tiles = shape, tiles_of(own.device)
+    (m, k, n), tiles = shape, own.device.tiles
     if min(m, n) >= tiles.smallest:
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:

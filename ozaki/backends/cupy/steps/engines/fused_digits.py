@@ -15,7 +15,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.engines.shares import digit_shares, few_digit_shares
-from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, tiles_of, together
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.schemes import Digits
 
@@ -41,13 +41,13 @@ class FusedDigits:
 
     def layout(self, scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the slices of an operand lie: in tiles."""
-        tiles = tiles_of(self.device)
+        tiles = self.device.tiles
         tile = _tile_of(tiles, scheme)[side == "right"]
         return layout(tiles, scheme.count, side, batch, rows, k, tile, neighbours=4, in_pairs=_few(scheme))
 
     def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices at most, for products of any size."""
-        return sum(_kept_aside(tiles_of(self.device), scheme, self.device.clusters, True))
+        return sum(_kept_aside(self.device.tiles, scheme, self.device.clusters, True))
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""
@@ -60,7 +60,7 @@ class FusedDigits:
 
     def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
-        blocks = left.layout.k // tiles_of(self.device).depth
+        blocks = left.layout.k // self.device.tiles.depth
         views = left.operand, right.operand, blocks, out.view, left.mu_step, right.mu_step
         aside, beginning, kernel = _gemm(self.device, scheme, *views)
         memory = [b.buffer("digits aside", size) if size else None for size in aside]
@@ -81,7 +81,7 @@ class FusedDigits:
 
     def busy_entries(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
         """Entries of each slice product that would keep all clusters busy for as long as a product does."""
-        tiles, clusters = tiles_of(self.device), self.device.clusters
+        tiles, clusters = self.device.tiles, self.device.clusters
         rows, cols = _tile_of(tiles, scheme)
         work = batch * -(-m // (2 * rows)) * -(-n // cols)
         _, whole, sharers = _shares(scheme, work, tiles.blocks(k), clusters)
@@ -91,7 +91,7 @@ class FusedDigits:
 
 def multiplies(device: Device, scheme: Digits, k: int) -> bool:
     """Whether the kernels take these digits: few enough, and k so small that no accumulator overflows."""
-    tiles = tiles_of(device)
+    tiles = device.tiles
     deepest = scheme.depth(2**31 - 2 ** (31 - scheme.bits) - 4)
     return scheme.count <= _MOST_DIGITS and tiles.depth * tiles.blocks(k) <= deepest
 
@@ -111,7 +111,7 @@ def _gemm(
     device: Device, scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int
 ) -> tuple[tuple[int, ...], Together, Kernel]:
     """Bytes of `_kept_aside`, 0 for what is not kept; how clusters begin tiles together; the launch."""
-    tiles = tiles_of(device)
+    tiles = device.tiles
     batch, m, n = out.shape
     tile_rows, tile_cols = _tile_of(tiles, scheme)
     rows, columns = -(-m // (2 * tile_rows)), -(-n // tile_cols)

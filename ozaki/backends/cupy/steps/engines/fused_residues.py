@@ -20,7 +20,7 @@ from ozaki.backends.cupy.steps.copying import mirror
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
-from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, tiles_of, together
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
@@ -45,13 +45,13 @@ class FusedResidues:
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the slices of an operand lie: in tiles."""
-        tiles = tiles_of(self.device)
+        tiles = self.device.tiles
         tile = tiles.rows if side == "left" else tiles.columns
         return layout(tiles, scheme.products, side, batch, rows, k, tile, neighbours=16, in_pairs=True)
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, which are held beside the slices."""
-        tiles = tiles_of(self.device)
+        tiles = self.device.tiles
         parts = _parts(self.device, scheme, batch, rows, cols, tiles.blocks(k))
         return parts * scheme.bytes * batch * rows * round_up(cols, 2 * tiles.columns)
 
@@ -82,7 +82,7 @@ class FusedResidues:
 
     def busy_entries(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
         """Entries of each slice product that would keep all clusters busy for as long as a product does."""
-        tiles, clusters = tiles_of(self.device), self.device.clusters
+        tiles, clusters = self.device.tiles, self.device.clusters
         blocks = tiles.blocks(k)
         parts = _parts(self.device, scheme, batch, m, n, blocks)
         rows = scheme.products * batch * parts * -(-m // tiles.rows)
@@ -141,7 +141,7 @@ def _parts(device: Device, scheme: Residues, batch: int, m: int, n: int, blocks:
     """Parts of k that are multiplied at the same time; one where moduli are so many that all clusters are busy."""
     if scheme.several:
         return 1
-    return parts_of_k(tiles_of(device), device.clusters, scheme.count, batch, m, n, blocks)
+    return parts_of_k(device.tiles, device.clusters, scheme.count, batch, m, n, blocks)
 
 
 class Group(NamedTuple):
@@ -188,7 +188,7 @@ def products(
     padded to pairs of tiles. With `triangle` only tiles that touch the diagonal, or lie below it, are computed.
     """
     batch, m, n = shape
-    tiles = tiles_of(device)
+    tiles = device.tiles
     blocks = left.layout.k // tiles.depth
     parts = 1 if triangle else _parts(device, scheme, batch, m, n, blocks)
     planes = b.array("y", (scheme.bytes, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
@@ -250,7 +250,7 @@ def _gemm(
     entries : matrices that planes have room for, for each modulus
     triangle : whether tiles above the diagonal are left out
     """
-    tiles = tiles_of(device)
+    tiles = device.tiles
     (blocks, taken, add), (batch, m, n) = depth, shape
     cols = round_up(n, 2 * tiles.columns)
     of_moduli = len(group.moduli)
@@ -287,7 +287,7 @@ def _work_of_triangle(
     device: Device, matrices: int, batch: int, n: int, blocks: int
 ) -> tuple[int, int, *tuple[Any, ...]]:
     """What `work_of` returns, for tiles on or below the diagonal, which are all wide (`TRIANGLE` of walk_sm90.cuh)."""
-    tiles, clusters = tiles_of(device), device.clusters
+    tiles, clusters = device.tiles, device.clusters
     each, rows = in_triangle(tiles, n), -(-n // tiles.rows)
     wide = matrices * batch * each
     return 2 * clusters, wide, struct([wide, 0, 0, 0]), struct([rows, each, group(tiles, tiles.rows, blocks), batch])
@@ -300,7 +300,7 @@ def work_of(
 
     `matrices`: products of each matrix of the batch; `blocks`: blocks of k.
     """
-    tiles, clusters = tiles_of(device), device.clusters
+    tiles, clusters = device.tiles, device.clusters
     tile_rows = [-(-m // tiles.rows) for m in rows]
     pairs, _, light = columns(tiles, n, matrices * batch * sum(tile_rows), clusters, blocks)
     wide, narrow = (matrices * batch * sum(tile_rows) * each for each in pairs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Place
 from ozaki.backends.cupy.program.builder import Builder
@@ -56,12 +55,6 @@ def together(tiles: int, clusters: int, blocks: int) -> Together:
 def group(tiles: Tiles, rows: int, blocks: int) -> int:
     """Pairs of tiles of so many rows that are walked together."""
     return max(min(_GROUP, _PANEL // (tiles.depth * blocks)) // rows, 1)
-
-
-def tiles_of(device: Device) -> Tiles:
-    """The tiles of a device that has kernels for them."""
-    assert device.wgmma_tiles is not None
-    return device.wgmma_tiles
 
 
 @lru_cache(maxsize=1024)

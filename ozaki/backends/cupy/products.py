@@ -1,0 +1,173 @@
+"""The program of a product, or of alpha A B + beta C, by a plan: what `ozaki plan --steps` lists is what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program
+from ozaki.backends.cupy.inputs import (
+    Inputs,
+    OperandView,
+    Views,
+    contiguous_numbers,
+    contiguous_view,
+)
+from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps.axpby import axpby
+from ozaki.backends.cupy.steps.combined import Combined
+from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.native import native
+from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
+from ozaki.call.operands import SIDES, Side
+from ozaki.planning.facts import Need
+from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.plan import Plan
+
+
+class Expression(NamedTuple):
+    """Alpha times the product plus beta times the addend of the inputs; without one, alpha times the product.
+
+    Attributes
+    ----------
+    alpha, beta : finite
+    once : whether the kernels that recombine round the whole expression; else the rounded product becomes it
+    entries : with `once` False, the view of the result as (batch, m, n), its columns neighbours in memory
+    """
+
+    alpha: float
+    beta: float
+    once: bool
+    entries: View | None = None
+
+
+def product_program(
+    inputs: Inputs, device: Device, plan: Plan, out: OperandView, made: Made, expression: Expression | None = None
+) -> Program:  # fmt: skip
+    """The program of a product by a plan.
+
+    Parameters
+    ----------
+    out : the view of the result, the last of the given arrays: shape (batch, m, n), contiguous; of a native product
+        (*batch, m, n), its rows contiguous
+    made : what programs of facts have made; early slices are used if they are of the plan's scheme, and all is freed
+    expression : what is computed in place of the product, or None
+    """
+    b = Builder(inputs.buffers)
+    once = expression is not None and expression.once
+    made = made.without_level(b)
+    if plan.scheme is None:
+        made.without_slices(b)
+        result = out.array("c", b.given)
+        assert isinstance(result, Array)
+        native(b, inputs.given["left"], inputs.given["right"], plan.dtype, result)
+    else:
+        left: product.Given
+        right: product.Given
+        if made.early is not None and made.early.scheme == plan.scheme:
+            _, engine, left, right = made.early
+        else:
+            made = made.without_slices(b)
+            engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
+            # Operands may be prepared for an engine that rounds nothing but products.
+            prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
+            left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
+        result = out.array("c", b.given)
+        target = result
+        if expression is not None and once:
+            assert isinstance(result, Array)
+            beta = 0.0 if inputs.addend is None else expression.beta
+            target = Combined.of(result, expression.alpha, beta, inputs.addend)
+        product.multiply(b, device, engine, plan, left, right, target)
+        made.without_slices(b)
+    if expression is not None and not once:
+        _combine(b, result, expression, inputs.addend)
+    return b.program()
+
+
+def combining_program(inputs: Inputs, out: OperandView, expression: Expression) -> Program:
+    """The program that makes a rounded product, which is in the result, the whole expression."""
+    b = Builder(inputs.buffers)
+    _combine(b, out.array("c", b.given), expression, inputs.addend)
+    return b.program()
+
+
+def _combine(b: Builder, result: Array | NumbersArray, expression: Expression, addend: Array | None) -> None:
+    assert isinstance(result, Array) and expression.entries is not None
+    entries = Array(result.buffer, result.offset, *expression.entries)
+    axpby(b, expression.alpha, entries, expression.beta, addend)
+
+
+def _operand(b: Builder, inputs: Inputs, made: Made, side: Side) -> product.Given:
+    """An operand as far as it is described: its rows alone where its description is not needed before it is split."""
+    known = made.described
+    if side in known:
+        return known[side]
+    if side in inputs.numbers:
+        return describe_numbers(b, inputs.numbers[side])
+    rows = inputs.rows_given[side]
+    return describe(b, rows) if known or inputs.multiprecision else rows
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """All that the program of a repeated call depends on: plain data, from which it is made anew.
+
+    Attributes
+    ----------
+    views, device : the operands, and where they lie
+    plan : of the product
+    out : the view of the result
+    facts : the facts that the call checks, in the order in which the first call asked for them; and what goes with them
+    expression : as of `product_program`
+    """
+
+    views: Views
+    device: Device
+    plan: Plan
+    out: OperandView
+    facts: Asked
+    expression: Expression | None = None
+
+    def program(self) -> Program:
+        """The program that finds the facts, and beside them computes the product, in one piece of memory."""
+        inputs = Inputs.of(self.views)
+        made = Made.of(inputs)
+        if not self.facts.needs:
+            return product_program(inputs, self.device, self.plan, self.out, made, self.expression)
+        facts, made = facts_program(inputs, self.device, self.facts, made)
+        return facts.then(product_program(inputs, self.device, self.plan, self.out, made, self.expression))
+
+    def of_facts(self, needs: Sequence[Need]) -> Repetition:
+        """The same for some of the facts."""
+        return replace(self, facts=self.facts._replace(needs=[need for need in self.facts.needs if need in needs]))
+
+
+def program_of(plan: Plan, device: Device) -> Program:
+    """The program of a plan, for C-contiguous operands of its dtype, both with the whole batch.
+
+    It has no steps for the facts that the plan rests on. `device` may be the record of one that is not present.
+    """
+    (m, k, n), batch = plan.shape, prod(plan.batch)
+
+    def view(*shape: int) -> OperandView:
+        if is_multiprecision(plan.dtype):
+            return contiguous_numbers(precision_of(plan.dtype), shape)
+        return contiguous_view(plan.dtype, shape)
+
+    left, right, out = view(batch, m, k), view(batch, k, n), view(batch, m, n)
+    columns = tuple(of._replace(shape=_swapped(of.shape), strides=_swapped(of.strides)) for of in right.arrays)
+    inputs = Inputs.of(Views(left._replace(rows=left.arrays), right._replace(rows=columns)))
+    if plan.scheme is not None and 0 in (batch, m, k, n):
+        return Builder(inputs.buffers).program()
+    return product_program(inputs, device, plan, out, Made.of(inputs))
+
+
+def _swapped(x: tuple[int, ...]) -> tuple[int, ...]:
+    return *x[:-2], x[-1], x[-2]
