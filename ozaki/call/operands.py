@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from ozaki.call.complex_parts import REAL, Parts, length_of, real_stack, spread_
 from ozaki.call.integers import of_objects, of_sequences
 from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly, is_matrix
+from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import is_quad
-from ozaki.records.formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS
+from ozaki.records.formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, is_multiprecision, precision_of
+from ozaki.records.prepared import Prepared
 
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 
@@ -201,7 +203,7 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     TypeError, ValueError
         If it cannot be converted, or something of it would be lost (`interchange.plain`).
     """
-    if isinstance(x, Numbers):
+    if isinstance(x, Numbers) or (type(x) is np.ndarray and x.dtype in _NAMES):
         return x
     if is_matrix(x):
         return exactly(x, name)
@@ -294,6 +296,125 @@ def dtype_of(name: str, x: Any) -> str:
             f"{_remedy(name, x.dtype)}"
         )
     return known
+
+
+class Operand(Protocol):
+    """An operand of a product, or what is added to it, checked: what planning asks of it, and its elements as rows.
+
+    Attributes
+    ----------
+    value : the array, the multiprecision numbers or the prepared operand
+    read : the arrays whose memory a product reads
+    shape, format : of the elements: "float64", "complex64", "mp106"
+    bits : of their significands, of complex ones of each part
+    parts : real parts of an element: 2 of a complex one
+    multiprecision, prepared : whether it is made of multiprecision numbers, and whether it is split already
+    """
+
+    @property
+    def value(self) -> Any: ...
+    @property
+    def read(self) -> Any: ...
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def parts(self) -> int: ...
+    @property
+    def multiprecision(self) -> bool: ...
+    @property
+    def prepared(self) -> bool: ...
+
+    def rows(self, side: Side, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
+        """The elements as a stack of rows, shape (batch, rows, k) of `sizes.stack`: a view, or a copy without one."""
+        ...
+
+    def matrix(self, side: Side) -> Any:
+        """The matrix or stack of matrices that a native product multiplies; of a prepared operand its slices."""
+        ...
+
+    def check_finite(self, name: str) -> None:
+        """Refuse NaN and Inf, which a multiprecision result cannot hold."""
+        ...
+
+
+class _Elements(NamedTuple):
+    """An operand that is an array of floats, or of multiprecision numbers."""
+
+    value: Any
+    shape: Shape
+    format: str
+    bits: int
+    parts: int
+    multiprecision: bool
+    prepared: bool = False
+
+    @property
+    def read(self) -> Any:
+        return self.value
+
+    def rows(self, side: Side, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
+        return (left_rows if side == "left" else right_rows)(self.value, sizes, broadcast_to)
+
+    def matrix(self, side: Side) -> Any:
+        if len(self.shape) != 1:
+            return self.value
+        return self.value[None, :] if side == "left" else self.value[:, None]
+
+    def check_finite(self, name: str) -> None:
+        if not self.multiprecision and (index := not_finite(self.value)) is not None:
+            raise ValueError(
+                f"{name}: element {[*index]} is {self.value[index]}; an exact or multiprecision result needs finite "
+                "numbers"
+            )
+
+
+class _Split(NamedTuple):
+    """An operand that is prepared."""
+
+    value: Prepared
+    shape: Shape
+    format: str
+    bits: int
+    parts: int
+    multiprecision: bool
+    prepared: bool = True
+
+    @property
+    def read(self) -> Any:
+        return self.value.slices.x
+
+    def rows(self, side: Side, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
+        return self.value.slices.x
+
+    def matrix(self, side: Side) -> Any:
+        return self.value.slices
+
+    def check_finite(self, name: str) -> None:
+        """It was refused when it was prepared."""
+
+
+def operand(name: str, x: Any) -> Operand:
+    """An argument as `as_array` returns it, or a prepared one, as an operand.
+
+    Raises
+    ------
+    TypeError
+        For a dtype that is not supported.
+    """
+    if isinstance(x, Prepared):
+        many, parts = is_multiprecision(x.dtype), x.plan.parts[x.side == "right"]
+        return _Split(x, x.shape, x.dtype, precision_of(x.dtype), parts, many)
+    if isinstance(x, Numbers):
+        return _Elements(x, tuple(x.shape), f"{MULTIPRECISION}{x.bits}", x.bits, 1 + x.is_complex, True)
+    form = dtype_of(name, x)
+    return _Elements(x, tuple(x.shape), form, _BITS[form], 1 + (form in COMPLEX), False)
+
+
+_BITS = {name: precision_of(name) for name in DTYPES}
 
 
 def holds_complex(x: Any) -> bool:

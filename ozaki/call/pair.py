@@ -12,7 +12,6 @@ from ozaki.call.combination import Combination, combination_of
 from ozaki.call.complex_parts import COMPLEX, REAL, contiguous, real_entries, real_rows
 from ozaki.call.destination import Destination
 from ozaki.call.format_checks import (
-    check_all_finite,
     check_complex,
     check_integer,
     check_quads,
@@ -22,16 +21,7 @@ from ozaki.call.format_checks import (
     refuse_words,
 )
 from ozaki.call.integers import are_integers, as_floats, as_numbers
-from ozaki.call.operands import (
-    Side,
-    as_array,
-    dtype_of,
-    holds_complex,
-    left_rows,
-    right_rows,
-    scalar_if_no_axes,
-    shapes,
-)
+from ozaki.call.operands import Operand, Shapes, Side, as_array, operand, scalar_if_no_axes, shapes
 from ozaki.driver.memory import Memory
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
@@ -65,18 +55,30 @@ class Pair:
     Attributes
     ----------
     backend : Backend
-    memory : as given
-    a, b : array or Prepared
+    memory, adjoint : as given
+    left, right, added : Operand: A, B and C; `added` is None if nothing is added
     choices : what the caller chose; an integer product whose accuracy is not named is exact
+    target : the accuracy asked for; None if none is named
     asked : the format that the caller names for the result; None if none is named
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
     multiprecision : whether an operand, the addend or the result is multiprecision
-    formats : those of the operands, the addend included
+    rounds_operands : whether an operand of floats has more bits than the result: all but slices would round it first
+    prepared : whether an operand is
+    of_complex_rows : whether the rows that are described are complex: those of two complex operands of floats
+    sums_exactly : whether a multiprecision result has every bit; `returned` then adds the addend to the exact product
     combination : Combination or None: the expression that is computed in place of the product
+    empty : whether the result has no entries, or the inner dimension is 0
+    nothing_to_multiply : whether the operands do not count: the inner dimension or alpha is 0
     sizes : Shapes
     destination : Destination: the memory of the result
     copied : bytes of copies made so far: of integers, of operands that cannot be viewed as rows, and of the destination
     """
+
+    sizes: Shapes
+    dtype: str
+    target: Accuracy | None
+    multiprecision: bool
+    rounds_operands: bool
 
     def __init__(
         self,
@@ -89,87 +91,104 @@ class Pair:
         terms: tuple[Any, Any, Any] | None = None,
         adjoint: bool = False,
     ) -> None:
-        self.adjoint, self.memory = adjoint, memory
+        self.adjoint, self.memory, self.copied = adjoint, memory, 0
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        self.a, self.b = (
-            x if isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
-            for name, x in (("a", a), ("b", b))
-        )
-        c = (
-            None
-            if terms is None or terms[2] is None
-            else self._converted(terms[2], as_array("c", terms[2], self.backend))
+        a, b, c = (
+            x if x is None or isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
+            for name, x in (("a", a), ("b", b), ("c", None if terms is None else terms[2]))
         )
         choices = choices or Choices()
-        self.asked = format_named(choices.dtype)
-        check_quads(self.asked, self.backend.name)
+        self.asked = None if choices.dtype is None else format_named(choices.dtype)
+        if self.asked == QUAD:
+            check_quads(self.asked, self.backend.name)
         if plan is not None:
-            multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
+            multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (a, b, c)))
             choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
         self.choices = choices
-        if choices.accuracy is None and self._gives_every_bit():
+        integers = [are_integers(x) for x in (a, b, c)]
+        if choices.accuracy is None and self._gives_every_bit(a, b, any(integers[:2])):
             self.choices = choices._replace(accuracy="exact")
-        self.copied = 0
-        if any(map(are_integers, (self.a, self.b, c))):
-            in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (self.a, self.b, c))
-            self.a, self.b, c = (
-                self._of_integers(name, x, in_floats) for name, x in (("a", self.a), ("b", self.b), ("c", c))
-            )
+        if any(integers):
+            in_floats = choices.dtype is None and not any(isinstance(x, Numbers) for x in (a, b, c))
+            a, b, c = (self._of_integers(name, x, in_floats) for name, x in (("a", a), ("b", b), ("c", c)))
         if self.asked == "int64":
             check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
-        of_operands = dtype_of("a", self.a), dtype_of("b", self.b)
-        self.formats = of_operands if c is None else (*of_operands, dtype_of("c", c))
-        self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        left, right = _parts_of(self.a), _parts_of(self.b)
-        if (left, right) != REAL:
-            self.sizes = replace(self.sizes, parts=(left, right))
-        check_complex(self.asked, self.sizes.is_complex, of_addend=c is not None and holds_complex(c))
-        target = self._target
-        if plan is None and target is not None and target.exact:
-            check_room(self.asked)
-        # An addend of floats leaves the result the format of the product.
-        deciding = self.formats if isinstance(c, Numbers) else of_operands
-        self.dtype = result_format(format_named(choices.dtype), deciding, target)
-        self.multiprecision = any(map(is_multiprecision, (self.dtype, *self.formats)))
-        check_target(target, self.multiprecision)
-        scheme = self.choices.scheme
-        if self.rounds_operands and (isinstance(scheme, Words) or scheme in PRESETS):
-            refuse_words(scheme if isinstance(scheme, str) else scheme.name)
+        self.left, self.right = operand("a", a), operand("b", b)
+        self.added: Operand | None = None if c is None else operand("c", c)
+        self._find_format(plan, choices)
         if out is not None and is_multiprecision(self.dtype):
             raise ValueError("out: a multiprecision result is a new array; omit `out`")
         self.combination: Combination | None = None
         if terms is not None:
             may_be_longer = self.multiprecision or self.asked is not None
             self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.multiprecision, may_be_longer)
+        if self.combination is None or self.combination.c is None:
+            self.added = None
+        read = [self.left, self.right] + ([] if self.added is None else [self.added])
         if is_multiprecision(self.dtype):
-            check_all_finite((("a", self.a), ("b", self.b), ("c", self._added)))
-        # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
-        if self.choices.normwise or self._forbids_stacking():
+            for name, each in zip("abc", read, strict=False):
+                each.check_finite(name)
+            self.sums_exactly = self.target is not None and self.target.exact
+        else:
+            self.sums_exactly = False
+        of_right = self.right.prepared and prod(self.right.shape[:-2]) != 1
+        # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger;
+        # those of a prepared operand are split already, each by itself.
+        if self.left.prepared or of_right or (choices.accuracy is not None and self.choices.normwise):
             self.sizes = replace(self.sizes, in_left=(), in_right=())
+        self.prepared = self.left.prepared or self.right.prepared
+        k, combination = self.sizes.shape[1], self.combination
+        self.empty = 0 in (*self.sizes.stack, k)
+        self.nothing_to_multiply = k == 0 or (combination is not None and combination.alpha.is_zero)
+        self.of_complex_rows = self.sizes.parts == COMPLEX and not self.multiprecision
         self._views: dict[tuple[Side, bool], Any] = {}
         self._addend: Any = None
         self._addends: dict[bool, Any] = {}  # as `computed_addend` returns them
-        read = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
-        read += [] if self._added is None else [self._added]
-        self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
+        self.destination = Destination(out, self.sizes, self.dtype, self.backend, [x.read for x in read])
         self._copied(self.destination.copied)
 
-    def _gives_every_bit(self) -> bool:
+    def _find_format(self, plan: Plan | None, choices: Choices) -> None:
+        """Find the shapes and the format of the result, and refuse what cannot be had into it."""
+        left, right, c = self.left, self.right, self.added
+        self.sizes = shapes(left.shape, right.shape)
+        is_complex = (left.parts, right.parts) != REAL
+        if is_complex:
+            self.sizes = replace(self.sizes, parts=(left.parts, right.parts))
+        if is_complex or self.asked is not None or c is not None:
+            check_complex(self.asked, is_complex, of_addend=c is not None and c.parts == 2)
+        self.target = None
+        if self.choices.accuracy is not None:
+            self.target = self.choices.target(self.sizes.shape[1])
+        if plan is None and self.target is not None and self.target.exact:
+            check_room(self.asked)
+        # An addend of floats leaves the result the format of the product.
+        deciding = (left.format, right.format) + ((c.format,) if c is not None and c.multiprecision else ())
+        asked = self.asked if choices.dtype is None or plan is None else format_named(choices.dtype)
+        self.dtype = result_format(asked, deciding, self.target)
+        operands = (left, right) if c is None else (left, right, c)
+        self.multiprecision = any(x.multiprecision for x in operands) or is_multiprecision(self.dtype)
+        self.rounds_operands = not self.multiprecision and max(x.bits for x in operands) > precision_of(self.dtype)
+        if self.target is not None:
+            check_target(self.target, self.multiprecision)
+        scheme = self.choices.scheme
+        if self.rounds_operands and (isinstance(scheme, Words) or scheme in PRESETS):
+            refuse_words(scheme if isinstance(scheme, str) else scheme.name)
+
+    def _gives_every_bit(self, a: Any, b: Any, integers: bool) -> bool:
         """Whether a multiprecision result without a named accuracy is exact: that of integers, and of whole numbers.
 
         With dtype="mp" one operand of integers is enough, or two of whole numbers, whatever they were made of. Without,
         it is the product of integers by whole numbers; two `MPArray`s give the larger precision of both.
         """
-        numbers = _is_multiprecision(self.a) or _is_multiprecision(self.b)
+        numbers = _is_multiprecision(a) or _is_multiprecision(b)
         if self.asked is None and not numbers:
             return False
-        integers = are_integers(self.a) or are_integers(self.b)
         if self.asked == MULTIPRECISION and integers:
             return True
         if self.asked not in (None, MULTIPRECISION) or not numbers or not (integers or self.asked):
             return False
-        return all(are_integers(x) or (isinstance(x, Numbers) and are_whole(x)) for x in (self.a, self.b))
+        return all(are_integers(x) or (isinstance(x, Numbers) and are_whole(x)) for x in (a, b))
 
     def _of_integers(self, name: str, x: Any, in_floats: bool) -> Any:
         """An operand or the addend, integers as multiprecision numbers, or `in_floats` as float64: a copy.
@@ -197,18 +216,9 @@ class Pair:
 
     def _copied(self, nbytes: int) -> None:
         """Count a copy."""
-        self.memory.hold_copy(nbytes)
-        self.copied += nbytes
-
-    @property
-    def _target(self) -> Accuracy | None:
-        """The accuracy asked for; None if none is named."""
-        return self.choices.target(self.sizes.shape[1])
-
-    @property
-    def _added(self) -> Any:
-        """The addend as the caller gave it; None if nothing is added."""
-        return None if self.combination is None else self.combination.c
+        if nbytes:
+            self.memory.hold_copy(nbytes)
+            self.copied += nbytes
 
     @property
     def native_obstacle(self) -> str | None:
@@ -219,42 +229,27 @@ class Pair:
             return f"native product ruled out: it would round operands to {self.dtype} first"
         return self.backend.native_obstacle(part_of(self.dtype))
 
-    @property
-    def rounds_operands(self) -> bool:
-        """Whether an operand of floats has more bits than the result: all but slices would round it first."""
-        return not self.multiprecision and max(map(precision_of, self.formats)) > precision_of(self.dtype)
-
-    @property
-    def sums_exactly(self) -> bool:
-        """Whether a multiprecision result has every bit; `returned` then adds the addend to the exact product."""
-        return is_multiprecision(self.dtype) and self._target is not None and self._target.exact
-
-    @property
-    def nothing_to_multiply(self) -> bool:
-        """Whether the operands do not count: the inner dimension or alpha is 0."""
-        return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
-
-    def computed_addend(self, of_parts: bool) -> Any:
+    def computed_addend(self, as_real: bool) -> Any:
         """The addend as the entries that are computed, in its own precision; a copy, counted in `copied`, where needed.
 
-        With `of_parts` real entries, of a complex product those of the real one of parts.
+        With `as_real` real entries, of a complex product those of the real one of parts.
         """
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        if of_parts not in self._addends:
-            own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
-            entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
+        if as_real not in self._addends:
+            own = "complex64" if self.added is not None and self.added.bits == 24 else "complex128"
+            entries = real_entries(c, own, self.sizes.parts) if as_real else contiguous(c, own)
             if entries.size and not self.backend.overlap(entries, c):
                 self._copied(int(entries.nbytes))
-            self._addends[of_parts] = entries
-        return self._addends[of_parts]
+            self._addends[as_real] = entries
+        return self._addends[as_real]
 
     @property
     def addend(self) -> Any:
         """The addend in the shape `sizes.stack`; a copy, counted in `copied`, where no view has that shape."""
-        c = self._added
-        if self._addend is None and c is not None:
+        if self._addend is None and self.added is not None:
+            c = self.added.value
             self._addend = self.sizes.stacked(c)
             if c.size and not self.backend.overlap(self._addend, c):
                 self._copied(int(self._addend.nbytes))
@@ -266,7 +261,12 @@ class Pair:
 
         Those are the operands and the addend; None if nothing is added.
         """
-        return self.a, self.b, self.addend, self.destination.out if self.destination.in_place else None
+        return (
+            self.left.value,
+            self.right.value,
+            self.addend,
+            self.destination.out if self.destination.in_place else None,
+        )
 
     @property
     def repeatable(self) -> bool:
@@ -276,73 +276,96 @@ class Pair:
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
         if is_multiprecision(self.dtype):
-            floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]
+            floats = any(not (x.multiprecision or x.prepared) for x in (self.left, self.right))
             if floats or self.sums_exactly:
                 return False
         return self.copied == (self.destination.bytes_apart if self.combination else 0)
 
-    def _forbids_stacking(self) -> bool:
-        """Whether a prepared operand forbids stacking: its matrices are split already, each by itself."""
-        of_right = isinstance(self.b, Prepared) and prod(self.b.shape[:-2]) != 1
-        return isinstance(self.a, Prepared) or of_right
-
-    @property
-    def prepared(self) -> bool:
-        """Whether an operand is prepared."""
-        return isinstance(self.a, Prepared) or isinstance(self.b, Prepared)
-
-    @property
-    def empty(self) -> bool:
-        """Whether the result has no entries, or the inner dimension is 0."""
-        return 0 in (*self.sizes.stack, self.sizes.shape[1])
-
-    @property
-    def of_complex_rows(self) -> bool:
-        """Whether the rows that are described are complex: those of two complex operands of floats."""
-        return self.sizes.parts == COMPLEX and not self.multiprecision
-
-    def matrices(self, of_parts: bool) -> tuple[Any, Any]:
+    def matrices(self, as_real: bool) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices.
 
-        With `of_parts` real matrices: of complex operands those whose rows and columns `rows` has.
+        With `as_real` real matrices: of complex operands those whose rows and columns `rows` has.
         """
-        if of_parts and self.sizes.is_complex:
-            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side, True) for x, side in self.operands)
-            return left, (right if isinstance(self.b, Prepared) else right.swapaxes(1, 2))
-        return self._matrices
+        left, right = self.left, self.right
+        if as_real and self.sizes.is_complex:
+            a = left.matrix("left") if left.prepared else self.rows("left", True)
+            b = right.matrix("right") if right.prepared else self.rows("right", True).swapaxes(1, 2)
+            return a, b
+        return left.matrix("left"), right.matrix("right")
 
     @property
-    def operands(self) -> tuple[tuple[Any, Side], tuple[Any, Side]]:
+    def operands(self) -> tuple[tuple[Operand, Side], tuple[Operand, Side]]:
         """Each operand, with its side."""
-        return (self.a, "left"), (self.b, "right")
+        return (self.left, "left"), (self.right, "right")
 
-    @property
-    def _matrices(self) -> tuple[Any, Any]:
-        a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
-        # A vector is no prepared operand: plans are made for matrices.
-        return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
-
-    def rows(self, side: Side, of_parts: bool) -> Any:
+    def rows(self, side: Side, as_real: bool) -> Any:
         """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape.
 
-        With `of_parts` real rows: of complex operands those of their parts (`call.complex_parts.real_rows`).
+        With `as_real` real rows: of complex operands those of their parts (`complex_parts.real_rows`).
         """
-        if (side, of_parts) not in self._views:
-            operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
-            view = rows(operand, self.sizes, self.backend.broadcast_to)
-            if of_parts:
-                whole, view = view, real_rows(view, side, self.sizes.parts)
-                if view is not whole and not self.backend.overlap(whole, operand):
-                    self.memory.pass_through(int(whole.nbytes + view.nbytes))
-            if not self.backend.overlap(view, operand):
+        if (side, as_real) not in self._views:
+            operand = self.left if side == "left" else self.right
+            given, view = operand.read, operand.rows(side, self.sizes, self.backend.broadcast_to)
+            if as_real and operand.parts == 2:
+                of_complex, view = view, real_rows(view, side, self.sizes.parts)
+                if view is not of_complex and not self.backend.overlap(of_complex, given):
+                    self.memory.pass_through(int(of_complex.nbytes + view.nbytes))
+            if not self.backend.overlap(view, given):
                 self._copied(int(view.nbytes))
-            self._views[side, of_parts] = view
-        return self._views[side, of_parts]
+            self._views[side, as_real] = view
+        return self._views[side, as_real]
+
+    # Limits of workspace ----------------------------------------------------------------------------------------------
+
+    @property
+    def native_fits(self) -> bool:
+        """Whether the native product keeps within the limit: converted operands, and a result apart from `out`."""
+        if self.memory.limit is None or self.multiprecision:  # there is none of multiprecision numbers
+            return True
+        return self.memory.held + self._converted_bytes <= self.memory.limit
+
+    @property
+    def _converted_bytes(self) -> int:
+        """Bytes of the copies of operands that a native product makes, because their dtype is not the result's."""
+        return sum(nbytes(x.shape, self.dtype) for x, _ in self.operands if x.format != self.dtype)
+
+    def check_native_limit(self) -> None:
+        """Refuse a limit that converted operands and a result apart from `out` exceed.
+
+        Raises
+        ------
+        ValueError
+        """
+        if not self.native_fits:
+            needed = self.memory.held + self._converted_bytes
+            raise ValueError(
+                f"workspace_limit: {self.memory.limit} bytes are too few for the native product; operands that are "
+                f"converted, and an `out` in which nothing can be computed, take {needed}"
+            )
+
+    def check_describing(self, as_real: bool) -> None:
+        """Refuse a limit that the copies of operands, their descriptions and the describing exceed.
+
+        `as_real`: as for `rows`.
+
+        Raises
+        ------
+        ValueError
+        """
+        rows = [self.rows(side, as_real) for x, side in self.operands if not x.prepared]  # which may be copies
+        if self.memory.limit is None:
+            return
+        held = most = 0
+        for x in rows:
+            kept, passing = self.backend.describing_bytes(x)
+            held += kept
+            most = max(most, held + passing)
+        self.memory.require(most)
 
     def copies(self, side: Side) -> int:
         """How many times each matrix of an operand occurs in its stack of rows: several times if it is broadcast."""
-        operand = self.a if side == "left" else self.b
-        batch = operand.slices.x.shape[0] if isinstance(operand, Prepared) else self.sizes.stack[0]
+        operand = self.left if side == "left" else self.right
+        batch = operand.read.shape[0] if operand.prepared else self.sizes.stack[0]
         return max(1, int(batch) // max(1, prod(operand.shape[:-2])))
 
     def repeats(self, side: Side) -> int:
@@ -395,13 +418,6 @@ def _converting_bytes(x: Numbers) -> int:
 def _trimming_bytes(entries: int, tile: int) -> int:
     """Bytes held while the longest of so many numbers is searched for, tile by tile: eight arrays of int64."""
     return 64 * min(entries, tile)
-
-
-def _parts_of(x: Any) -> int:
-    """Real parts of an element of an operand or an addend: 2 of complex ones."""
-    if isinstance(x, Prepared):
-        return x.plan.parts[x.side == "right"]
-    return 1 + holds_complex(x)
 
 
 def _is_multiprecision(x: Any) -> bool:

@@ -36,8 +36,9 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
         check_holds_multiprecision(plan)
     if pair.rounds_operands and isinstance(plan.scheme, Words):
         refuse_words(plan.scheme.name)
-    for name, x, side in (("a", pair.a, "left"), ("b", pair.b, "right")):
-        if isinstance(x, Prepared):
+    for name, operand, side in (("a", pair.left, "left"), ("b", pair.right, "right")):
+        if operand.prepared:
+            x = operand.value
             if x.side != side:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):

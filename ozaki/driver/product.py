@@ -16,7 +16,6 @@ from ozaki.bounds.rounding import with_rounding
 from ozaki.call.checks import check_choices
 from ozaki.call.combination import Combination
 from ozaki.call.complex_parts import COMPLEX, REAL
-from ozaki.call.limits import check_describing, check_native_limit, native_fits
 from ozaki.call.operands import SIDES
 from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
@@ -42,7 +41,6 @@ from ozaki.planning.question import Question
 from ozaki.records.choices import Choices
 from ozaki.records.formats import is_multiprecision, part_of
 from ozaki.records.plan import Chosen, Plan
-from ozaki.records.prepared import Prepared
 from ozaki.records.report import Report, rounded_up
 from ozaki.schemes import ComplexResidues, Words, is_exact
 
@@ -97,10 +95,10 @@ class Product:
     @cached_property
     def work(self) -> Work:
         """The backend's object that finds facts about these operands, and multiplies them by slices of their rows."""
-        return self._made_work(self._of_parts)
+        return self._made_work(self._as_real)
 
     @cached_property
-    def _of_parts(self) -> bool:
+    def _as_real(self) -> bool:
         """Whether the rows of `work` are real ones."""
         pair = self._pair
         if not pair.of_complex_rows:
@@ -110,18 +108,18 @@ class Product:
     @cached_property
     def _work_of_parts(self) -> Work:
         """The backend's object that computes a real product, of complex operands that of their parts."""
-        return self.work if self._of_parts else self._made_work(of_parts=True)
+        return self.work if self._as_real else self._made_work(as_real=True)
 
-    def _made_work(self, of_parts: bool) -> Work:
+    def _made_work(self, as_real: bool) -> Work:
         pair = self._pair
         combination = None if pair.sums_exactly else pair.combination
         addend = None
         if combination is not None and combination.c is not None:
-            addend = partial(pair.computed_addend, of_parts)
-        dtype = part_of(pair.dtype) if of_parts else pair.dtype
-        rows = partial(pair.rows, of_parts=of_parts)
-        adjoint = pair.adjoint and not of_parts
-        matrices, memory = pair.matrices(of_parts), self._memory
+            addend = partial(pair.computed_addend, as_real)
+        dtype = part_of(pair.dtype) if as_real else pair.dtype
+        rows = partial(pair.rows, as_real=as_real)
+        adjoint = pair.adjoint and not as_real
+        matrices, memory = pair.matrices(as_real), self._memory
         work = pair.backend.work(*matrices, rows, dtype, memory, combination, addend, adjoint, self._progress)
         self._made.append(work)
         return work
@@ -133,11 +131,11 @@ class Product:
                 other.release()
         return work
 
-    def _check_describing(self, of_parts: bool) -> None:
+    def _check_describing(self, as_real: bool) -> None:
         """Refuse a limit that leaves too little for describing both operands, once before they are described."""
-        if of_parts not in self._describes:
-            check_describing(self._pair, of_parts)
-            self._describes.add(of_parts)
+        if as_real not in self._describes:
+            self._pair.check_describing(as_real)
+            self._describes.add(as_real)
 
     def _work_of(self, computed: Plan) -> Work:
         """The object that multiplies by a plan, given as the backend computes it."""
@@ -163,7 +161,7 @@ class Product:
             self._check(plan, report)
         if report and plan.native and not self._pair.empty:
             # The report of a native product describes the operands.
-            self._check_describing(self._of_parts)
+            self._check_describing(self._as_real)
         return plan
 
     def chosen(self, plan: Plan) -> Chosen:
@@ -185,16 +183,21 @@ class Product:
             If an operand is prepared for a plan already, or a choice makes no sense.
         """
         pair, choices = self._pair, self._choices
-        for name, x in (("a", pair.a), ("b", pair.b)):
-            if isinstance(x, Prepared):
+        for name, x in (("a", pair.left), ("b", pair.right)):
+            if x.prepared:
                 if for_operands:
                     raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         check_choices(choices, pair.backend)
-        obstacle = pair.native_obstacle
-        fits = native_fits(pair)
         return Question(
-            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.multiprecision
+            pair.sizes,
+            pair.dtype,
+            choices,
+            pair.backend.machine(),
+            pair.native_obstacle,
+            pair.native_fits,
+            for_operands,
+            pair.multiprecision,
         )
 
     def plan(self, question: Question) -> Plan:
@@ -211,12 +214,12 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        self._check_describing(self._of_parts)
-        if isinstance(need, RelativeError) and not self._of_parts:  # which is found from a product
+        self._check_describing(self._as_real)
+        if isinstance(need, RelativeError) and not self._as_real:  # which is found from a product
             if self._pair.backend.splits_complex(need.scheme, (self._given or self._choices).engine):
                 assert isinstance(need.scheme, ComplexResidues)
                 return self._going_on(self.work).measure(RelativeError(need.scheme.slices))
-            self._check_describing(of_parts=True)
+            self._check_describing(as_real=True)
             return self._going_on(self._work_of_parts).measure(need)
         return self._going_on(self.work).measure(need)
 
@@ -283,11 +286,11 @@ class Product:
             self._without_product(plan, combination, c)
             return c
         if plan.scheme is None:
-            check_native_limit(pair)
+            pair.check_native_limit()
             self._going_on(self._native_work()).native(pair.sizes.own_shape(c))
         else:
             computed = as_computed(plan, pair.backend)
-            self._check_describing(of_parts=computed.parts == REAL)
+            self._check_describing(as_real=computed.parts == REAL)
             self._check_slices_within_limit(plan)
             entries = pair.destination.entries(c) if computed.parts == REAL else c
             self._going_on(self._work_of(computed)).multiply(computed, entries)
@@ -313,15 +316,15 @@ class Product:
     def _converts(self) -> bool:
         """Whether a native product takes an operand that is converted to the complex format of the result first."""
         pair = self._pair
-        return pair.sizes.is_complex and any(str(x.dtype) != pair.dtype for x in pair.matrices(of_parts=False))
+        return pair.sizes.is_complex and any(str(x.dtype) != pair.dtype for x in pair.matrices(as_real=False))
 
     def _native_work(self) -> Work:
         """The backend's object that multiplies natively: `work`, or a new one of converted operands."""
         if not self._converts:
             return self.work
         pair = self._pair
-        a, b = map(self._converted, pair.matrices(of_parts=False))
-        work = pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, self._memory)
+        a, b = map(self._converted, pair.matrices(as_real=False))
+        work = pair.backend.work(a, b, partial(pair.rows, as_real=False), pair.dtype, self._memory)
         self._made.append(work)
         return work
 
@@ -438,7 +441,7 @@ class Product:
             return 0
         if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
             return out_of_range(c, None, self._memory)
-        left, right = (x.slices.x if isinstance(x, Prepared) else pair.rows(side, False) for x, side in pair.operands)
+        left, right = (x.read if x.prepared else pair.rows(side, False) for x, side in pair.operands)
         return out_of_range(c, (left, right), self._memory)
 
     def _relative_bound(self, plan: Plan, bound: float) -> float:

@@ -244,7 +244,7 @@ def _multiply(
         memory = _memory(choices, plan)
         memory.hold_copy(copied)
         pair = Pair(a, b, memory, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
-        watched = Watched(name, pair.a, pair.b, pair.combination, pair.asked) if watching() else None
+        watched = Watched(name, pair.left, pair.right, pair.combination, pair.asked) if watching() else None
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
@@ -367,7 +367,7 @@ def plan(
     question = product.question(for_operands=True)
     made = product.plan(question)
     if watching():
-        Watched("plan", pair.a, pair.b).chosen(Chosen(made, made.bound), question, product.facts)
+        Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), question, product.facts)
     made = explained(replace(question, dtype=made.dtype), product.facts, made)
     promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made

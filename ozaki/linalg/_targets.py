@@ -55,7 +55,7 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
         if accuracy.measure not in ("normwise", "relative"):
             raise ValueError(f"accuracy: measure {accuracy.measure!r}; expected 'normwise' or 'relative' of a solution")
         measure = "relative" if accuracy.measure == "relative" else "normwise"
-    found = result_format(asked, operands, named)
+    found = result_format(asked, tuple(operands), named)
     tolerance = 2.0 ** -precision_of(found) if named is None else named.tolerance
     if named is None and tolerance < SMALLEST:
         raise ValueError(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
-from ozaki.call.operands import Side
 from ozaki.records.plan import Plan
 
 
@@ -28,7 +27,7 @@ class Prepared:
         The split operand and the backend that split it; private to the library.
     """
 
-    side: Side
+    side: Literal["left", "right"]
     plan: Plan
     shape: tuple[int, ...]
     dtype: str
