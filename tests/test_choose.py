@@ -24,7 +24,7 @@ from ozaki.planning.facts import (
 )
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from ozaki.schemes import PRESETS, Digits, Residues
 from ozaki.schemes.formats import H100
 
@@ -65,7 +65,7 @@ SAMPLED_PEAKS = {Sample(): (Least(1.0, 1.0, 0, True),) * 2}
 
 def question(dtype="float64", machine=QUICK_SLICES, k=2048, **choices):
     chosen = {name: choices.pop(name) for name in ("native_obstacle", "native_fits", "for_operands") if name in choices}
-    return Question(shapes((300, k), (k, 200)), dtype, Choices(**choices), machine, **chosen)
+    return Question(shapes((300, k), (k, 200)), dtype, Options(**choices), machine, **chosen)
 
 
 def ratio(worst, spans=WIDE):

@@ -39,8 +39,8 @@ from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import MULTIPRECISION, QUAD, format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.result_format import result_format
@@ -83,7 +83,7 @@ class Pair:
         a: Any,
         b: Any,
         memory: Memory,
-        choices: Choices | None = None,
+        choices: Options | None = None,
         plan: Plan | None = None,
         out: Any = None,
         terms: tuple[Any, Any, Any] | None = None,
@@ -100,12 +100,12 @@ class Pair:
             if terms is None or terms[2] is None
             else self._converted(terms[2], as_array("c", terms[2], self.backend))
         )
-        choices = choices or Choices()
+        choices = choices or Options()
         self.asked = format_named(choices.dtype)
         check_quads(self.asked, self.backend.name)
         if plan is not None:
             multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
-            choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
+            choices = Options(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
         self.choices = choices
         if choices.accuracy is None and self._gives_every_bit():
             self.choices = choices._replace(accuracy="exact")

@@ -13,7 +13,7 @@ from ozaki.backends.combining import addend_into, axpby
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_choices
+from ozaki.call.checks import check_options
 from ozaki.call.combination import Combination
 from ozaki.call.complex_parts import COMPLEX, REAL
 from ozaki.call.limits import check_describing, check_native_limit, native_fits
@@ -39,8 +39,8 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.records.choices import Choices
 from ozaki.records.formats import is_multiprecision, part_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.report import Report, rounded_up
@@ -82,7 +82,7 @@ class Product:
     the result.
     """
 
-    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None, progress: Progress = SILENT) -> None:
+    def __init__(self, pair: Pair, choices: Options, plan: Plan | None = None, progress: Progress = SILENT) -> None:
         self._pair, self._choices, self._given, self._progress = pair, choices, plan, progress
         self._memory = pair.memory
         self._describes: set[bool] = set()  # rows, of parts or not, whose description the limit allows
@@ -190,7 +190,7 @@ class Product:
                 if for_operands:
                     raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
-        check_choices(choices, pair.backend)
+        check_options(choices, pair.backend)
         obstacle = pair.native_obstacle
         fits = native_fits(pair)
         return Question(

@@ -26,8 +26,8 @@ from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import part_of
+from ozaki.records.options import Options
 
 Multiply = Callable[[Any, Any], Any]
 """Multiplies stacks of matrices, as `matmul` does."""
@@ -78,32 +78,32 @@ def tensordot(
     >>> ozaki.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0]), accuracy="fp64").shape
     (2, 5)
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    options = Options(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     backend = backend_of(("a", a), ("b", b))
     left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
-    multiply = partial(multiply_rearranged, given=(a, b), choices=choices, backend=backend, progress=progress)
+    multiply = partial(multiply_rearranged, given=(a, b), options=options, backend=backend, progress=progress)
     return tensordot_by(left, right, axes, multiply)
 
 
 @any_arrays("operands")
 @named("einsum")
-def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progress: ProgressFunction | None) -> Any:
+def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progress: ProgressFunction | None) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     names = [f"operand {place}" for place in range(len(operands))]
     arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
     if any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_numbers(x) if are_integers(x) else x for x in arrays]
-    elif choices.dtype is None:
+    elif options.dtype is None:
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
-    given = partial(multiply_rearranged, given=operands, choices=choices, backend=backend, progress=progress)
+    given = partial(multiply_rearranged, given=operands, options=options, backend=backend, progress=progress)
 
     def multiply(a: Any, b: Any) -> Any:
         found = given(a, b)
         of_integers = isinstance(found, Numbers) and are_integers(a) and are_integers(b)
         # So that products of it have every bit, too.
-        return Integers.of(found) if of_integers and choices.accuracy is None else found
+        return Integers.of(found) if of_integers and options.accuracy is None else found
 
-    found = einsum_by(subscripts, arrays, multiply, always=choices.dtype is not None)
+    found = einsum_by(subscripts, arrays, multiply, always=options.dtype is not None)
     return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
 
 
@@ -156,8 +156,8 @@ def einsum(
         raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
-    return _einsum(subscripts, operands, choices, progress)
+    options = Options(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    return _einsum(subscripts, operands, options, progress)
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:

@@ -23,7 +23,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.planning.given import check_alone
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """Dtypes of arrays whose products are emulated; others are left to the library."""
@@ -69,7 +69,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        For choices that are wrong for every product; others from the products, as `matmul` raises them.
+        For options that are wrong for every product; others from the products, as `matmul` raises them.
 
     Notes
     -----
@@ -107,9 +107,9 @@ def emulate(
     >>> product(a, b)
     array([[1.]])
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
-    check_alone(choices)
-    return Emulation(choices._asdict(), report)
+    options = Options(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    check_alone(options)
+    return Emulation(options._asdict(), report)
 
 
 class Emulation:

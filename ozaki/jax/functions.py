@@ -14,7 +14,7 @@ from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.given import check_alone
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""
@@ -49,8 +49,8 @@ def matmul(
     Raises
     ------
     ValueError, TypeError
-        For shapes and dtypes that do not fit, and for choices that are wrong for every product, also while a function
-        is traced. For choices that the elements or the device make wrong as `ozaki.matmul`, when the product runs; in
+        For shapes and dtypes that do not fit, and for options that are wrong for every product, also while a function
+        is traced. For options that the elements or the device make wrong as `ozaki.matmul`, when the product runs; in
         compiled code a JaxRuntimeError then, whose text is that of the error.
 
     Examples
@@ -66,17 +66,17 @@ def matmul(
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
-    choices = _choices(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    options = _options_of(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
         batch = jnp.broadcast_shapes(left.shape[:-2], (1,) * (b.ndim - 2))
         rows = left.reshape(prod(left.shape[:-1]), inner)
-        c = product(rows, right, choices).reshape(*batch, left.shape[-2], right.shape[1])
+        c = product(rows, right, options).reshape(*batch, left.shape[-2], right.shape[1])
     else:
         batch = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))
-        c = product(left, right, choices)
+        c = product(left, right, options)
     if a.ndim == 1:
         c = c[..., 0, :]
     return c[..., 0] if b.ndim == 1 else c
@@ -160,16 +160,16 @@ def dot_general(
         jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, dimension_numbers, precision), a, b)
     wanted = a.dtype if preferred_element_type is None else _result_dtype(preferred_element_type, a.dtype)
     computed = jnp.promote_types(wanted, jnp.float32)
-    choices = _choices(computed, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    options = _options_of(computed, accuracy, scheme, slices, engine, reproducible, workspace_limit)
     if preferred_element_type is None:
-        return product(left, right, choices).reshape(*batch, *rows, *columns)
+        return product(left, right, options).reshape(*batch, *rows, *columns)
     if jnp.issubdtype(wanted, jnp.complexfloating) and not jnp.issubdtype(a.dtype, jnp.complexfloating):
         computed = jnp.finfo(wanted).dtype
     if jnp.promote_types(computed, a.dtype) == computed:  # exact, and so is the sum that is rounded to it
         left, right = left.astype(computed), right.astype(computed)
     else:
-        choices = choices._replace(dtype=computed.name)
-    return product(left, right, choices).astype(wanted).reshape(*batch, *rows, *columns)
+        options = options._replace(dtype=computed.name)
+    return product(left, right, options).astype(wanted).reshape(*batch, *rows, *columns)
 
 
 def _result_dtype(preferred: Any, operands: Any) -> Any:
@@ -217,12 +217,12 @@ def _array(name: str, x: Any) -> Any:
     return jnp.asarray(x)
 
 
-def _choices(dtype: Any, *choices: Any) -> Choices:
-    """The choices of a caller, checked: in compiled code an error is a page long, and comes when the product runs.
+def _options_of(dtype: Any, *options: Any) -> Options:
+    """The options of a caller, checked: in compiled code an error is a page long, and comes when the product runs.
 
     `dtype` is that of the result. A warning says if JAX has no format with as many bits as the accuracy names.
     """
-    made = Choices(*choices)
+    made = Options(*options)
     check_alone(made)
     target = made.target(1)
     asked = 0 if target is None else target.bits or 0

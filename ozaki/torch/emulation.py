@@ -14,7 +14,7 @@ from ozaki.account import Account
 from ozaki.functions.decorating import decorated
 from ozaki.planning.given import check_alone
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from ozaki.torch import operators
 from ozaki.torch.dispatch import ENTERED, Block, Settings
 
@@ -76,7 +76,7 @@ def emulate(
     >>> [(entry.operator, entry.shape, entry.count) for entry in run.account.entries]
     [('addmm', (4, 3, 2), 1), ('mm', (2, 4, 3), 1)]
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = Options(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     check_alone(choices)
     of_operators = operators.Choices(operators.text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
     return Emulation(Settings(of_operators, choices._asdict(), report, dtypes))

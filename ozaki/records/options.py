@@ -1,4 +1,4 @@
-"""The choices that a caller makes for a product."""
+"""The options that a caller makes for a product."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ozaki.records.accuracy import Accuracy, of_text
 from ozaki.schemes import PRESETS, Words
 
 
-class Choices(NamedTuple):
+class Options(NamedTuple):
     """The keyword arguments of `ozaki.matmul` that choose how a product is computed, as the caller gave them."""
 
     accuracy: Accuracy | str | float | None = None
@@ -21,13 +21,13 @@ class Choices(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of these choices, types included: 60 are bits and 60.0 is refused, but they compare equal."""
+        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal."""
         return *self, *map(type, self)
 
     @property
     def made(self) -> list[str]:
-        """Names of the choices that are not at their defaults, but for `dtype`, which may stand beside a plan."""
-        chosen = zip(self._fields, self, Choices(), strict=True)
+        """Names of the options that are not at their defaults, but for `dtype`, which may stand beside a plan."""
+        chosen = zip(self._fields, self, Options(), strict=True)
         made = [name for name, x, default in chosen if type(x) is not type(default) or x != default]
         return [name for name in made if name != "dtype"]
 
