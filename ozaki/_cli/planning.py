@@ -16,9 +16,9 @@ from ozaki.backends import Backend, Planner, as_computed
 from ozaki.call.checks import check_options, check_runs
 from ozaki.call.operands import Shapes, shapes
 from ozaki.call.pair import NO_MULTIPRECISION
+from ozaki.planning.asking import question_of
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
 from ozaki.records.formats import (
     SIGNIFICAND_BITS,
@@ -161,7 +161,7 @@ def _plan_of_shapes(
         sizes = replace(sizes, parts=(2, 2))
     multiprecision = is_multiprecision(dtype)
     obstacle = NO_MULTIPRECISION if multiprecision else planner.native_obstacle(part_of(dtype))
-    question = Question(sizes, dtype, options, planner.machine(), obstacle, multiprecision=multiprecision)
+    question = question_of(sizes, dtype, options, planner.machine(), obstacle, multiprecision=multiprecision)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf, unrounded_bound=inf)  # an estimate, which is proven for no operands

@@ -136,6 +136,18 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
         raise ValueError(f"scheme: {obstacle}")
 
 
+def check_multiprecision(scheme: str | Words) -> None:
+    """Refuse a scheme that has no slices of multiprecision numbers: any but residues.
+
+    Raises
+    ------
+    ValueError
+    """
+    name = scheme.name if isinstance(scheme, Words) else scheme
+    if name not in ("auto", "residues"):
+        raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
+
+
 def check_finite(name: str, x: Any) -> None:
     """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
     if (index := not_finite(x)) is not None:
@@ -153,15 +165,20 @@ def check_holds_multiprecision(plan: Plan) -> None:
 
 def check_options(options: Options, backend: Planner | None) -> None:
     """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
-    scheme, engine, limit = options.scheme, options.engine, options.workspace_limit
+    scheme = options.scheme
     check_flag("reproducible", options.reproducible)
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
+    check_engine(options.engine, backend)
+    check_limit(options.workspace_limit)
+
+
+def check_engine(engine: Any, backend: Planner | None) -> None:
+    """Refuse an engine that the backend does not know; without a backend, one that none knows."""
     engines = ("auto", *(backend.engines if backend else ENGINES))
     if not isinstance(engine, str) or engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
-    check_limit(limit)
 
 
 def check_limit(limit: Any) -> None:

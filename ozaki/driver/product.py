@@ -25,6 +25,7 @@ from ozaki.driver.memory import too_few_bytes
 from ozaki.driver.progress import SILENT, Progress
 from ozaki.driver.repeating import known_bound, plan_for_others
 from ozaki.driver.warning import warn
+from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     Facts,
@@ -193,7 +194,7 @@ class Product:
         check_options(choices, pair.backend)
         obstacle = pair.native_obstacle
         fits = native_fits(pair)
-        return Question(
+        return question_of(
             pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.multiprecision
         )
 

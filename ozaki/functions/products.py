@@ -11,12 +11,12 @@ import numpy as np
 
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.checks import (
+    check_engine,
     check_finite,
     check_flag,
     check_holds_multiprecision,
     check_is_plan,
     check_limit,
-    check_options,
     check_plan_alone,
     check_report,
     check_runs,
@@ -420,7 +420,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     if are_integers(x):
         x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
     dtype = dtype_of("x", x)
-    check_options(Options(engine=plan.engine), backend)
+    check_engine(plan.engine, backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
     if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
         check_holds_multiprecision(plan)

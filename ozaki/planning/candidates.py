@@ -94,18 +94,6 @@ def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = Fal
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 
-def check_multiprecision(scheme: str | Words) -> None:
-    """Refuse a scheme that has no slices of multiprecision numbers: any but residues.
-
-    Raises
-    ------
-    ValueError
-    """
-    name = scheme.name if isinstance(scheme, Words) else scheme
-    if name not in ("auto", "residues"):
-        raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
-
-
 def families(question: Question) -> tuple[str, ...]:
     """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
     assert isinstance(question.options.scheme, str)

@@ -8,7 +8,7 @@ from ozaki.bounds import native
 from ozaki.bounds.rounding import UP
 from ozaki.call.checks import check_native, check_options
 from ozaki.call.operands import Shapes, Side, broadcast
-from ozaki.planning.candidates import check_multiprecision, names_of
+from ozaki.planning.candidates import names_of
 from ozaki.planning.given import (
     NATIVE_ASKED_FOR,
     named_scheme,
@@ -49,10 +49,8 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
     if complex_rows:
         sizes = replace(sizes, parts=(2, 2))
     length = sizes.length
-    if multiprecision:
-        check_multiprecision(options.scheme)
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
-    if (scheme := named_scheme(options, dtype, length, None, complex_rows)) is not None:
+    if (scheme := named_scheme(options, dtype, length, None, complex_rows, multiprecision)) is not None:
         return plan_for_any(sizes, dtype, scheme, target, options, why_named(scheme))
     assert isinstance(options.scheme, str)
     if options.scheme == "native":

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_options, check_proven, check_runs, check_words
+from ozaki.call.checks import check_multiprecision, check_options, check_proven, check_runs, check_words
 from ozaki.call.operands import Shapes
 from ozaki.planning.question import Machine
 from ozaki.records.accuracy import Accuracy, default_accuracy
@@ -20,16 +20,18 @@ NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
 
 def named_scheme(
-    options: Options, dtype: str, k: int, machine: Machine | None, complex_rows: bool
+    options: Options, dtype: str, k: int, machine: Machine | None, complex_rows: bool, multiprecision: bool = False
 ) -> Scheme | Words | None:
     """The scheme that the options name with the count of its slices; None if they leave something open.
 
     Raises
     ------
     ValueError, NotImplementedError
-        If it contradicts another choice, has no room for k, or does not run on the machine; or if only its count is
-        left open, and it runs with no count.
+        If it contradicts another option, has no room for k, or does not run on the machine; if only its count is left
+        open, and it runs with no count; or if it has no slices of numbers that are `multiprecision`.
     """
+    if multiprecision:
+        check_multiprecision(options.scheme)
     if (words := words_of(options.scheme, None if machine is None else machine.core())) is not None:
         check_words(words, dtype, options, machine)
         return words

@@ -55,18 +55,19 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """One product that is to be planned.
+    """One product that is to be planned. `planning.asking.question_of` makes it, and checks the options.
 
     Attributes
     ----------
     sizes : shapes of the product
     dtype : the format of the result: "float32", "complex128", or, say, "mp106"
-    options : what the caller chose, checked
+    options : those of the caller, checked
     machine : where it runs
     native_obstacle : why the native product is not an IEEE product here; None if it is
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     multiprecision : whether an operand, the addend or the result is multiprecision
+    named : the scheme that the options name with the count of its slices; None if they leave something open
     """
 
     sizes: Shapes
@@ -77,6 +78,7 @@ class Question:
     native_fits: bool = True
     for_operands: bool = False
     multiprecision: bool = False
+    named: Scheme | Words | None = None
 
     def __hash__(self) -> int:
         return self._hash
