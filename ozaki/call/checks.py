@@ -164,9 +164,11 @@ def check_holds_multiprecision(plan: Plan) -> None:
 
 
 def check_options(options: Options, backend: Planner | None) -> None:
-    """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
+    """Refuse a flag, scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
     scheme = options.scheme
-    check_flag("reproducible", options.reproducible)
+    for name, default in Options._field_defaults.items():
+        if isinstance(default, bool):
+            check_flag(name, getattr(options, name))
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     check_engine(options.engine, backend)
