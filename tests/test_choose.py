@@ -8,6 +8,7 @@ import pytest
 from ozaki import Accuracy, Plan
 from ozaki.bounds.description import Least
 from ozaki.call.operands import shapes
+from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
@@ -23,8 +24,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.question import Question
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from ozaki.schemes import PRESETS, Digits, Residues
 from ozaki.schemes.formats import H100
 
@@ -63,9 +63,12 @@ SAMPLED_SMOOTH = {Sample(): (Least(384.0, 300.0, 0, True),) * 2}
 SAMPLED_PEAKS = {Sample(): (Least(1.0, 1.0, 0, True),) * 2}
 
 
-def question(dtype="float64", machine=QUICK_SLICES, k=2048, **choices):
-    chosen = {name: choices.pop(name) for name in ("native_obstacle", "native_fits", "for_operands") if name in choices}
-    return Question(shapes((300, k), (k, 200)), dtype, Choices(**choices), machine, **chosen)
+_OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision"
+
+
+def question(dtype="float64", machine=QUICK_SLICES, k=2048, **options):
+    chosen = {name: options.pop(name) for name in _OF_THE_PRODUCT if name in options}
+    return question_of(shapes((300, k), (k, 200)), dtype, Options(**options), machine, **chosen)
 
 
 def ratio(worst, spans=WIDE):
@@ -229,3 +232,22 @@ def test_what_ordinary_operands_would_need():
     assert plan.scheme == Digits(3) and Sample() not in asked
     plan, asked = foresee(question("float32", QUICK_WORDS), Facts())
     assert plan.scheme == HALFHALF
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"slices": 9}, r"^slices: 9 slices of scheme 'auto'"),
+        ({"scheme": "residues", "slices": 0}, r"^slices: 0"),
+        ({"scheme": "residues", "slices": 0, "accuracy": "exact"}, r"^slices: 0"),
+        ({"scheme": "halfhalf"}, r"^scheme: halfhalf multiplies float32"),
+        ({"scheme": "complex-residues"}, r"^scheme: 'complex-residues'"),
+        ({"scheme": "digits", "multiprecision": True}, r"^scheme: 'digits' has no slices"),
+        ({"scheme": "native", "reproducible": True}, r"^scheme: 'native' is not reproducible"),
+        ({"scheme": "native", "accuracy": 1e-30}, r"^accuracy: 1e-30 is asked for, but the native product"),
+    ],
+)
+def test_options_are_refused_with_the_question(options, message):
+    """What no fact can make right is refused before a fact is asked for, and `choose` checks no option."""
+    with pytest.raises(ValueError, match=message):
+        question(**options)

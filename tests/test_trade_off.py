@@ -17,7 +17,8 @@ from ozaki.backends.numpy import backend
 
 
 def found_for(a, b, accuracy=None, dtype=None, scheme="auto", slices=None, reproducible=False):
-    options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    given = {"accuracy": accuracy, "dtype": dtype, "scheme": scheme, "slices": slices, "reproducible": reproducible}
+    options = options_of(given)
     planned = planning.of_operands(a, b, options, "cpu", backend)
     return trade_off.of_operands(a, b, options, planned, backend), planned.plan
 

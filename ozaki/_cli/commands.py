@@ -17,21 +17,16 @@ from ozaki._cli.devices import EXTRAS, backend_on, environment, pick_device, pla
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
-    AccuracyOption,
     Device,
     DeviceOption,
-    Dtype,
-    DtypeOption,
     GpuOption,
     JsonOption,
     Left,
-    ReproducibleOption,
     Right,
-    SchemeOption,
-    SlicesOption,
     options_of,
     parse_shape,
     refuse_beside_product,
+    takes_options,
 )
 from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.selftest import hash_on, published
@@ -123,23 +118,21 @@ def demo(
 
 
 @app.command()
+@takes_options
 def multiply(
     a: Left,
     b: Right,
     output: Annotated[str, typer.Option("--output", "-o", metavar="C", help=OUTPUT_HELP)],
-    accuracy: AccuracyOption = None,
-    dtype: DtypeOption = None,
-    scheme: SchemeOption = "auto",
-    slices: SlicesOption = None,
-    reproducible: ReproducibleOption = False,
+    *,
     device: DeviceOption = Device.auto,
     report: Annotated[bool, typer.Option("--report", help="Print what ran and what is proven.")] = False,
     relative: Annotated[bool, typer.Option("--relative", help=RELATIVE_HELP)] = False,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Multiply two matrices in files."""
     files.check_writable(output)
-    options = options_of(accuracy, dtype or files.implied_dtype(output), scheme, slices, reproducible)
+    options = options_of({**given, "dtype": given["dtype"] or files.implied_dtype(output)})
     if options["dtype"] is not None:
         files.check_holds(output, options["dtype"])
     where = pick_device(device)
@@ -173,20 +166,18 @@ def multiply(
 
 
 @app.command()
+@takes_options
 def plan(
     a: Annotated[str, typer.Argument(metavar="A", help="A file, or a shape as 4000x3000.")],
     b: Annotated[str, typer.Argument(metavar="B", help="A file, or a shape.")],
-    accuracy: AccuracyOption = None,
-    dtype: DtypeOption = None,
-    scheme: SchemeOption = "auto",
-    slices: SlicesOption = None,
-    reproducible: ReproducibleOption = False,
+    *,
     device: DeviceOption = Device.auto,
     gpu: GpuOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="List every way that was weighed.")] = False,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help=PLOT_HELP)] = None,
     steps: Annotated[bool, typer.Option("--steps", help="List the steps of the product.")] = False,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
     if plot is not None:
@@ -194,11 +185,11 @@ def plan(
     of_a, of_b = parse_shape(a), parse_shape(b)
     if plot is not None and (of_a is not None or of_b is not None):
         raise ValueError("--plot takes files, whose elements decide what is proven; remove it to plan shapes")
-    options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    options = options_of(given)
     model = None if gpu is None else recorded(gpu, device)
     where = "gpu" if model else pick_device(device)
     if of_a is not None and of_b is not None:
-        options["dtype"] = dtype or Dtype.float64
+        options["dtype"] = options["dtype"] or "float64"
         planned = planning.of_shapes(of_a, of_b, options, where, model or backend_on(where))
     elif model is not None:
         raise ValueError("--gpu takes shapes such as 4096x4096; remove it to plan files")
@@ -226,20 +217,18 @@ def plan(
 
 
 @app.command()
+@takes_options
 def verify(
     a: Left,
     b: Right,
-    accuracy: AccuracyOption = None,
-    dtype: DtypeOption = None,
-    scheme: SchemeOption = "auto",
-    slices: SlicesOption = None,
-    reproducible: ReproducibleOption = False,
+    *,
     device: DeviceOption = Device.auto,
     product: Annotated[str | None, typer.Option("--product", metavar="C", help=PRODUCT_HELP)] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to check.")] = 16,
     cols: Annotated[int, typer.Option("--cols", min=1, help="Columns to check.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Multiply, and check sampled entries against exact arithmetic; with --product C, check a product of yours.
 
@@ -248,7 +237,7 @@ def verify(
     It is 1, too, if nothing was checked: if the product has no entries, or if
     every sampled entry over- or underflows or meets NaN or Inf of A or B.
     """
-    options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    options = options_of(given)
     if product is not None:
         refuse_beside_product(options, device)
         _verify_product(product, a, b, options["accuracy"], (rows, cols, seed), as_json)

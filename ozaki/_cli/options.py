@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ozaki._cli.echo import cut
 from ozaki.backends.cupy.devices.models import MODELS
 from ozaki.records.accuracy import of_text
+from ozaki.records.options import Options, spelled_out
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LONGEST_SHAPE = 1000  # characters
 
@@ -50,9 +55,18 @@ DtypeOption = Annotated[
         "operands are read as float64, and the product is float64, rounded beyond 2**53.",
     ),
 ]
-SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
-SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")]
-ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
+_OPTIONS = {
+    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Options._field_defaults[name], annotation=of)
+    for name, of in {
+        "accuracy": AccuracyOption,
+        "dtype": DtypeOption,
+        "scheme": Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")],
+        "slices": Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")],
+        "reproducible": Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")],
+    }.items()
+}
+"""The options of `ozaki.matmul` that commands have, in the order of their help."""
+
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
 GpuOption = Annotated[
     str | None,
@@ -63,24 +77,26 @@ Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file
 Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
 
 
-def options_of(
-    accuracy: str | None, dtype: str | None, scheme: str, slices: int | None, reproducible: bool
-) -> dict[str, Any]:
+def takes_options(command: _Command) -> _Command:
+    """Decorate a command that has the options of a product, which it gets as `**given`, by the names of `matmul`."""
+    signature = inspect.signature(command, eval_str=True)
+    command.__signature__ = spelled_out(signature, _OPTIONS.values())  # type: ignore[attr-defined]
+    return command
+
+
+def options_of(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of `ozaki.matmul` that those of a command line mean."""
-    return {
+    accuracy, dtype = given["accuracy"], given["dtype"]
+    read = {
         "accuracy": None if accuracy is None else of_text(accuracy),
         "dtype": None if dtype is None else str(dtype),
-        "scheme": scheme,
-        "slices": slices,
-        "reproducible": reproducible,
     }
+    return {**given, **read}
 
 
 def refuse_beside_product(options: dict[str, Any], device: Device) -> None:
     """Raise ValueError if options, as `options_of` returns them, or the device say how ozaki is to multiply."""
-    given = [f"--{name}" for name in ("dtype", "slices") if options[name] is not None]
-    given += ["--scheme"] if options["scheme"] != "auto" else []
-    given += ["--reproducible"] if options["reproducible"] else []
+    given = [f"--{name}" for name, of in _OPTIONS.items() if name != "accuracy" and options[name] != of.default]
     given += ["--device"] if device is not Device.auto else []
     if given:
         which = "this option" if len(given) == 1 else "these options"

@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki.backends import Backend, Planner, as_computed
-from ozaki.call.checks import check_choices, check_runs
+from ozaki.call.checks import check_options, check_runs
 from ozaki.call.operands import Shapes, shapes
 from ozaki.call.pair import NO_MULTIPRECISION
+from ozaki.planning.asking import question_of
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
-from ozaki.records.choices import Choices
 from ozaki.records.formats import (
     SIGNIFICAND_BITS,
     in_units,
@@ -29,6 +28,7 @@ from ozaki.records.formats import (
     part_of,
     precision_of,
 )
+from ozaki.records.options import Options
 from ozaki.records.report import priced
 from ozaki.records.result_format import result_format
 from ozaki.schemes import Residues, Scheme, Words, is_exact
@@ -120,7 +120,7 @@ def of_shapes(
         As `ozaki.plan`.
     """
     sizes = shapes(a, b)
-    plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), planner)
+    plan, undecided = _plan_of_shapes(a, b, sizes, Options(**options), planner)
     return _planned(plan, undecided, device, sizes, planner, options.get("accuracy") is not None)
 
 
@@ -140,28 +140,28 @@ def _planned(
 
 
 def _plan_of_shapes(
-    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, choices: Choices, planner: Planner
+    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, options: Options, planner: Planner
 ) -> tuple[ozaki.Plan, str]:
     """Return the plan, and a sentence about what the shapes do not decide (`Planned.undecided`)."""
-    target = choices.target(max(sizes.shape[1], 1))
+    target = options.target(max(sizes.shape[1], 1))
     asked = None if target is None else f"{target.measure} {in_units(target.tolerance, target.exponent, '.2g')}"
-    exact = choices.dtype == "int64" or (target is not None and (target.exact or target.measure == "relative"))
+    exact = options.dtype == "int64" or (target is not None and (target.exact or target.measure == "relative"))
     if exact:  # the elements decide, which the error says
-        return ozaki.plan(a, b, **choices._asdict()), ""
-    named = not choices.leave_slices or choices.scheme == "native"
-    if named or choices.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
+        return ozaki.plan(a, b, **options._asdict()), ""
+    named = not options.leave_slices or options.scheme == "native"
+    if named or options.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
-            return ozaki.plan(a, b, **choices._asdict()), ""
-        plan = ozaki.plan(a, b, **choices._replace(accuracy=None)._asdict())
+            return ozaki.plan(a, b, **options._asdict()), ""
+        plan = ozaki.plan(a, b, **options._replace(accuracy=None)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
-    check_choices(choices, planner)
-    assert choices.dtype is not None
-    dtype = result_format(choices.dtype, tuple(SIGNIFICAND_BITS), target)
+    check_options(options, planner)
+    assert options.dtype is not None
+    dtype = result_format(options.dtype, tuple(SIGNIFICAND_BITS), target)
     if is_complex(dtype):
         sizes = replace(sizes, parts=(2, 2))
     multiprecision = is_multiprecision(dtype)
     obstacle = NO_MULTIPRECISION if multiprecision else planner.native_obstacle(part_of(dtype))
-    question = Question(sizes, dtype, choices, planner.machine(), obstacle, multiprecision=multiprecision)
+    question = question_of(sizes, dtype, options, planner.machine(), obstacle, multiprecision=multiprecision)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf, unrounded_bound=inf)  # an estimate, which is proven for no operands
@@ -169,7 +169,7 @@ def _plan_of_shapes(
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
-        return ozaki.plan(a, b, **choices._asdict()), "files may take less: the elements decide"
+        return ozaki.plan(a, b, **options._asdict()), "files may take less: the elements decide"
     return (
         plan,
         "an estimate, for normally distributed elements; your data may take more slices: plan from files to know",

@@ -21,8 +21,8 @@ from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question
 from ozaki.planning.search import likely_schemes
 from ozaki.records.accuracy import Accuracy, default_accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import part_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.schemes import Scheme, is_exact, slice_products
@@ -82,8 +82,8 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     ordinary operands need for the same accuracy. Bounds are componentwise where the accuracy is a relative one, which
     would take a product for each count.
     """
-    choices, plan = Choices(**options), planned.plan
-    pair = Pair(a, b, Memory(choices.workspace_limit), choices)
+    asked_for, plan = Options(**options), planned.plan
+    pair = Pair(a, b, Memory(asked_for.workspace_limit), asked_for)
     product = Product(pair, pair.choices)
     question = replace(product.question(for_operands=True), dtype=plan.dtype)
     relative = plan.target.measure == "relative"
@@ -114,7 +114,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     timed = "timed smaller products, in proportion" if backend.name == "numpy" else "the rates of this GPU"
     known = all(way.seconds is not None for way in ways)
     asked = None
-    if choices.accuracy is not None and not relative and not plan.target.exact:
+    if asked_for.accuracy is not None and not relative and not plan.target.exact:
         asked = _log10(with_rounding(target.tolerance, plan.dtype, target.exponent), target.exponent)
     title = f"{str(plan).splitlines()[0].rpartition(': ')[0]}, on the {planned.device.upper()}"
     own = "native product" if plan.scheme is None else counted(plan.slices, plan.scheme.name)

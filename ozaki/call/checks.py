@@ -1,4 +1,4 @@
-"""Checks of a call's choices, before any work: each function raises an error that names the argument."""
+"""Checks of a call's options, before any work: each function raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ozaki.bounds.rounding import suffices
 from ozaki.multiprecision.floats import not_finite
 from ozaki.planning.question import Machine
 from ozaki.records.accuracy import Accuracy, Measure
-from ozaki.records.choices import Choices
 from ozaki.records.formats import in_units, part_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import known
 
 
-def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:
-    """Refuse choices that the native product, asked for by name, cannot meet; `bound` is what it proves."""
-    if choices.reproducible:
+def check_native(dtype: str, target: Accuracy | None, options: Options, bound: float) -> None:
+    """Refuse options that the native product, asked for by name, cannot meet; `bound` is what it proves."""
+    if options.reproducible:
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
-    if choices.engine != "auto":
-        raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
+    if options.engine != "auto":
+        raise ValueError(f"engine: {options.engine!r} multiplies slices; leave it out with scheme='native'")
     if target is not None and target.measure == "relative":
         raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
     if target is not None and not suffices(bound, target.tolerance, dtype):
@@ -67,32 +67,32 @@ def check_is_plan(plan: Any) -> None:
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
-def check_plan_alone(plan: Any, choices: Choices) -> None:
-    """Refuse anything but a Plan, and choices beside it, since a plan holds them already."""
+def check_plan_alone(plan: Any, options: Options) -> None:
+    """Refuse anything but a Plan, and options beside it, since a plan holds them already."""
     check_is_plan(plan)
-    if choices.made:
-        raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
+    if options.made:
+        raise ValueError(f"plan: holds {' and '.join(options.made)} already; give one or the other")
 
 
-def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
-    """Refuse choices that words cannot meet, and, if the machine is given, words that do not run on it."""
+def check_words(words: Words, dtype: str, options: Options, machine: Machine | None) -> None:
+    """Refuse options that words cannot meet, and, if the machine is given, words that do not run on it."""
     if part_of(dtype) != "float32":
         raise ValueError(
             f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
             "round them with .astype('float32')"
         )
-    if choices.slices is not None:
+    if options.slices is not None:
         raise ValueError(
-            f"slices: {choices.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
+            f"slices: {options.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
         )
-    if choices.engine != "auto":
-        raise ValueError(f"engine: {choices.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
-    if choices.reproducible:
+    if options.engine != "auto":
+        raise ValueError(f"engine: {options.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if options.reproducible:
         raise ValueError(
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
         )
     if machine is not None:
-        check_runs(words, choices.engine, machine)
+        check_runs(words, options.engine, machine)
 
 
 def check_proven(
@@ -136,6 +136,18 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
         raise ValueError(f"scheme: {obstacle}")
 
 
+def check_multiprecision(scheme: str | Words) -> None:
+    """Refuse a scheme that has no slices of multiprecision numbers: any but residues.
+
+    Raises
+    ------
+    ValueError
+    """
+    name = scheme.name if isinstance(scheme, Words) else scheme
+    if name not in ("auto", "residues"):
+        raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
+
+
 def check_finite(name: str, x: Any) -> None:
     """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
     if (index := not_finite(x)) is not None:
@@ -151,17 +163,24 @@ def check_holds_multiprecision(plan: Plan) -> None:
         raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
 
 
-def check_choices(choices: Choices, backend: Planner | None) -> None:
-    """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
-    scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
-    check_flag("reproducible", choices.reproducible)
+def check_options(options: Options, backend: Planner | None) -> None:
+    """Refuse a flag, scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
+    scheme = options.scheme
+    for name, default in Options._field_defaults.items():
+        if isinstance(default, bool):
+            check_flag(name, getattr(options, name))
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
+    check_engine(options.engine, backend)
+    check_limit(options.workspace_limit)
+
+
+def check_engine(engine: Any, backend: Planner | None) -> None:
+    """Refuse an engine that the backend does not know; without a backend, one that none knows."""
     engines = ("auto", *(backend.engines if backend else ENGINES))
     if not isinstance(engine, str) or engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
-    check_limit(limit)
 
 
 def check_limit(limit: Any) -> None:

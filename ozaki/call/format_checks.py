@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from ozaki.call.checks import check_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 
@@ -110,12 +110,12 @@ def check_room(asked: str | None) -> None:
         raise ValueError(f"dtype: {asked!r} may round, but accuracy='exact' asks for every bit; use dtype='mp'")
 
 
-def check_integer(choices: Choices) -> None:
+def check_integer(options: Options) -> None:
     """Refuse an accuracy for an integer result, which is exact.
 
     Raises
     ------
     ValueError
     """
-    if choices.accuracy is not None and not Accuracy.of(choices.accuracy, 1).exact:
-        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so omit the accuracy")
+    if options.accuracy is not None and not Accuracy.of(options.accuracy, 1).exact:
+        raise ValueError(f"accuracy: {options.accuracy!r}; the int64 result is exact, so omit the accuracy")

@@ -29,8 +29,8 @@ from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import MULTIPRECISION, QUAD, format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.result_format import result_format
@@ -85,7 +85,7 @@ class Pair:
         a: Any,
         b: Any,
         memory: Memory,
-        choices: Choices | None = None,
+        choices: Options | None = None,
         plan: Plan | None = None,
         out: Any = None,
         terms: tuple[Any, Any, Any] | None = None,
@@ -93,17 +93,20 @@ class Pair:
     ) -> None:
         self.adjoint, self.memory, self.copied = adjoint, memory, 0
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        a, b, c = (
-            x if x is None or isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
-            for name, x in (("a", a), ("b", b), ("c", None if terms is None else terms[2]))
+        a, b = (
+            x if isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
+            for name, x in (("a", a), ("b", b))
         )
-        choices = choices or Choices()
+        c = None if terms is None else terms[2]
+        if c is not None:
+            c = self._converted(c, as_array("c", c, self.backend))
+        choices = choices or Options()
         self.asked = None if choices.dtype is None else format_named(choices.dtype)
         if self.asked == QUAD:
             check_quads(self.asked, self.backend.name)
         if plan is not None:
             multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (a, b, c)))
-            choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
+            choices = Options(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
         self.choices = choices
         integers = [are_integers(x) for x in (a, b, c)]
         if choices.accuracy is None and self._gives_every_bit(a, b, any(integers[:2])):
@@ -148,7 +151,7 @@ class Pair:
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, [x.read for x in read])
         self._copied(self.destination.copied)
 
-    def _find_format(self, plan: Plan | None, choices: Choices) -> None:
+    def _find_format(self, plan: Plan | None, choices: Options) -> None:
         """Find the shapes and the format of the result, and refuse what cannot be had into it."""
         left, right, c = self.left, self.right, self.added
         self.sizes = shapes(left.shape, right.shape)

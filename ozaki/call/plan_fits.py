@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import dropwhile
 
 from ozaki.backends import as_computed
-from ozaki.call.checks import check_choices, check_holds_multiprecision, check_runs
+from ozaki.call.checks import check_engine, check_holds_multiprecision, check_runs
 from ozaki.call.format_checks import refuse_words
 from ozaki.call.pair import Pair
-from ozaki.records.choices import Choices
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.schemes import Words
@@ -43,7 +42,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):
                 raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
-    check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), pair.backend)
+    check_engine(plan.engine, pair.backend)
     check_runs(plan.scheme, plan.engine, pair.backend.machine())
 
 

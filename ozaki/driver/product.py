@@ -13,7 +13,7 @@ from ozaki.backends.combining import addend_into, axpby
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_choices
+from ozaki.call.checks import check_options
 from ozaki.call.combination import Combination
 from ozaki.call.complex_parts import COMPLEX, REAL
 from ozaki.call.operands import SIDES
@@ -24,6 +24,7 @@ from ozaki.driver.memory import too_few_bytes
 from ozaki.driver.progress import SILENT, Progress
 from ozaki.driver.repeating import known_bound, plan_for_others
 from ozaki.driver.warning import warn
+from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     Facts,
@@ -38,8 +39,8 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.records.choices import Choices
 from ozaki.records.formats import is_multiprecision, part_of
+from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import Report, rounded_up
 from ozaki.schemes import ComplexResidues, Words, is_exact
@@ -80,7 +81,7 @@ class Product:
     the result.
     """
 
-    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None, progress: Progress = SILENT) -> None:
+    def __init__(self, pair: Pair, choices: Options, plan: Plan | None = None, progress: Progress = SILENT) -> None:
         self._pair, self._choices, self._given, self._progress = pair, choices, plan, progress
         self._memory = pair.memory
         self._describes: set[bool] = set()  # rows, of parts or not, whose description the limit allows
@@ -188,8 +189,8 @@ class Product:
                 if for_operands:
                     raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
-        check_choices(choices, pair.backend)
-        return Question(
+        check_options(choices, pair.backend)
+        return question_of(
             pair.sizes,
             pair.dtype,
             choices,

@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 from operator import index as integer_of
 from string import ascii_letters
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -25,9 +25,8 @@ from ozaki.multiprecision.convert import exactly
 from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
-from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import part_of
+from ozaki.records.options import Options, ProductOptions, takes
 
 Multiply = Callable[[Any, Any], Any]
 """Multiplies stacks of matrices, as `matmul` does."""
@@ -35,19 +34,14 @@ Multiply = Callable[[Any, Any], Any]
 
 @any_arrays("a", "b")
 @named("tensordot")
+@takes(ProductOptions)
 def tensordot(
     a: Any,
     b: Any,
     axes: int | tuple[Any, Any] = 2,
     *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-    dtype: str | None = None,
     progress: ProgressFunction | None = None,
+    **options: Unpack[ProductOptions],
 ) -> Any:
     """Sum products of two arrays over some of their axes, as `numpy.tensordot` does, to a named accuracy.
 
@@ -56,10 +50,8 @@ def tensordot(
     a, b : arrays of one library and device, or MPArrays, as for `matmul`
     axes : int or (axes of a, axes of b)
         An int n: the last n axes of a, and the first n of b. Default: 2.
-    accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
+    progress, **options
         As for `matmul`: it is one matrix product.
-    progress : function of (done, total, unit), optional
-        As for `matmul`.
 
     Returns
     -------
@@ -78,46 +70,41 @@ def tensordot(
     >>> ozaki.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0]), accuracy="fp64").shape
     (2, 5)
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    asked = Options.of("tensordot", options)
     backend = backend_of(("a", a), ("b", b))
     left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
-    multiply = partial(multiply_rearranged, given=(a, b), choices=choices, backend=backend, progress=progress)
+    multiply = partial(multiply_rearranged, given=(a, b), options=asked, backend=backend, progress=progress)
     return tensordot_by(left, right, axes, multiply)
 
 
 @any_arrays("operands")
 @named("einsum")
-def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices, progress: ProgressFunction | None) -> Any:
+def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progress: ProgressFunction | None) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     names = [f"operand {place}" for place in range(len(operands))]
     arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
     if any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_numbers(x) if are_integers(x) else x for x in arrays]
-    elif choices.dtype is None:
+    elif options.dtype is None:
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
-    given = partial(multiply_rearranged, given=operands, choices=choices, backend=backend, progress=progress)
+    given = partial(multiply_rearranged, given=operands, options=options, backend=backend, progress=progress)
 
     def multiply(a: Any, b: Any) -> Any:
         found = given(a, b)
         of_integers = isinstance(found, Numbers) and are_integers(a) and are_integers(b)
         # So that products of it have every bit, too.
-        return Integers.of(found) if of_integers and choices.accuracy is None else found
+        return Integers.of(found) if of_integers and options.accuracy is None else found
 
-    found = einsum_by(subscripts, arrays, multiply, always=choices.dtype is not None)
+    found = einsum_by(subscripts, arrays, multiply, always=options.dtype is not None)
     return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
 
 
+@takes(ProductOptions)
 def einsum(
     subscripts: str,
     *operands: Any,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-    dtype: str | None = None,
     progress: ProgressFunction | None = None,
+    **options: Unpack[ProductOptions],
 ) -> Any:
     """Evaluate Einstein's summation convention, as `numpy.einsum` does, out of products to a named accuracy.
 
@@ -126,7 +113,7 @@ def einsum(
     subscripts : str
         As "bij,bjk->bik"; also with "...", and without "->".
     *operands : arrays of one library and device, or MPArrays, as for `matmul`
-    accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype
+    **options
         As for `matmul`, of each product.
     progress : function of (done, total, unit), optional
         As for `matmul`, of each product in turn; a single operand without sums has none.
@@ -152,12 +139,12 @@ def einsum(
     >>> ozaki.einsum("bij,bjk->bki", a, b, accuracy="fp64").shape
     (5, 4, 2)
     """
+    asked = Options.of("einsum", options)
     if not isinstance(subscripts, str):
         raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
-    return _einsum(subscripts, operands, choices, progress)
+    return _einsum(subscripts, operands, asked, progress)
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from functools import partial
 from threading import RLock
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.planning.given import check_alone
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import MethodOptions, Options, takes
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """Dtypes of arrays whose products are emulated; others are left to the library."""
@@ -34,15 +34,12 @@ UNSEEN = "@ and .dot of NumPy arrays, names imported before the block, compiled 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+@takes(MethodOptions)
 def emulate(
     accuracy: Accuracy | str | float | None = None,
     *,
     report: bool = False,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
+    **options: Unpack[MethodOptions],
 ) -> Emulation:
     """Send the matrix products of NumPy and CuPy code inside a `with` block through `ozaki`.
 
@@ -55,7 +52,7 @@ def emulate(
 
     Parameters
     ----------
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    accuracy, **options
         As for `matmul`, of each product.
     report : bool
         Prove a bound for every product, for the account: it takes a pass over the operands of each, and on a GPU waits
@@ -69,7 +66,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        For choices that are wrong for every product; others from the products, as `matmul` raises them.
+        For options that are wrong for every product; others from the products, as `matmul` raises them.
 
     Notes
     -----
@@ -107,9 +104,9 @@ def emulate(
     >>> product(a, b)
     array([[1.]])
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
-    check_alone(choices)
-    return Emulation(choices._asdict(), report)
+    asked = Options.of("emulate", options, MethodOptions)._replace(accuracy=accuracy)
+    check_alone(asked)
+    return Emulation(asked._asdict(), report)
 
 
 class Emulation:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Complex
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.checks import (
-    check_choices,
+    check_engine,
     check_finite,
     check_flag,
     check_holds_multiprecision,
@@ -44,13 +44,11 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
-from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.report import Report
-from ozaki.schemes import Words
 
 
 @overload
@@ -59,16 +57,10 @@ def matmul(
     b: Any,
     out: Any = None,
     *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str | Words = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
     plan: Plan | None = None,
-    dtype: str | None = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[False] = False,
+    **options: Unpack[ProductOptions],
 ) -> Any: ...
 @overload
 def matmul(
@@ -76,34 +68,23 @@ def matmul(
     b: Any,
     out: Any = None,
     *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str | Words = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
     plan: Plan | None = None,
-    dtype: str | None = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[True, "relative"],
+    **options: Unpack[ProductOptions],
 ) -> tuple[Any, Report]: ...
 @any_arrays("a", "b", "out")
 @default_environment
+@takes(ProductOptions)
 def matmul(
     a: Any,
     b: Any,
     out: Any = None,
     *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str | Words = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
     plan: Plan | None = None,
-    dtype: str | None = None,
     progress: ProgressFunction | None = None,
     return_report: bool | Literal["relative"] = False,
+    **options: Unpack[ProductOptions],
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
 
@@ -149,14 +130,14 @@ def matmul(
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
         library takes for a native product, copies of 16-bit or lazily conjugated tensors of PyTorch and of 16-bit
         arrays of JAX, and on a GPU some 60 bytes for each row and column.
-    plan : Plan, optional
-        A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
-        operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     dtype : str, optional
         The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
         once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
         complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
         Default: that of the operands.
+    plan : Plan, optional
+        A plan that `ozaki.plan` made for these shapes; it replaces all of the options above but `dtype`. One made from
+        other operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     progress : function of (done, total, unit), optional
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
@@ -207,17 +188,17 @@ def matmul(
     >>> float(c[0, 0]), report.scheme, report.slices
     (1.0, 'residues', 28)
     """
+    asked = Options.of("matmul", options)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
-    return _multiply(a, b, out, choices, plan, return_report, None, progress=progress)
+    return _multiply(a, b, out, asked, plan, return_report, None, progress=progress)
 
 
 def _multiply(
     a: Any,
     b: Any,
     out: Any,
-    choices: Choices,
+    options: Options,
     plan: Plan | None,
     return_report: bool | Literal["relative"],
     terms: tuple[Any, Any, Any] | None,
@@ -229,21 +210,21 @@ def _multiply(
 
     `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
-    key = plan, *choices.key
+    key = plan, *options.key
     check_report(return_report)
     counter, name = progress_of(progress), "matmul" if terms is None else "gemm"
     if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
         c, chosen = found
         counter.end()
         if watching():
-            Watched(name, a, b, dtype=choices.dtype).ran_before(chosen)
+            Watched(name, a, b, dtype=options.dtype).ran_before(chosen)
         return c
     if plan is not None:
-        check_plan_alone(plan, choices)
+        check_plan_alone(plan, options)
     with np.errstate(all="ignore"):
-        memory = _memory(choices, plan)
+        memory = _memory(options, plan)
         memory.hold_copy(copied)
-        pair = Pair(a, b, memory, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
+        pair = Pair(a, b, memory, options, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         watched = Watched(name, pair.left, pair.right, pair.combination, pair.asked) if watching() else None
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
@@ -276,11 +257,11 @@ def _multiply(
 
 @default_environment
 def multiply_rearranged(
-    a: Any, b: Any, given: Sequence[Any], choices: Choices, backend: Backend, progress: ProgressFunction | None
+    a: Any, b: Any, given: Sequence[Any], options: Options, backend: Backend, progress: ProgressFunction | None
 ) -> Any:
     """The product of matrices that were made of the `given` operands by moving elements, as `matmul` computes it."""
     copied = sum(_copied_bytes(x, given, backend) for x in (a, b))
-    return _multiply(a, b, None, choices, None, False, None, progress=progress, copied=copied)
+    return _multiply(a, b, None, options, None, False, None, progress=progress, copied=copied)
 
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
@@ -291,9 +272,9 @@ def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
 
 
-def _memory(choices: Choices, plan: Plan | None) -> Memory:
+def _memory(options: Options, plan: Plan | None) -> Memory:
     """The account of a call's workspace, of which the given plan has the limit, if there is one."""
-    limit = choices.workspace_limit if plan is None else plan.workspace_limit
+    limit = options.workspace_limit if plan is None else plan.workspace_limit
     check_limit(limit)
     return Memory(limit)
 
@@ -301,19 +282,8 @@ def _memory(choices: Choices, plan: Plan | None) -> Memory:
 @any_arrays("a", "b")
 @default_environment
 @np.errstate(all="ignore")
-def plan(
-    a: Any,
-    b: Any,
-    *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str | Words = "auto",
-    slices: int | None = None,
-    dtype: str | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-    strict: bool = True,
-) -> Plan:
+@takes(ProductOptions)
+def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOptions]) -> Plan:
     """Choose scheme and slices for a product, without computing it.
 
     Parameters
@@ -321,11 +291,9 @@ def plan(
     a, b : arrays, or two shapes
         With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
-    dtype : str, optional
-        With shapes, "float32", "float64", "complex64" or "complex128", that of operands and result, or "mp" (or
-        "mp106"), that of the result of real operands; with arrays as for `matmul`.
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
-        As for `matmul`.
+    **options
+        As for `matmul`; but with shapes `dtype` is "float32", "float64", "complex64" or "complex128", that of operands
+        and result, or "mp" (or "mp106"), that of the result of real operands.
     strict : bool
         For a plan made from arrays for an accuracy. True: each product by the plan is first proven for its own
         operands, and refused if it misses the accuracy. False saves that proof; then a product misses it silently,
@@ -350,26 +318,26 @@ def plan(
     (100 x 100) (100 x 100), float64: 15 residues, 15 products
     row-column error <= 1.7e-16 (2^-54 before the rounding), for any operands
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    asked = Options.of("plan", options)
     check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
-        if dtype is None:
+        if asked.dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
-        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
+        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(asked.dtype)), asked)
         if watching():
             Watched("plan", None, None).chosen(Chosen(made, made.bound))
         return made
     for name, x, other in (("a", a, b), ("b", b, a)):
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
-    pair = Pair(a, b, _memory(choices, None), choices)
+    pair = Pair(a, b, _memory(asked, None), asked)
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
     if watching():
         Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), question, product.facts)
     made = explained(replace(question, dtype=made.dtype), product.facts, made)
-    promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
+    promised = asked.accuracy is not None or (asked.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
 
@@ -420,7 +388,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     if are_integers(x):
         x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
     dtype = dtype_of("x", x)
-    check_choices(Choices(engine=plan.engine), backend)
+    check_engine(plan.engine, backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
     if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
         check_holds_multiprecision(plan)
@@ -442,6 +410,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
 @any_arrays("a", "b", "c", "out")
 @default_environment
 @np.errstate(all="ignore")
+@takes(ProductOptions)
 def gemm(
     alpha: complex,
     a: Any,
@@ -452,7 +421,10 @@ def gemm(
     trans_a: bool | Literal["N", "T", "C"] = False,
     trans_b: bool | Literal["N", "T", "C"] = False,
     out: Any = None,
-    **options: Any,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: bool | Literal["relative"] = False,
+    **options: Unpack[ProductOptions],
 ) -> Any:
     """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does; by exact slices rounded once.
 
@@ -475,8 +447,8 @@ def gemm(
     out : array, optional
         Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand; then memory
         for the result is held beside it.
-    **options
-        Options of `matmul`; a `plan` must be made for op(a) and op(b). They are those of the product; an `MPArray` as c
+    plan, progress, return_report, **options
+        As for `matmul`; a `plan` must be made for op(a) and op(b). They are those of the product; an `MPArray` as c
         makes the result one, of as many bits as if it were an operand.
 
     Returns
@@ -509,14 +481,11 @@ def gemm(
     >>> y - a @ x, ozaki.gemm(-1, a, x, 1, y, accuracy="dd")
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
-    if unknown := [name for name in options if name not in (*Choices._fields, "plan", "progress", "return_report")]:
-        raise TypeError(f"gemm() got an unexpected keyword argument {unknown[0]!r}")
+    asked = Options.of("gemm", options)
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})
     adjoint = one_adjoint and holds_complex(op_a) and backend.same_view(a, b)
-    plan, progress = options.pop("plan", None), options.pop("progress", None)
-    return_report = options.pop("return_report", False)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     copied = _copied_bytes(op_a, (a,), backend) + _copied_bytes(op_b, (b,), backend)
@@ -524,7 +493,7 @@ def gemm(
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
     terms = alpha, beta, c
-    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, terms, adjoint, progress, copied)
+    return _multiply(op_a, op_b, out, asked, plan, return_report, terms, adjoint, progress, copied)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -13,24 +13,14 @@ from ozaki.driver.warning import warn
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.given import check_alone
-from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import AccuracyOptions, Options, takes
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""
 
 
-def matmul(
-    a: Any,
-    b: Any,
-    *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-) -> Any:
+@takes(AccuracyOptions)
+def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     """Multiply two arrays, as `jax.numpy.matmul` does, to a named accuracy.
 
     Parameters
@@ -38,7 +28,7 @@ def matmul(
     a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128
         Of float16 and bfloat16 the float32 values, and the product is float32.
     b : array, shape (..., k, n) or (k,)
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of derivatives have the same.
 
     Returns
@@ -49,8 +39,8 @@ def matmul(
     Raises
     ------
     ValueError, TypeError
-        For shapes and dtypes that do not fit, and for choices that are wrong for every product, also while a function
-        is traced. For choices that the elements or the device make wrong as `ozaki.matmul`, when the product runs; in
+        For shapes and dtypes that do not fit, and for options that are wrong for every product, also while a function
+        is traced. For options that the elements or the device make wrong as `ozaki.matmul`, when the product runs; in
         compiled code a JaxRuntimeError then, whose text is that of the error.
 
     Examples
@@ -59,6 +49,7 @@ def matmul(
     >>> ozaki.jax.matmul(jnp.ones((5, 2, 3)), jnp.ones((3, 4)), accuracy="fp32").shape
     (5, 2, 4)
     """
+    asked = Options.of("matmul", options, AccuracyOptions)
     a, b = _promoted(a, b)
     for name, x in (("a", a), ("b", b)):
         if x.ndim == 0:
@@ -66,22 +57,23 @@ def matmul(
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
-    choices = _choices(a.dtype, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    _check(asked, a.dtype)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
         batch = jnp.broadcast_shapes(left.shape[:-2], (1,) * (b.ndim - 2))
         rows = left.reshape(prod(left.shape[:-1]), inner)
-        c = product(rows, right, choices).reshape(*batch, left.shape[-2], right.shape[1])
+        c = product(rows, right, asked).reshape(*batch, left.shape[-2], right.shape[1])
     else:
         batch = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))
-        c = product(left, right, choices)
+        c = product(left, right, asked)
     if a.ndim == 1:
         c = c[..., 0, :]
     return c[..., 0] if b.ndim == 1 else c
 
 
+@takes(AccuracyOptions)
 def dot_general(
     a: Any,
     b: Any,
@@ -90,12 +82,7 @@ def dot_general(
     preferred_element_type: Any = None,
     *,
     out_sharding: Any = None,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
+    **options: Unpack[AccuracyOptions],
 ) -> Any:
     """Contract axes of two arrays, as `jax.lax.dot_general` does, to a named accuracy.
 
@@ -114,7 +101,7 @@ def dot_general(
         rounding to float32 is rounded, or complex64 or complex128. Default: as of `matmul`.
     out_sharding : None
         Results are sharded as JAX chooses; `jax.sharding.reshard` shards them otherwise.
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    **options
         As for `matmul`.
 
     Returns
@@ -135,6 +122,7 @@ def dot_general(
     >>> ozaki.jax.dot_general(jnp.ones((7, 2, 3)), jnp.ones((3, 7, 4)), (([2], [0]), ([0], [1]))).shape
     (7, 2, 4)
     """
+    asked = Options.of("dot_general", options, AccuracyOptions)
     if out_sharding is not None:
         raise NotImplementedError(f"out_sharding: {out_sharding}; expected None (jax.sharding.reshard shards results)")
     a, b = _promoted(a, b)
@@ -160,16 +148,16 @@ def dot_general(
         jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, dimension_numbers, precision), a, b)
     wanted = a.dtype if preferred_element_type is None else _result_dtype(preferred_element_type, a.dtype)
     computed = jnp.promote_types(wanted, jnp.float32)
-    choices = _choices(computed, accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    _check(asked, computed)
     if preferred_element_type is None:
-        return product(left, right, choices).reshape(*batch, *rows, *columns)
+        return product(left, right, asked).reshape(*batch, *rows, *columns)
     if jnp.issubdtype(wanted, jnp.complexfloating) and not jnp.issubdtype(a.dtype, jnp.complexfloating):
         computed = jnp.finfo(wanted).dtype
     if jnp.promote_types(computed, a.dtype) == computed:  # exact, and so is the sum that is rounded to it
         left, right = left.astype(computed), right.astype(computed)
     else:
-        choices = choices._replace(dtype=computed.name)
-    return product(left, right, choices).astype(wanted).reshape(*batch, *rows, *columns)
+        asked = asked._replace(dtype=computed.name)
+    return product(left, right, asked).astype(wanted).reshape(*batch, *rows, *columns)
 
 
 def _result_dtype(preferred: Any, operands: Any) -> Any:
@@ -217,21 +205,19 @@ def _array(name: str, x: Any) -> Any:
     return jnp.asarray(x)
 
 
-def _choices(dtype: Any, *choices: Any) -> Choices:
-    """The choices of a caller, checked: in compiled code an error is a page long, and comes when the product runs.
+def _check(options: Options, dtype: Any) -> None:
+    """Refuse options here that are wrong: in compiled code an error is a page long, and comes when the product runs.
 
     `dtype` is that of the result. A warning says if JAX has no format with as many bits as the accuracy names.
     """
-    made = Choices(*choices)
-    check_alone(made)
-    target = made.target(1)
-    asked = 0 if target is None else target.bits or 0
-    if asked > jnp.finfo(dtype).nmant + 1 and not jax.config.jax_enable_x64:
+    check_alone(options)
+    target = options.target(1)
+    bits = 0 if target is None else target.bits or 0
+    if bits > jnp.finfo(dtype).nmant + 1 and not jax.config.jax_enable_x64:
         warn(
-            f"accuracy: {made.accuracy!r} holds before the product is rounded to {dtype}, the longest format of JAX as "
-            "it is set; jax.config.update('jax_enable_x64', True)"
+            f"accuracy: {options.accuracy!r} holds before the product is rounded to {dtype}, the longest format of JAX "
+            "as it is set; jax.config.update('jax_enable_x64', True)"
         )
-    return made
 
 
 def _promoted(a: Any, b: Any) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
 """The primitive of JAX that stands for a product: stacks (..., m, k) and (..., k, n) of the same batch.
 
-It is bilinear, so JAX derives all its derivatives from it; each is a product of the same choices. Compiled code calls
+It is bilinear, so JAX derives all its derivatives from it; each is a product of the same options. Compiled code calls
 back into `ozaki.matmul`, which reads the operands in JAX's memory and writes the result there: on a GPU the callback
 starts kernels on the stream of the compiled code, and copies nothing.
 """
@@ -19,12 +19,12 @@ from jax.lax import dot_general_p
 
 from ozaki.functions.products import matmul
 from ozaki.interchange.streams import on_stream
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 
 PRODUCT = Primitive("ozaki_product")
 
 
-def product(a: Any, b: Any, choices: Choices) -> Any:
+def product(a: Any, b: Any, options: Options) -> Any:
     """The product of stacks of matrices whose batches have the same shape, of one dtype.
 
     Under shard_map an operand that is the same on all devices along an axis of the mesh is marked as one that varies,
@@ -32,7 +32,7 @@ def product(a: Any, b: Any, choices: Choices) -> Any:
     """
     axes = _varying(a) | _varying(b)
     a, b = (jax.lax.pcast(x, tuple(missing), to="varying") if (missing := axes - _varying(x)) else x for x in (a, b))
-    return PRODUCT.bind(a, b, choices=choices)
+    return PRODUCT.bind(a, b, options=options)
 
 
 def _varying(x: Any) -> Any:
@@ -41,35 +41,35 @@ def _varying(x: Any) -> Any:
 
 
 @PRODUCT.def_impl
-def _run(a: Any, b: Any, *, choices: Choices) -> Any:
+def _run(a: Any, b: Any, *, options: Options) -> Any:
     """Concrete arrays, outside of jit; those on several devices as jit partitions them."""
     a, b = jnp.asarray(a), jnp.asarray(b)  # derivatives bring NumPy's arrays, too
     if len(a.devices() | b.devices()) > 1:
-        return jax.jit(product, static_argnums=2)(a, b, choices)
-    return matmul(a, b, **choices._asdict())
+        return jax.jit(product, static_argnums=2)(a, b, options)
+    return matmul(a, b, **options._asdict())
 
 
 @PRODUCT.def_abstract_eval
-def _shape(a: Any, b: Any, *, choices: Choices) -> Any:
+def _shape(a: Any, b: Any, *, options: Options) -> Any:
     """Shape, dtype and sharding: those of a product of JAX's own."""
     batch = tuple(range(a.ndim - 2))
     dimensions = ((a.ndim - 1,), (b.ndim - 2,)), (batch, batch)
     found, _ = dot_general_p.abstract_eval(
         a, b, dimension_numbers=dimensions, precision=None, preferred_element_type=None, out_sharding=None
     )
-    return found if choices.dtype is None else found.update(dtype=np.dtype(choices.dtype))
+    return found if options.dtype is None else found.update(dtype=np.dtype(options.dtype))
 
 
-def _on_cpu(a: Any, b: Any, *, choices: Choices) -> Any:
+def _on_cpu(a: Any, b: Any, *, options: Options) -> Any:
     """What code compiled for CPUs does."""
 
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
-        matmul(np.asarray(a), np.asarray(b), out=np.asarray(out), **choices._asdict())
+        matmul(np.asarray(a), np.asarray(b), out=np.asarray(out), **options._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), choices.dtype or a.dtype))(a, b)
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype))(a, b)
 
 
-def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
+def _on_gpu(a: Any, b: Any, *, options: Options) -> Any:
     """What code compiled for CUDA devices does."""
 
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
@@ -78,9 +78,9 @@ def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
         # On the buffers' device before CuPy sees them: on another one it would copy them, and the result be lost.
         with on_stream(_device_of(out), context.stream):
             left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
-            matmul(left, right, out=result, **choices._asdict())
+            matmul(left, right, out=result, **options._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), choices.dtype or a.dtype))(a, b)
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype))(a, b)
 
 
 def _device_of(buffer: Any) -> int:
@@ -101,34 +101,34 @@ def _of_one_dtype(a: Any, b: Any) -> tuple[Any, Any]:
     return a.astype(dtype), b.astype(dtype)
 
 
-def _gradient_of_a(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
-    return product(*_of_one_dtype(cotangent, jnp.swapaxes(b, -1, -2)), choices._replace(dtype=None))
+def _gradient_of_a(cotangent: Any, a: Any, b: Any, *, options: Options) -> Any:
+    return product(*_of_one_dtype(cotangent, jnp.swapaxes(b, -1, -2)), options._replace(dtype=None))
 
 
-def _gradient_of_b(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
-    return product(*_of_one_dtype(jnp.swapaxes(a, -1, -2), cotangent), choices._replace(dtype=None))
+def _gradient_of_b(cotangent: Any, a: Any, b: Any, *, options: Options) -> Any:
+    return product(*_of_one_dtype(jnp.swapaxes(a, -1, -2), cotangent), options._replace(dtype=None))
 
 
 ad.defbilinear(PRODUCT, _gradient_of_a, _gradient_of_b)
 
 
-def _mapped(operands: Any, axes: Any, *, choices: Choices) -> tuple[Any, int]:
+def _mapped(operands: Any, axes: Any, *, options: Options) -> tuple[Any, int]:
     """The products along a mapped axis: more rows or columns of one product, if one operand is a matrix for all."""
     (a, b), (axis_a, axis_b) = operands, axes
     if axis_b is None and a.ndim == 3:
         a = jnp.moveaxis(a, axis_a, 0)
-        c = product(a.reshape(a.shape[0] * a.shape[1], a.shape[2]), b, choices)
+        c = product(a.reshape(a.shape[0] * a.shape[1], a.shape[2]), b, options)
         return c.reshape(*a.shape[:2], c.shape[1]), 0
     if axis_a is None and b.ndim == 3:
         b = jnp.moveaxis(b, axis_b, 1)
-        c = product(a, b.reshape(b.shape[0], b.shape[1] * b.shape[2]), choices)
+        c = product(a, b.reshape(b.shape[0], b.shape[1] * b.shape[2]), options)
         return c.reshape(c.shape[0], *b.shape[1:]), 1
     size = a.shape[axis_a] if axis_a is not None else b.shape[axis_b]
     a, b = (
         jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
         for x, axis in ((a, axis_a), (b, axis_b))
     )
-    return product(a, b, choices), 0
+    return product(a, b, options), 0
 
 
 batching.primitive_batchers[PRODUCT] = _mapped

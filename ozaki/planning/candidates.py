@@ -94,29 +94,17 @@ def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = Fal
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 
-def check_multiprecision(scheme: str | Words) -> None:
-    """Refuse a scheme that has no slices of multiprecision numbers: any but residues.
-
-    Raises
-    ------
-    ValueError
-    """
-    name = scheme.name if isinstance(scheme, Words) else scheme
-    if name not in ("auto", "residues"):
-        raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
-
-
 def families(question: Question) -> tuple[str, ...]:
     """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
-    assert isinstance(question.choices.scheme, str)
-    name = integer_scheme(question.choices.scheme, question.length, question.complex_rows)
+    assert isinstance(question.options.scheme, str)
+    name = integer_scheme(question.options.scheme, question.length, question.complex_rows)
     return names_of(name, question.multiprecision, question.complex_rows)
 
 
 @lru_cache(maxsize=1024)
 def candidates_of(question: Question) -> Candidates:
     """The candidates for a question, as far as they are known without the operands."""
-    choices, dtype, target = question.choices, question.dtype, question.target
+    options, dtype, target = question.options, question.dtype, question.target
     length, spread = question.length, question.sizes.spread
     words: tuple[Words, ...] = ()
     # Where no accuracy is named, words have to prove as much as the native product: its bound for one index less leaves
@@ -124,12 +112,12 @@ def candidates_of(question: Question) -> Candidates:
     least = 0.0 if question.multiprecision else native.bound(max(length - 1, 0), dtype, spread)
     tolerance = least if target is None else target.tolerance
     ruled_out: str | None
-    if choices.scheme != "auto":
+    if options.scheme != "auto":
         ruled_out = ""
-    elif choices.reproducible:
+    elif options.reproducible:
         ruled_out = "native product ruled out by reproducible=True"
-    elif choices.engine != "auto":
-        ruled_out = f"native product ruled out by engine={choices.engine!r}"
+    elif options.engine != "auto":
+        ruled_out = f"native product ruled out by engine={options.engine!r}"
     else:
         if not question.multiprecision:
             words = _words_that_may_do(question.machine, length, dtype, target, tolerance / spread)

@@ -26,19 +26,18 @@ from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_native, check_proven
+from ozaki.call.checks import check_proven
 from ozaki.planning.candidates import (
     OUT_OF_RANGE,
     Candidates,
     Kind,
     candidates_of,
-    check_multiprecision,
     families,
     fastest,
     native_bound,
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
-from ozaki.planning.given import NATIVE_ASKED_FOR, named_scheme, native_plan, plan_for_any, why_named
+from ozaki.planning.given import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
@@ -56,7 +55,7 @@ def choose(question: Question, facts: Facts) -> Plan:
 
     Parameters
     ----------
-    question : the product, the caller's choices, the machine
+    question : the product, the caller's options, which have been checked, the machine
     facts : what is known of the operands
 
     Returns
@@ -66,17 +65,14 @@ def choose(question: Question, facts: Facts) -> Plan:
 
     Raises
     ------
-    ValueError, TypeError
-        If the choices contradict one another, or no scheme proves what is asked.
+    ValueError
+        If no scheme proves what is asked of these operands.
     """
-    if question.multiprecision:
-        check_multiprecision(question.choices.scheme)
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
-    named = named_scheme(question.choices, question.dtype, question.length, question.machine, question.complex_rows)
-    if named is not None:
-        return _named(question, facts, named)
-    if question.choices.scheme == "native":
+    if question.named is not None:
+        return _named(question, facts, question.named)
+    if question.options.scheme == "native":
         return _native_by_name(question, facts)
     if question.target is not None and question.target.measure == "relative":
         return _relative(question, question.before_rounding(question.target), facts)
@@ -104,7 +100,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     ValueError
         If no scheme holds so many bits, or none that runs here.
     """
-    choices, k, target = question.choices, question.length, question.target
+    k, target = question.length, question.target
     assert target is not None
     family = integer_scheme("residues", k, question.complex_rows)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
@@ -115,7 +111,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
     scheme, why = scheme_of(family, count), "exact: every bit of the product"
-    if (named := named_scheme(choices, question.dtype, k, question.machine, question.complex_rows)) is not None:
+    if (named := question.named) is not None:
         if named.count < count:
             raise ValueError(
                 f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
@@ -123,7 +119,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             )
         assert is_exact(named)
         scheme, why = named, why_named(named)
-    if question.machine.obstacle(scheme, choices.engine):
+    if question.machine.obstacle(scheme, question.options.engine):
         raise ValueError(
             f"accuracy: every bit of these operands takes {count} residues, more than run here; ask for bits, as 106 "
             "or 'dd'"
@@ -136,7 +132,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
-    scheme = "residues" if question.choices.scheme == "auto" else str(question.choices.scheme)
+    scheme = "residues" if question.options.scheme == "auto" else str(question.options.scheme)
     family = integer_scheme(scheme, question.length, question.complex_rows)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
@@ -148,7 +144,7 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     """The plan of a scheme whose count is given."""
     target, why = question.target, why_named(scheme)
     if target is None and not question.for_operands:
-        return plan_for_any(question.sizes, question.dtype, scheme, None, question.choices, why)
+        return plan_for_any(question.sizes, question.dtype, scheme, None, question.options, why)
     goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
     bound = 0.0 if question.empty else proven_bound(scheme, goal, question.length, facts, parts=question.sizes.parts)
     check_proven(scheme, bound, target, goal.measure, "these operands")
@@ -158,7 +154,6 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
 def _native_by_name(question: Question, facts: Facts) -> Plan:
     """The plan of the native product, where the caller asks for it."""
     target = question.target
-    check_native(question.dtype, target, question.choices, native_bound(question))
     if target is not None and not _in_range(question, facts):
         raise ValueError(f"accuracy: {OUT_OF_RANGE} if the product is native; use scheme='auto'")
     obstacle = question.native_obstacle
@@ -170,7 +165,7 @@ def _native(question: Question, facts: Facts, why: str) -> Plan:
     if question.for_operands and not _in_range(question, facts):
         bound = inf
     a_priori = question.target is None and not question.for_operands
-    limit = question.choices.workspace_limit
+    limit = question.options.workspace_limit
     return native_plan(question.sizes, question.dtype, question.target, bound, why, limit, a_priori)
 
 
@@ -296,9 +291,9 @@ and one nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is prove
 
 
 def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: float, why: str) -> Plan:
-    sizes, choices = question.sizes, question.choices
+    sizes, options = question.sizes, question.options
     proven = with_rounding(bound, question.dtype, target.exponent)
     return Plan(
-        sizes.shape, sizes.batch, question.dtype, scheme, target, proven, bound, False, choices.engine,
-        choices.workspace_limit, why, parts=sizes.parts,
+        sizes.shape, sizes.batch, question.dtype, scheme, target, proven, bound, False, options.engine,
+        options.workspace_limit, why, parts=sizes.parts,
     )  # fmt: skip

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from ozaki.bounds import native
 from ozaki.bounds.rounding import UP
-from ozaki.call.checks import check_choices, check_native
+from ozaki.call.checks import check_native, check_options
 from ozaki.call.operands import Shapes, Side, broadcast
-from ozaki.planning.candidates import check_multiprecision, names_of
+from ozaki.planning.candidates import names_of
 from ozaki.planning.given import (
     NATIVE_ASKED_FOR,
     named_scheme,
@@ -19,14 +19,14 @@ from ozaki.planning.given import (
 )
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
-from ozaki.records.choices import Choices
 from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.result_format import result_format
 from ozaki.schemes.named import integer_scheme
 
 
-def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
+def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
     """A plan without data: its bound is in the row-column measure, for all operands of these shapes.
 
     Parameters
@@ -38,9 +38,9 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
     ValueError
         If the data decide what is asked for.
     """
-    check_choices(choices, None)
+    check_options(options, None)
     k = sizes.shape[1]
-    target = choices.target(k)
+    target = options.target(k)
     if asked == "int64" or (target is not None and target.exact):
         what = "dtype: an int64 product" if asked == "int64" else "accuracy: an exact product"
         raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
@@ -49,16 +49,14 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
     if complex_rows:
         sizes = replace(sizes, parts=(2, 2))
     length = sizes.length
-    if multiprecision:
-        check_multiprecision(choices.scheme)
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
-    if (scheme := named_scheme(choices, dtype, length, None, complex_rows)) is not None:
-        return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
-    assert isinstance(choices.scheme, str)
-    if choices.scheme == "native":
+    if (scheme := named_scheme(options, dtype, length, None, complex_rows, multiprecision)) is not None:
+        return plan_for_any(sizes, dtype, scheme, target, options, why_named(scheme))
+    assert isinstance(options.scheme, str)
+    if options.scheme == "native":
         bound = native.bound(max(length, 1), dtype, sizes.spread)
-        check_native(dtype, target, choices, bound)
-        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
+        check_native(dtype, target, options, bound)
+        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, options.workspace_limit)
     if asked_for is not None and asked_for.measure in ("componentwise", "relative"):
         exponent = f", exponent={asked_for.exponent}" if asked_for.exponent else ""
         raise ValueError(
@@ -67,9 +65,9 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         )
     target = target or usual_target(dtype, k)
     of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
-    names = names_of(integer_scheme(choices.scheme, length, complex_rows), multiprecision, complex_rows)
+    names = names_of(integer_scheme(options.scheme, length, complex_rows), multiprecision, complex_rows)
     choice = choose_a_priori(of_parts, max(length, 1), names)
-    return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
+    return plan_for_any(sizes, dtype, choice.scheme, target, options, "")
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:

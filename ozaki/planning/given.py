@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_choices, check_proven, check_runs, check_words
+from ozaki.call.checks import check_multiprecision, check_options, check_proven, check_runs, check_words
 from ozaki.call.operands import Shapes
 from ozaki.planning.question import Machine
 from ozaki.records.accuracy import Accuracy, default_accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, scaling_of
 from ozaki.schemes.named import FAMILIES, forced, integer_scheme, least_of, scheme_of, words_of
@@ -20,34 +20,36 @@ NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
 
 def named_scheme(
-    choices: Choices, dtype: str, k: int, machine: Machine | None, complex_rows: bool
+    options: Options, dtype: str, k: int, machine: Machine | None, complex_rows: bool, multiprecision: bool = False
 ) -> Scheme | Words | None:
-    """The scheme that the choices name with the count of its slices; None if they leave something open.
+    """The scheme that the options name with the count of its slices; None if they leave something open.
 
     Raises
     ------
     ValueError, NotImplementedError
-        If it contradicts another choice, has no room for k, or does not run on the machine; or if only its count is
-        left open, and it runs with no count.
+        If it contradicts another option, has no room for k, or does not run on the machine; if only its count is left
+        open, and it runs with no count; or if it has no slices of numbers that are `multiprecision`.
     """
-    if (words := words_of(choices.scheme, None if machine is None else machine.core())) is not None:
-        check_words(words, dtype, choices, machine)
+    if multiprecision:
+        check_multiprecision(options.scheme)
+    if (words := words_of(options.scheme, None if machine is None else machine.core())) is not None:
+        check_words(words, dtype, options, machine)
         return words
-    assert isinstance(choices.scheme, str)
-    name, k = integer_scheme(choices.scheme, k, complex_rows), max(k, 1)
-    if choices.slices is None:
+    assert isinstance(options.scheme, str)
+    name, k = integer_scheme(options.scheme, k, complex_rows), max(k, 1)
+    if options.slices is None:
         if machine is not None and name in FAMILIES:
-            check_runs(scheme_of(name, least_of(name, k)), choices.engine, machine)
+            check_runs(scheme_of(name, least_of(name, k)), options.engine, machine)
         return None
-    scheme = forced(name, choices.slices)
+    scheme = forced(name, options.slices)
     scaling_of(scheme, k)
     if machine is not None:
-        check_runs(scheme, choices.engine, machine)
+        check_runs(scheme, options.engine, machine)
     return scheme
 
 
-def check_alone(choices: Choices) -> None:
-    """Refuse choices that are wrong for every product, before there is one.
+def check_alone(options: Options) -> None:
+    """Refuse options that are wrong for every product, before there is one.
 
     What operands, their dtype or a machine decide is left to the product.
 
@@ -55,9 +57,9 @@ def check_alone(choices: Choices) -> None:
     ------
     ValueError, TypeError
     """
-    check_choices(choices, None)
-    choices.target(1)
-    named_scheme(choices, "float32", 1, None, complex_rows=choices.scheme == "complex-residues")
+    check_options(options, None)
+    options.target(1)
+    named_scheme(options, "float32", 1, None, complex_rows=options.scheme == "complex-residues")
 
 
 def why_named(scheme: Scheme | Words) -> str:
@@ -67,7 +69,7 @@ def why_named(scheme: Scheme | Words) -> str:
 
 @lru_cache(maxsize=1024)
 def plan_for_any(
-    sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, choices: Choices, why: str
+    sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, options: Options, why: str
 ) -> Plan:
     """The plan of a scheme for any operands of these shapes, its bound in the row-column measure.
 
@@ -83,7 +85,7 @@ def plan_for_any(
     check_proven(scheme, bound, target, "row-column", "any operands")
     proven = with_rounding(bound, dtype, goal.exponent)
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, choices.engine, choices.workspace_limit,
+        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, options.engine, options.workspace_limit,
         why, parts=sizes.parts,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ def foresee(question: Question, facts: Facts) -> tuple[Plan, tuple[Need, ...]]:
 
     Parameters
     ----------
-    question : the product, the caller's choices, the machine
+    question : the product, the caller's options, the machine
     facts : what is known of the operands
     """
     ordinary = _OrdinaryFacts(question, facts)

@@ -11,8 +11,8 @@ from ozaki.bounds.rounding import before_rounding
 from ozaki.call.complex_parts import COMPLEX
 from ozaki.call.operands import Shapes
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
 from ozaki.records.formats import MULTIPRECISION, is_multiprecision
+from ozaki.records.options import Options
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 
@@ -55,28 +55,30 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """One product that is to be planned.
+    """One product that is to be planned. `planning.asking.question_of` makes it, and checks the options.
 
     Attributes
     ----------
     sizes : shapes of the product
     dtype : the format of the result: "float32", "complex128", or, say, "mp106"
-    choices : what the caller chose, checked
+    options : those of the caller, checked
     machine : where it runs
     native_obstacle : why the native product is not an IEEE product here; None if it is
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     multiprecision : whether an operand, the addend or the result is multiprecision
+    named : the scheme that the options name with the count of its slices; None if they leave something open
     """
 
     sizes: Shapes
     dtype: str
-    choices: Choices
+    options: Options
     machine: Machine
     native_obstacle: str | None = None
     native_fits: bool = True
     for_operands: bool = False
     multiprecision: bool = False
+    named: Scheme | Words | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -84,7 +86,7 @@ class Question:
     @cached_property
     def _hash(self) -> int:
         """The hash, computed once: caches keyed by questions are looked up in every repeated call."""
-        return hash((self.sizes, self.dtype, self.choices, self.machine, self.native_obstacle))
+        return hash((self.sizes, self.dtype, self.options, self.machine, self.native_obstacle))
 
     @property
     def k(self) -> int:
@@ -109,7 +111,7 @@ class Question:
     @cached_property
     def target(self) -> Accuracy | None:
         """The accuracy asked for, spelled out for this k; None if none is named."""
-        return self.choices.target(self.k)
+        return self.options.target(self.k)
 
     def before_rounding(self, target: Accuracy) -> Accuracy:
         """The target that slices have to meet before the rounding to the result (`target_before_rounding`)."""
@@ -122,8 +124,8 @@ class Question:
     @property
     def native_may_matter(self) -> bool:
         """Whether the native product is a candidate, or asked for by name."""
-        choices = self.choices
-        return choices.scheme in ("auto", "native") and choices.engine == "auto" and not choices.reproducible
+        options = self.options
+        return options.scheme in ("auto", "native") and options.engine == "auto" and not options.reproducible
 
 
 def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:

@@ -26,7 +26,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
     """
     if question.empty:
         return ()
-    named = not question.choices.leave_slices or question.choices.scheme == "native" or plan.target.exact
+    named = not question.options.leave_slices or question.options.scheme == "native" or plan.target.exact
     ways = [plan.scheme] if named else _ways(question, candidates_of(question), plan)
     weighed = [_weighed(question, facts, plan, way) for way in ways]
     return tuple(sorted(weighed, key=lambda x: (inf if x.seconds is None else x.seconds, not x.chosen)))
@@ -37,7 +37,7 @@ def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     likely = likely_schemes(candidates.target, max(question.length, 1), families(question))
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
-    native: tuple[Way, ...] = (None,) if question.choices.scheme == "auto" else ()
+    native: tuple[Way, ...] = (None,) if question.options.scheme == "auto" else ()
     words: list[Way] = [] if plan.scheme is None or plan.scheme.exact else [plan.scheme]
     words += [each for each in candidates.words if each not in words]
     return [*native, *words, *slices]
@@ -69,7 +69,7 @@ def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -
 
 def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> str:
     """The verdict on a candidate that was not chosen: why it does not run."""
-    ruled_out = candidates_of(question).native_ruled_out if question.choices.leave_slices else None
+    ruled_out = candidates_of(question).native_ruled_out if question.options.leave_slices else None
     if way is None and ruled_out and "proves at best" not in ruled_out:
         return ruled_out.removeprefix("native product ")
     if bound is None:

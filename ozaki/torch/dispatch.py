@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ozaki.account import Account
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.tensors import TRACER
-from ozaki.torch.operators import Choices
+from ozaki.records.options import Options
+from ozaki.torch.operators import arguments_of
 from ozaki.torch.products import INSIDE, PRODUCTS, fits
 
 _LAZY = tuple(getattr(torch._C.DispatchKey, name) for name in ("Conjugate", "Negative", "ZeroTensor"))
@@ -23,8 +24,7 @@ _LAZY = tuple(getattr(torch._C.DispatchKey, name) for name in ("Conjugate", "Neg
 class Settings(NamedTuple):
     """What `emulate` was asked for."""
 
-    choices: Choices
-    options: dict[str, Any]  # of `ozaki.matmul`: the same choices
+    options: Options
     report: bool
     dtypes: tuple[torch.dtype, ...]
 
@@ -134,7 +134,7 @@ class Block(TorchDispatchMode):
 
     def _obstacle(self, args: Any, kwargs: dict[str, Any], traced: bool) -> str:
         """Why a product is left to PyTorch; empty if it is not."""
-        if traced and not isinstance(self._settings.choices.scheme, str):
+        if traced and not isinstance(self._settings.options.scheme, str):
             return "traced, where only a scheme with a name can be written down"
         for x in args if "out" not in kwargs else (*args, kwargs["out"]):
             if not isinstance(x, torch.Tensor):
@@ -152,9 +152,9 @@ class Block(TorchDispatchMode):
     def _product(self, name: str, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
         """Alpha a b + beta c, entered in the account."""
         if c is None and alpha == 1:
-            run = partial(matmul, a, b, **self._settings.options)
+            run = partial(matmul, a, b, **self._settings.options._asdict())
         else:
-            run = partial(gemm, alpha, a, b, beta, c, **self._settings.options)
+            run = partial(gemm, alpha, a, b, beta, c, **self._settings.options._asdict())
         return self._account.multiply(name, a, b, run, self._settings.report)
 
     def _traced(self, name: str, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
@@ -162,10 +162,10 @@ class Block(TorchDispatchMode):
         self._account.trace(name)
         left, right = a.unsqueeze(0) if a.dim() == 1 else a, b.unsqueeze(-1) if b.dim() == 1 else b
         if c is None and alpha == 1:
-            found = torch.ops.ozaki.matmul(left, right, *self._settings.choices)
+            found = torch.ops.ozaki.matmul(left, right, *arguments_of(self._settings.options))
         else:
             c = left if c is None else c.unsqueeze(-1) if b.dim() == 1 else c  # any, of which beta = 0 reads nothing
-            found = torch.ops.ozaki.addmm(c, left, right, beta, alpha, *self._settings.choices)
+            found = torch.ops.ozaki.addmm(c, left, right, beta, alpha, *arguments_of(self._settings.options))
         if b.dim() == 1:
             found = found.squeeze(-1)
         return found.squeeze(-1) if a.dim() == 1 else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -14,8 +14,7 @@ from ozaki.account import Account
 from ozaki.functions.decorating import decorated
 from ozaki.planning.given import check_alone
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
-from ozaki.torch import operators
+from ozaki.records.options import MethodOptions, Options, takes
 from ozaki.torch.dispatch import ENTERED, Block, Settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -24,16 +23,13 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 """Dtypes of tensors whose products are emulated; others are left to PyTorch."""
 
 
+@takes(MethodOptions)
 def emulate(
     accuracy: Accuracy | str | float | None = None,
     *,
     report: bool = False,
     dtypes: tuple[torch.dtype, ...] = DTYPES,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
+    **options: Unpack[MethodOptions],
 ) -> Emulation:
     """Send every matrix product of the code inside a `with` block through `ozaki`.
 
@@ -44,12 +40,12 @@ def emulate(
     holds for the thread that enters the block, in an event loop for the task that does and those that it makes, and for
     gradients. When the block ends, everything is as before.
 
-    What a tracer writes down inside (`make_fx`, `torch.func.linearize`) are products of the library with these choices,
+    What a tracer writes down inside (`make_fx`, `torch.func.linearize`) are products of the library with these options,
     for as long as the graph lives.
 
     Parameters
     ----------
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    accuracy, **options
         As for `ozaki.matmul`, of each product.
     report : bool
         Prove a bound for every product, for the account: it takes a pass over the operands of each, and on a GPU waits
@@ -65,7 +61,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        For choices that are wrong for every product; others from the products, as `ozaki.matmul` raises them.
+        For options that are wrong for every product; others from the products, as `ozaki.matmul` raises them.
 
     Examples
     --------
@@ -76,10 +72,9 @@ def emulate(
     >>> [(entry.operator, entry.shape, entry.count) for entry in run.account.entries]
     [('addmm', (4, 3, 2), 1), ('mm', (2, 4, 3), 1)]
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
-    check_alone(choices)
-    of_operators = operators.Choices(operators.text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
-    return Emulation(Settings(of_operators, choices._asdict(), report, dtypes))
+    asked = Options.of("emulate", options, MethodOptions)._replace(accuracy=accuracy)
+    check_alone(asked)
+    return Emulation(Settings(asked, report, dtypes))
 
 
 class Emulation:

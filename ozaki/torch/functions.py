@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
-from ozaki.records.accuracy import Accuracy
-from ozaki.torch.operators import Choices, product, sum_of_product, text_of
+from ozaki.records.options import AccuracyOptions, Options, takes
+from ozaki.torch.operators import arguments_of, product, sum_of_product
 
 
-def matmul(
-    a: Any,
-    b: Any,
-    *,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-) -> Any:
+@takes(AccuracyOptions)
+def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     """Multiply two tensors, as `torch.matmul` does, to a named accuracy.
 
     Parameters
@@ -28,7 +19,7 @@ def matmul(
     a : tensor, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, on a CPU or a CUDA device
         Of float16 and bfloat16 the float32 values, and the product is float32.
     b : tensor, shape (..., k, n) or (k,), on the same device
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of gradients have the same.
 
     Returns
@@ -51,16 +42,17 @@ def matmul(
     tensor([[6., 6.],
             [6., 6.]], dtype=torch.float64)
     """
+    asked = Options.of("matmul", options, AccuracyOptions)
     _check(a=a, b=b)
     left, right = (a.unsqueeze(0) if a.dim() == 1 else a), (b.unsqueeze(-1) if b.dim() == 1 else b)
-    choices = Choices(text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
-    c = product(left, right, choices)
+    c = product(left, right, arguments_of(asked))
     if b.dim() == 1:
         c = c.squeeze(-1)
     return c.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else c
 
 
-def bmm(a: Any, b: Any, **options: Any) -> Any:
+@takes(AccuracyOptions)
+def bmm(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     """Multiply two stacks of matrices, as `torch.bmm` does, to a named accuracy.
 
     Parameters
@@ -93,20 +85,8 @@ def bmm(a: Any, b: Any, **options: Any) -> Any:
     return matmul(a, b, **options)
 
 
-def addmm(
-    c: Any,
-    a: Any,
-    b: Any,
-    *,
-    beta: complex = 1,
-    alpha: complex = 1,
-    accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
-    slices: int | None = None,
-    engine: str = "auto",
-    reproducible: bool = False,
-    workspace_limit: int | None = None,
-) -> Any:
+@takes(AccuracyOptions)
+def addmm(c: Any, a: Any, b: Any, *, beta: complex = 1, alpha: complex = 1, **options: Unpack[AccuracyOptions]) -> Any:
     """Compute beta c + alpha a b, as `torch.addmm` does; by exact slices rounded once (`ozaki.gemm`).
 
     Parameters
@@ -114,7 +94,7 @@ def addmm(
     c : tensor of a shape that broadcasts to that of the product; not read where beta is 0
     a, b : tensors, shapes (..., m, k) and (..., k, n)
     beta, alpha : number
-    accuracy, scheme, slices, engine, reproducible, workspace_limit
+    **options
         As of `matmul`.
 
     Returns
@@ -134,12 +114,12 @@ def addmm(
     tensor([[0., 0.],
             [0., 0.]], dtype=torch.float64)
     """
+    asked = Options.of("addmm", options, AccuracyOptions)
     _check(a=a, b=b, c=c)
     for name, x in (("a", a), ("b", b)):
         if x.dim() < 2:
             raise ValueError(f"{name}: shape {tuple(x.shape)}; expected a matrix or a stack of matrices")
-    choices = Choices(text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
-    return sum_of_product(c, a, b, beta, alpha, choices)
+    return sum_of_product(c, a, b, beta, alpha, arguments_of(asked))
 
 
 def _check(**tensors: Any) -> None:

@@ -1,6 +1,6 @@
 """The operators `ozaki::matmul` and `ozaki::addmm` of PyTorch: kernels, shapes, gradients, vmap.
 
-Choices are arguments of types that operators have: an accuracy is a text (`text_of`). Kernels run on CPUs and CUDA
+Options are arguments of types that operators have: an accuracy is a text (`text_of`). Kernels run on CPUs and CUDA
 devices by `ozaki.matmul` and `ozaki.gemm`, on views of the tensors.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, get_type_hints
 
 import torch
 
@@ -16,24 +16,32 @@ from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.functions.products import matmul as multiply
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.options import AccuracyOptions, Options
+from ozaki.schemes import Words
 
 LIBRARY = torch.library.Library("ozaki", "DEF")
 
-_CHOICES = "str accuracy, str scheme, int? slices, str engine, bool reproducible, int? workspace_limit"
+_TYPES = {
+    Accuracy | str | float | None: "str",
+    str | Words: "str",
+    str: "str",
+    bool: "bool",
+    int | None: "int?",
+}
+"""What each type of an option is as an argument of an operator."""
 
-LIBRARY.define(f"matmul(Tensor a, Tensor b, {_CHOICES}) -> Tensor")
-LIBRARY.define(f"addmm(Tensor c, Tensor a, Tensor b, Scalar beta, Scalar alpha, {_CHOICES}) -> Tensor")
+_NAMES = [name for name in Options._fields if name in AccuracyOptions.__optional_keys__]
+"""The options that the operators have, in their order, `accuracy` first."""
+
+_ARGUMENTS = ", ".join(f"{_TYPES[get_type_hints(Options)[name]]} {name}" for name in _NAMES)
+
+LIBRARY.define(f"matmul(Tensor a, Tensor b, {_ARGUMENTS}) -> Tensor")
+LIBRARY.define(f"addmm(Tensor c, Tensor a, Tensor b, Scalar beta, Scalar alpha, {_ARGUMENTS}) -> Tensor")
 
 
-class Choices(NamedTuple):
-    """What a caller chooses, as arguments of the operators, in their order."""
-
-    accuracy: str
-    scheme: str
-    slices: int | None
-    engine: str
-    reproducible: bool
-    workspace_limit: int | None
+def arguments_of(options: Options) -> tuple[Any, ...]:
+    """Options as the arguments of the operators."""
+    return text_of(options.accuracy), *(getattr(options, name) for name in _NAMES[1:])
 
 
 def text_of(accuracy: Accuracy | str | float | None) -> str:
@@ -62,24 +70,25 @@ def _accuracy(text: str) -> Accuracy | str | float | None:
     return int(value) if kind == "bits" else float(value)
 
 
-def _options(choices: tuple[Any, ...]) -> dict[str, Any]:
-    accuracy, *others = choices
-    return dict(zip(Choices._fields, (_accuracy(accuracy), *others), strict=True))
+def _options(arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """Options of `ozaki.matmul` of the arguments of an operator."""
+    accuracy, *others = arguments
+    return dict(zip(_NAMES, (_accuracy(accuracy), *others), strict=True))
 
 
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def _matmul(a: Any, b: Any, *choices: Any) -> Any:
-    return multiply(a, b, **_options(choices))
+def _matmul(a: Any, b: Any, *options: Any) -> Any:
+    return multiply(a, b, **_options(options))
 
 
 @torch.no_grad()
 @named("addmm")
-def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
+def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
     shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    return gemm(alpha, a, b, beta, None if beta == 0 else c.expand(shape), **_options(choices))
+    return gemm(alpha, a, b, beta, None if beta == 0 else c.expand(shape), **_options(options))
 
 
 for _device in ("CPU", "CUDA"):
@@ -91,7 +100,7 @@ for _device in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("ozaki::matmul", lib=LIBRARY)
-def _shape_of_matmul(a: Any, b: Any, *choices: Any) -> Any:
+def _shape_of_matmul(a: Any, b: Any, *options: Any) -> Any:
     torch._check(a.shape[-1] == b.shape[-2], lambda: f"b: shape {tuple(b.shape)} does not fit a of {tuple(a.shape)}")
     torch._check(a.device == b.device, lambda: f"b: lies on {b.device}, but a lies on {a.device}; move one of them")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -99,7 +108,7 @@ def _shape_of_matmul(a: Any, b: Any, *choices: Any) -> Any:
 
 
 @torch.library.register_fake("ozaki::addmm", lib=LIBRARY)
-def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
+def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
     return _shape_of_matmul(a, b)
 
 
@@ -109,14 +118,14 @@ def _dtype(a: Any, b: Any) -> torch.dtype:
     return torch.float32 if found in (torch.float16, torch.bfloat16) else found
 
 
-def product(a: Any, b: Any, choices: Sequence[Any]) -> Any:
+def product(a: Any, b: Any, options: Sequence[Any]) -> Any:
     """The product of two stacks of matrices, with derivatives."""
-    return (Product.apply if _transformed() else torch.ops.ozaki.matmul)(a, b, *choices)
+    return (Product.apply if _transformed() else torch.ops.ozaki.matmul)(a, b, *options)
 
 
-def sum_of_product(c: Any, a: Any, b: Any, beta: complex, alpha: complex, choices: Sequence[Any]) -> Any:
+def sum_of_product(c: Any, a: Any, b: Any, beta: complex, alpha: complex, options: Sequence[Any]) -> Any:
     """Beta c + alpha a b, with derivatives."""
-    return (SumOfProduct.apply if _transformed() else torch.ops.ozaki.addmm)(c, a, b, beta, alpha, *choices)
+    return (SumOfProduct.apply if _transformed() else torch.ops.ozaki.addmm)(c, a, b, beta, alpha, *options)
 
 
 def _transformed() -> bool:
@@ -137,51 +146,51 @@ def _transformed() -> bool:
 
 
 class Product(torch.autograd.Function):
-    """`ozaki::matmul` with its derivatives, which are products of the same choices, also under `torch.func`."""
+    """`ozaki::matmul` with its derivatives, which are products of the same options, also under `torch.func`."""
 
     @staticmethod
-    def forward(a: Any, b: Any, *choices: Any) -> Any:
-        return torch.ops.ozaki.matmul(a, b, *choices)
+    def forward(a: Any, b: Any, *options: Any) -> Any:
+        return torch.ops.ozaki.matmul(a, b, *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        a, b, *ctx.choices = inputs
+        a, b, *ctx.options = inputs
         ctx.save_for_backward(a, b)
         ctx.save_for_forward(a, b)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
-        wanted, choices = ctx.needs_input_grad, ctx.choices
-        of_a = _as(product(grad, b.mH, choices), a.shape, a.dtype) if wanted[0] else None
-        of_b = _as(product(a.mH, grad, choices), b.shape, b.dtype) if wanted[1] else None
-        return of_a, of_b, *(None for _ in choices)
+        wanted, options = ctx.needs_input_grad, ctx.options
+        of_a = _as(product(grad, b.mH, options), a.shape, a.dtype) if wanted[0] else None
+        of_b = _as(product(a.mH, grad, options), b.shape, b.dtype) if wanted[1] else None
+        return of_a, of_b, *(None for _ in options)
 
     @staticmethod
     def jvp(ctx: Any, tangent_a: Any, tangent_b: Any, *_: Any) -> Any:
         a, b = ctx.saved_tensors
         terms = []
         if tangent_a is not None:
-            terms.append(product(tangent_a, b, ctx.choices))
+            terms.append(product(tangent_a, b, ctx.options))
         if tangent_b is not None:
-            terms.append(product(a, tangent_b, ctx.choices))
+            terms.append(product(a, tangent_b, ctx.options))
         return sum(terms[1:], start=terms[0])
 
     @staticmethod
-    def vmap(info: Any, axes: tuple[Any, ...], a: Any, b: Any, *choices: Any) -> tuple[Any, int]:
-        return Product.apply(*_mapped_operands(axes[:2], a, b), *choices), 0
+    def vmap(info: Any, axes: tuple[Any, ...], a: Any, b: Any, *options: Any) -> tuple[Any, int]:
+        return Product.apply(*_mapped_operands(axes[:2], a, b), *options), 0
 
 
 class SumOfProduct(torch.autograd.Function):
     """`ozaki::addmm` with its derivatives."""
 
     @staticmethod
-    def forward(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
-        return torch.ops.ozaki.addmm(c, a, b, beta, alpha, *choices)
+    def forward(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
+        return torch.ops.ozaki.addmm(c, a, b, beta, alpha, *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        c, a, b, ctx.beta, ctx.alpha, *ctx.choices = inputs
+        c, a, b, ctx.beta, ctx.alpha, *ctx.options = inputs
         ctx.shape, ctx.dtype = c.shape, c.dtype
         ctx.save_for_backward(a, b)
         ctx.save_for_forward(a, b)
@@ -189,21 +198,21 @@ class SumOfProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
-        wanted, choices = ctx.needs_input_grad, ctx.choices
+        wanted, options = ctx.needs_input_grad, ctx.options
         of_c = _as(grad * _conjugate(ctx.beta), ctx.shape, ctx.dtype) if wanted[0] else None
         scaled = grad * _conjugate(ctx.alpha)
-        of_a = _as(product(scaled, b.mH, choices), a.shape, a.dtype) if wanted[1] else None
-        of_b = _as(product(a.mH, scaled, choices), b.shape, b.dtype) if wanted[2] else None
-        return of_c, of_a, of_b, None, None, *(None for _ in choices)
+        of_a = _as(product(scaled, b.mH, options), a.shape, a.dtype) if wanted[1] else None
+        of_b = _as(product(a.mH, scaled, options), b.shape, b.dtype) if wanted[2] else None
+        return of_c, of_a, of_b, None, None, *(None for _ in options)
 
     @staticmethod
     def jvp(ctx: Any, tangent_c: Any, tangent_a: Any, tangent_b: Any, *_: Any) -> Any:
         a, b = ctx.saved_tensors
         terms = []
         if tangent_a is not None:
-            terms.append(ctx.alpha * product(tangent_a, b, ctx.choices))
+            terms.append(ctx.alpha * product(tangent_a, b, ctx.options))
         if tangent_b is not None:
-            terms.append(ctx.alpha * product(a, tangent_b, ctx.choices))
+            terms.append(ctx.alpha * product(a, tangent_b, ctx.options))
         if tangent_c is not None:
             shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
             terms.append((ctx.beta * tangent_c).expand(shape))
@@ -211,9 +220,9 @@ class SumOfProduct(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, axes: tuple[Any, ...], c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any
+        info: Any, axes: tuple[Any, ...], c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any
     ) -> tuple[Any, int]:
-        return SumOfProduct.apply(*_mapped_terms(info, axes[:3], c, a, b), beta, alpha, *choices), 0
+        return SumOfProduct.apply(*_mapped_terms(info, axes[:3], c, a, b), beta, alpha, *options), 0
 
 
 def _conjugate(factor: Any) -> Any:
@@ -254,8 +263,8 @@ def _mapped_terms(info: Any, axes: Any, c: Any, a: Any, b: Any) -> tuple[Any, An
     return _mapped(c, axes[0], rank), _mapped(a, axes[1], rank), _mapped(b, axes[2], rank)
 
 
-def _vmap_matmul(info: Any, axes: Any, a: Any, b: Any, *choices: Any) -> tuple[Any, int]:
-    return torch.ops.ozaki.matmul(*_mapped_operands(axes[:2], a, b), *choices), 0
+def _vmap_matmul(info: Any, axes: Any, a: Any, b: Any, *options: Any) -> tuple[Any, int]:
+    return torch.ops.ozaki.matmul(*_mapped_operands(axes[:2], a, b), *options), 0
 
 
 def _vmap_addmm(info: Any, axes: Any, c: Any, a: Any, b: Any, *others: Any) -> tuple[Any, int]:

@@ -29,7 +29,7 @@ from ozaki.backends.cupy.program import compiling
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from runs.device import Seen, in_place_of_the_device, seen
 from runs.operands import matrix, same
 
@@ -386,7 +386,7 @@ def equal_choices_repeated(_rng: np.random.Generator) -> None:
     for nonsense in (60.0, np.float64(60), Fraction(60), 1.0):
         with pytest.raises(ValueError, match=r"^accuracy: tolerance"):
             ozaki.matmul(a, b, accuracy=nonsense)
-    assert Choices(60).key != Choices(60.0).key
+    assert Options(60).key != Options(60.0).key
     for nonsense in (True, np.True_):
         with pytest.raises(TypeError, match=r"^accuracy: "):
             ozaki.matmul(a, b, accuracy=nonsense)

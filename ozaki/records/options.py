@@ -1,0 +1,124 @@
+"""The options of a product: how `ozaki.matmul`, and every function that multiplies as it does, is told what to do.
+
+Each option is written here alone, in two lines: its type, for signatures (`**options: Unpack[ProductOptions]`), and its
+default, in `Options`. Its documentation stands in the docstring of `ozaki.matmul`, what it must satisfy in
+`call/checks.py: check_options`. Functions pass all options on without naming them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypedDict, TypeVar
+
+from ozaki.records.accuracy import Accuracy, of_text
+from ozaki.schemes import PRESETS, Words
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class MethodOptions(TypedDict, total=False):
+    """The options that say how a product is computed."""
+
+    scheme: str | Words
+    slices: int | None
+    engine: str
+    reproducible: bool
+    workspace_limit: int | None
+
+
+class AccuracyOptions(MethodOptions, total=False):
+    """Those, and how accurate it is: the options of functions whose operands decide the format of the result."""
+
+    accuracy: Accuracy | str | float | None
+
+
+class ProductOptions(AccuracyOptions, total=False):
+    """All options, with the format of the result."""
+
+    dtype: str | None
+
+
+class Options(NamedTuple):
+    """The options of one product, as the caller gave them."""
+
+    accuracy: Accuracy | str | float | None = None
+    scheme: str | Words = "auto"
+    slices: int | None = None
+    engine: str = "auto"
+    reproducible: bool = False
+    workspace_limit: int | None = None
+    dtype: str | None = None
+
+    @classmethod
+    def of(cls, function: str, options: Mapping[str, Any], known: type[Any] = ProductOptions) -> "Options":
+        """The options of a call of a function that takes those `known`.
+
+        Raises
+        ------
+        TypeError
+            For any other, as Python itself raises it.
+        """
+        if not options:
+            return _DEFAULTS
+        for name in options:
+            if name not in known.__optional_keys__:
+                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        return cls(**options)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal."""
+        return *self, *map(type, self)
+
+    @property
+    def made(self) -> list[str]:
+        """Names of the options that are not at their defaults, but for `dtype`, which may stand beside a plan."""
+        chosen = zip(self._fields, self, _DEFAULTS, strict=True)
+        made = [name for name, x, default in chosen if type(x) is not type(default) or x != default]
+        return [name for name in made if name != "dtype"]
+
+    @property
+    def leave_slices(self) -> bool:
+        """Whether the number of slices is left to the library."""
+        words = isinstance(self.scheme, Words) or self.scheme in PRESETS
+        return self.slices is None and not words
+
+    @property
+    def normwise(self) -> bool:
+        """Whether the named accuracy is normwise."""
+        accuracy = of_text(self.accuracy) if isinstance(self.accuracy, str) else self.accuracy
+        return isinstance(accuracy, Accuracy) and accuracy.measure == "normwise"
+
+    def target(self, k: int) -> Accuracy | None:
+        """The named accuracy for inner dimension k, shorthands spelled out; None if none is named."""
+        return None if self.accuracy is None else Accuracy.of(self.accuracy, k)
+
+
+_DEFAULTS = Options()
+
+
+# What readers of signatures see --------------------------------------------------------------------------------------
+
+
+def takes(known: type[Any]) -> Callable[[_Function], _Function]:
+    """Decorate a function with `**options: Unpack[known]`: `inspect.signature`, `help` and the site show each option.
+
+    The function itself is returned, so a call costs nothing more.
+    """
+    options = [option for name, option in _SHOWN.items() if name in known.__optional_keys__]
+
+    def decorate(function: _Function) -> _Function:
+        function.__signature__ = spelled_out(inspect.signature(function), options)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+_SHOWN = inspect.signature(Options).parameters
+
+
+def spelled_out(signature: inspect.Signature, options: Iterable[inspect.Parameter]) -> inspect.Signature:
+    """The signature of a function that takes `**options`, with these in place of them, before its other keywords."""
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    keywords = [each for each in own if each.kind is each.KEYWORD_ONLY]
+    of_options = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
+    return signature.replace(parameters=[*(each for each in own if each not in keywords), *of_options, *keywords])
