@@ -84,8 +84,7 @@ class Product:
         self._kept = tuple(buffer for buffer in program.buffers if buffer.kind == "workspace")
         self._program = replace(program, releases=(), readers={}, keeps=self._kept, idle=[])
         self._execution = Execution()
-        for buffer, real in zip(program.given, (a, b, out), strict=True):
-            self._execution.bind(buffer, real)
+        self._execution.bind(program.given, (a, b, out))
         self._execution.run(self._program)
         self.launches = [x for x in program.steps if isinstance(x, Launch) and x.kernel.file in FILES]
 

@@ -120,19 +120,19 @@ def test_a_program_keeps_what_later_ones_read():
     x, c = (Array(Buffer(name, 0, "given"), 0, *View("d", (4,), (8,))) for name in "xc")
     b = Builder([x.buffer])
     first, passing = b.array("first", (100,), "d"), b.array("passing", (30,), "d")
-    b.launch(nothing(None, None, None), x, Out(first.at), Out(passing.at))
+    b.launch(nothing(None, None, None), x, Out(first), Out(passing))
     of_first = b.program(keeps=[first, x])  # given buffers are the caller's
     assert (of_first.given, of_first.inputs, of_first.keeps) == ((x.buffer,), (), (first.buffer,))
-    assert of_first.workspace == 800 + 240 and of_first.kept_bytes == 800
-    assert first.buffer not in of_first.arena[0] and passing.buffer in of_first.arena[0]
+    assert of_first.workspace == 800 + 240 and of_first.room.kept == 800
+    assert first.buffer not in of_first.room.offsets and passing.buffer in of_first.room.offsets
 
     b = Builder([x.buffer])
     out = b.given("c", View("d", (4,), (8,)))
     second = b.array("second", (50,), "d")
-    b.launch(nothing(None, None), first, Out(second.at))
+    b.launch(nothing(None, None), first, Out(second))
     b.release(first)
     third = b.array("third", (60,), "d")
-    b.launch(nothing(None, None, None), second, third, Out(out.at))
+    b.launch(nothing(None, None, None), second, third, Out(out))
     following = b.program()
     assert (following.inputs, following.releases) == ((first.buffer,), ((1, first.buffer),))
     assert following.workspace == 400 + 480  # the first one is counted where it was made
@@ -142,7 +142,7 @@ def test_a_program_keeps_what_later_ones_read():
     both = of_first.then(following)
     assert (both.given, both.inputs, both.keeps) == ((x.buffer, out.buffer), (), ())
     assert len(both.steps) == 3 and both.workspace == 800 + 240 + 480 - 80  # `first` is free before `third` is needed
-    assert set(both.arena[0]) == {each.buffer for each in (first, passing, second, third)}
+    assert set(both.room.offsets) == {each.buffer for each in (first, passing, second, third)}
     assert c.buffer not in both.buffers
 
 
@@ -151,13 +151,13 @@ def test_what_other_streams_touch_shares_its_memory_with_nothing():
     c = b.given("c", View("d", (4,), (8,)))
     names = "before", "beside", "after"
     before, beside, after = (b.array(name, (1000,), "B") for name in names)
-    b.launch(nothing(None), Out(before.at))
+    b.launch(nothing(None), Out(before))
     b.release(before)
     with b.on("proof", fork=True):
-        b.launch(nothing(None), Out(beside.at))
+        b.launch(nothing(None), Out(beside))
     b.release(beside)
-    b.launch(nothing(None, None), Out(after.at), c)
-    places, nbytes = b.program().arena
+    b.launch(nothing(None, None), Out(after), c)
+    places, nbytes = b.program().room[2:4]
     assert places[before.buffer] == places[after.buffer] != places[beside.buffer] and nbytes == 2048
     assert b.program().workspace == 1000
 
@@ -165,11 +165,11 @@ def test_what_other_streams_touch_shares_its_memory_with_nothing():
 def test_a_kernel_that_overlaps_the_step_before_it_has_other_memory():
     b = Builder()
     x, y, z = (b.array(name, (1000,), "B") for name in "xyz")
-    b.launch(nothing(None), Out(x.at))
-    b.launch(nothing(None, None), x, Out(y.at))
+    b.launch(nothing(None), Out(x))
+    b.launch(nothing(None, None), x, Out(y))
     b.release(x)
-    b.launch(nothing(None), Out(z.at), overlaps=True)
-    places, _ = b.program().arena
+    b.launch(nothing(None), Out(z), overlaps=True)
+    places, _ = b.program().room[2:4]
     assert len({places[each.buffer] for each in (x, y, z)}) == 3
 
 
@@ -217,7 +217,7 @@ def test_programs_of_facts_are_made_of_plain_data(device, one_read):
     assert not whole.inputs and not whole.keeps and [*whole.readers] == [ratio]
     assert [step.name for step in whole.steps] == [step.name for step in (*facts.steps, *product.steps)]
     alone = Repetition(views, device, plan, out, Asked([], "float64")).program()
-    assert not alone.readers and not alone.uses_side_streams and whole.uses_side_streams
+    assert not alone.readers and not alone.room.aside and whole.room.aside
 
 
 def test_a_listing_is_read_by_people():

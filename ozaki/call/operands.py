@@ -345,16 +345,13 @@ class _Elements(NamedTuple):
     """An operand that is an array of floats, or of multiprecision numbers."""
 
     value: Any
+    read: Any
     shape: Shape
     format: str
     bits: int
     parts: int
     multiprecision: bool
     prepared: bool = False
-
-    @property
-    def read(self) -> Any:
-        return self.value
 
     def rows(self, side: Side, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
         return (left_rows if side == "left" else right_rows)(self.value, sizes, broadcast_to)
@@ -376,6 +373,7 @@ class _Split(NamedTuple):
     """An operand that is prepared."""
 
     value: Prepared
+    read: Any
     shape: Shape
     format: str
     bits: int
@@ -383,12 +381,8 @@ class _Split(NamedTuple):
     multiprecision: bool
     prepared: bool = True
 
-    @property
-    def read(self) -> Any:
-        return self.value.slices.x
-
     def rows(self, side: Side, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
-        return self.value.slices.x
+        return self.read
 
     def matrix(self, side: Side) -> Any:
         return self.value.slices
@@ -407,11 +401,11 @@ def operand(name: str, x: Any) -> Operand:
     """
     if isinstance(x, Prepared):
         many, parts = is_multiprecision(x.dtype), x.plan.parts[x.side == "right"]
-        return _Split(x, x.shape, x.dtype, precision_of(x.dtype), parts, many)
+        return _Split(x, x.slices.x, x.shape, x.dtype, precision_of(x.dtype), parts, many)
     if isinstance(x, Numbers):
-        return _Elements(x, tuple(x.shape), f"{MULTIPRECISION}{x.bits}", x.bits, 1 + x.is_complex, True)
+        return _Elements(x, x, tuple(x.shape), f"{MULTIPRECISION}{x.bits}", x.bits, 1 + x.is_complex, True)
     form = dtype_of(name, x)
-    return _Elements(x, tuple(x.shape), form, _BITS[form], 1 + (form in COMPLEX), False)
+    return _Elements(x, x, tuple(x.shape), form, _BITS[form], 1 + (form in COMPLEX), False)
 
 
 _BITS = {name: precision_of(name) for name in DTYPES}

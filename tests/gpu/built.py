@@ -43,7 +43,7 @@ class Steps:
         """The symbolic arrays of the program that stand for CuPy arrays."""
         named = [self.b.given(f"given {i}", view_of(x)) for i, x in enumerate(arrays)]
         for array, real in zip(named, arrays, strict=True):
-            self._execution.bind(array.buffer, real)
+            self._execution.bind([array.buffer], [real])
         return named if len(named) > 1 else named[0]
 
     def run(self):

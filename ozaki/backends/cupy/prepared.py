@@ -60,12 +60,11 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     if multiprecision:
         rows = alike(rows)
         numbers = numbers_named(side, tuple(map(view_of, planes_of(rows))), rows.bits, b.given)
-        for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes_of(rows), strict=True):
-            execution.bind(symbol.buffer, plane)
+        execution.bind([of.buffer for of in (numbers.signs, numbers.exponents, numbers.limbs)], planes_of(rows))
         described = describe_numbers(b, numbers)
     else:
         x = b.given(side, view_of(rows))
-        execution.bind(x.buffer, rows)
+        execution.bind([x.buffer], [rows])
         described = describe(b, x)
     slices = engine_of(device, plan, multiprecision).split(b, described, side, plan.scheme)
     wanted = [described.fields, slices.planes, slices.mu]

@@ -153,7 +153,7 @@ def keep(
             _kept.clear()
         kept = _Kept(repetition, stands(), shape, dtype, native_obstacle("float64"))
         limit = work.memory.limit
-        if limit is None or kept.program.counted_in_one_piece <= limit:
+        if limit is None or kept.program.room.counted_in_one_piece <= limit:
             _kept[_call(a, b, c, out, key)] = kept
 
 

@@ -181,8 +181,7 @@ class Work:
             arrays.append(self._addend)
             addend = view_of(self._addend)
         self._named = Inputs.of(Views(left, right, addend, itself, self._adjoint))
-        for buffer, real in zip(self._named.buffers, arrays, strict=True):
-            self._execution.bind(buffer, real)
+        self._execution.bind(self._named.buffers, arrays)
         if named is None:
             self._made = Made.of(self._named)
         return self._named
@@ -420,7 +419,6 @@ class Work:
     def _multiply_into(self, plan: Plan, c: Any, expression: Expression | None) -> None:
         """Run the program of a product by slices or words."""
         inputs, made = self._inputs(), self._made
-        self._execution.finish()
         plan = replace(plan, workspace_limit=self._limit_beside_leading(inputs))
         self._asked.product = plan, result_view(c), expression
         program = product_program(inputs, self._device, plan, result_view(c), made, expression)
@@ -439,10 +437,9 @@ class Work:
         """Run a program whose last given arrays are those of a result."""
         arrays = arrays_of(c)
         buffers = program.given[-len(arrays) :]
-        for buffer, real in zip(buffers, arrays, strict=True):
-            self._execution.bind(buffer, real)
+        self._execution.bind(buffers, arrays)
         self._run(program, progress)
-        self._execution.unbind(*buffers)
+        self._execution.unbind(buffers)
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:
         """Compute the expression into c from every bit of the product, which CuPy's own operations add and round."""
@@ -522,7 +519,7 @@ class Work:
         assert not isinstance(beta, complex)
         b = Builder()
         addend, out = b.given("addend", view_of(self._addend)), b.given("c", view_of(c))
-        self._execution.bind(addend.buffer, self._addend)
+        self._execution.bind([addend.buffer], [self._addend])
         multiple(b, beta, addend, out)
         self._run_into(b.program(), c)
 

@@ -199,15 +199,14 @@ class Part:
     def given(self, real: Any, name: str = "x") -> Array:
         """The symbolic array that stands for a real one."""
         array = self.b.given(name, view_of(real))
-        self._execution.bind(array.buffer, real)
+        self._execution.bind([array.buffer], [real])
         return array
 
     def numbers(self, real: Numbers, name: str = "x") -> NumbersArray:
         """The symbolic array that stands for multiprecision numbers."""
         real = alike(real)
         numbers = numbers_named(name, tuple(map(view_of, planes_of(real))), real.bits, self.b.given)
-        for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes_of(real), strict=True):
-            self._execution.bind(symbol.buffer, plane)
+        self._execution.bind([of.buffer for of in (numbers.signs, numbers.exponents, numbers.limbs)], planes_of(real))
         return numbers
 
     def run(self) -> None:

@@ -62,7 +62,7 @@ def far(rng: np.random.Generator) -> None:
         out = part.b.array("c", (1, 37, 200), "d")
         blocks = left.layout.k // device.tiles.depth
         kernel = fused_digits.far(scheme, left.operand, right.operand, blocks, out.view, 0, 0)
-        part.b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
+        part.b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), part.value(out)[0])
 
 

@@ -115,12 +115,12 @@ class Builder:
         for i, argument in enumerate(arguments):
             if isinstance(argument, Out):
                 written.append(i)
-                places.append(argument.place)
-            else:
-                places.append(Place(argument.buffer, argument.offset))
+                argument = argument.place
+            places.append(Place(argument.buffer, argument.offset))
         assert len(places) == len(kernel.addresses), (kernel.function, len(places), len(kernel.addresses))
         if all(kernel.grid):
-            self.add(Launch(self.stream, kernel, tuple(places), frozenset(written), overlaps))
+            buffers = tuple(dict.fromkeys([place.buffer for place in places]))
+            self.add(Launch(self.stream, kernel, tuple(places), frozenset(written), buffers, overlaps))
 
     def release(self, *released: Array | Place) -> None:
         """Free workspace buffers: no later step may touch them. Other kinds and repeated releases have no effect."""

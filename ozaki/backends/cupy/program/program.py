@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -32,6 +32,34 @@ class Reader:
 
     evidence: tuple[Evidence, ...]
     value: Callable[..., Any]
+
+
+class Room(NamedTuple):
+    """What a run of a program needs.
+
+    Attributes
+    ----------
+    workspace : the most bytes of counted workspace buffers, those that the program keeps included, at a time
+    kept : bytes of those that it keeps
+    offsets, nbytes : where the other buffers lie in one piece of device memory, in bytes, and the bytes of that piece
+    pinned : buffers in host memory
+    aside : whether a step is on a stream other than the main one
+    waits : whether the host is to wait for arrays that the program brings it
+    """
+
+    workspace: int
+    kept: int
+    offsets: dict[Buffer, int]
+    nbytes: int
+    pinned: list[Buffer]
+    aside: bool
+    waits: bool
+
+    @property
+    def counted_in_one_piece(self) -> int:
+        """Bytes of the one piece of memory, without buffers that do not count as workspace."""
+        small = sum(-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in self.offsets if not x.counted)
+        return max(self.nbytes - small, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +134,8 @@ class Program:
         return most_at_once([life for x, life in self._lives.items() if x.counted])
 
     @cached_property
-    def kept_bytes(self) -> int:
-        """Bytes of the buffers that it keeps, as far as they count as workspace."""
-        return sum(x.nbytes for x in self.keeps if x.counted)
-
-    @cached_property
-    def arena(self) -> tuple[dict[Buffer, int], int]:
-        """The offset in bytes of each workspace buffer in one piece of memory, and the bytes of that piece.
+    def room(self) -> Room:
+        """What a run needs, known before anything is allocated.
 
         A buffer that a stream other than the main one touches shares its memory with no other buffer, because that
         stream is not ordered with the main one's steps before and after. Buffers that the program keeps lie elsewhere.
@@ -123,23 +146,15 @@ class Program:
             x: Life(x.nbytes, 0, end) if x in aside else life for x, life in self._lives.items() if x not in self.keeps
         }
         begins, nbytes = offsets([*lives.values()])
-        return dict(zip(lives, begins, strict=True)), nbytes
-
-    @property
-    def counted_in_one_piece(self) -> int:
-        """Bytes of the one piece of memory, without buffers that do not count as workspace."""
-        small = sum(-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in self.arena[0] if not x.counted)
-        return max(self.arena[1] - small, 0)
-
-    @cached_property
-    def uses_side_streams(self) -> bool:
-        """Whether any step is on a stream other than the main one."""
-        return any(step.stream != "main" for step in self.steps)
-
-    @cached_property
-    def waits(self) -> bool:
-        """Whether the host is to wait for arrays that the program brings it."""
-        return any(isinstance(step, Arrive) for step in self.steps)
+        return Room(
+            self.workspace,
+            sum(x.nbytes for x in self.keeps if x.counted),
+            dict(zip(lives, begins, strict=True)),
+            nbytes,
+            [x for x in self._first if x.kind == "host" and x not in self.inputs],
+            any(step.stream != "main" for step in self.steps),
+            any(isinstance(step, Arrive) for step in self.steps),
+        )
 
     @property
     def repeatable(self) -> bool:

@@ -30,20 +30,18 @@ class Run:
     Attributes
     ----------
     program : as given
+    room : what it needs
     result : the array of the result, while a call uses the run that asked for it
     kept : the memory of each buffer that the program keeps, after `start`, which the caller takes
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self._device = program, runtime.getDevice()
+        self.program, self.room, self._device = program, program.room, runtime.getDevice()
         compiling.compile_together([step.kernel for step in program.steps if isinstance(step, Launch)])
-        self._aside = program.uses_side_streams
-        offsets, self._nbytes = program.arena
-        begins, pinned = {}, 0
-        for buffer in program.buffers:
-            if buffer.kind == "host" and buffer not in program.inputs:
-                begins[buffer] = pinned
-                pinned += -(-buffer.nbytes // 64) * 64
+        offsets, begins, pinned = self.room.offsets, {}, 0
+        for buffer in self.room.pinned:
+            begins[buffer] = pinned
+            pinned += -(-buffer.nbytes // 64) * 64
         self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
         numbers = {buffer: i for i, buffer in enumerate((*program.given, *program.inputs, *program.keeps))}
         self._bases = [0] * len(numbers)
@@ -100,10 +98,10 @@ class Run:
         The run itself. None if memory does not suffice; then the device has completed whatever was started, and the run
         is closed.
         """
-        streams, bases = addresses_of_streams(self._device if self._aside else None), self._bases
+        streams, bases = addresses_of_streams(self._device if self.room.aside else None), self._bases
         try:
-            if self._nbytes:
-                self._memory = memory = cp.cuda.alloc(self._nbytes)
+            if self.room.nbytes:
+                self._memory = memory = cp.cuda.alloc(self.room.nbytes)
                 if memory.ptr != self._address:  # most often the pool returns the same memory as for the last call
                     self._address = address = memory.ptr
                     for pieces, i, offset in self._in_workspace:
@@ -227,12 +225,13 @@ class Execution:
         for run in self._runs:
             run.dissolve()
 
-    def bind(self, buffer: Buffer, real: Any) -> None:
-        """Let a given buffer stand for a real array, which is kept alive."""
-        self._addresses[buffer] = real.data.ptr
-        self._alive[buffer] = real
+    def bind(self, buffers: Iterable[Buffer], arrays: Iterable[Any]) -> None:
+        """Let given buffers stand for real arrays, which are kept alive."""
+        for buffer, real in zip(buffers, arrays, strict=True):
+            self._addresses[buffer] = real.data.ptr
+            self._alive[buffer] = real
 
-    def unbind(self, *buffers: Buffer) -> None:
+    def unbind(self, buffers: Iterable[Buffer]) -> None:
         """Let go of the real arrays that given buffers stand for; no later program may touch them."""
         for buffer in buffers:
             del self._addresses[buffer], self._alive[buffer]
@@ -252,19 +251,20 @@ class Execution:
             If the device has too little.
         """
         self.finish()
-        if self._memory is not None:
-            self._memory.hold(program.workspace)
+        room = program.room
+        if self._memory is not None and room.workspace:
+            self._memory.hold(room.workspace)
         run = program.run()
         addresses = [self._addresses[buffer] for buffer in (*program.given, *program.inputs)]
         if run.start(addresses, progress=progress) is None:
-            raise cp.cuda.memory.OutOfMemoryError(program.arena[1], cp.get_default_memory_pool().total_bytes())
+            raise cp.cuda.memory.OutOfMemoryError(room.nbytes, cp.get_default_memory_pool().total_bytes())
         for buffer, memory in run.kept.items():
             self._alive[buffer], self._addresses[buffer] = memory, memory.ptr
         run.kept = {}
         self._runs.append(run)
         self._open.append(run)
         self.release([buffer for _, buffer in program.releases if buffer in program.inputs])
-        if not program.waits:
+        if not room.waits:
             self.finish()
 
     def finish(self) -> None:
@@ -272,8 +272,8 @@ class Execution:
         while self._open:
             run = self._open.pop()
             run.finish()
-            if self._memory is not None:
-                self._memory.free(run.program.workspace - run.program.kept_bytes)
+            if self._memory is not None and (passing := run.room.workspace - run.room.kept):
+                self._memory.free(passing)
 
     def release(self, buffers: Iterable[Buffer]) -> None:
         """Free buffers that a program has kept; those that are freed already, or not kept, have no effect."""

@@ -23,7 +23,7 @@ STREAMS: tuple[Stream, ...] = ("main", "proof", "to_host")
 class Out(NamedTuple):
     """An address that a kernel writes; the kernel may also read it first, as it does a counter."""
 
-    place: Place
+    place: Array | Place
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,7 @@ class Launch(Step):
     kernel : with its grid and all arguments but addresses
     places : addresses, in the order of `kernel.addresses`
     written : numbers of the places that the kernel writes
+    buffers : those of the places, each once
     overlaps : the kernel runs at the same time as the step before it (kernels/hardware/launch.cuh); so neither may
         write what the other reads or writes, and its memory must be allocated before that step starts
     """
@@ -83,11 +84,8 @@ class Launch(Step):
     kernel: Kernel
     places: tuple[Place, ...]
     written: frozenset[int]
+    buffers: tuple[Buffer, ...]
     overlaps: bool = False
-
-    @cached_property
-    def buffers(self) -> tuple[Buffer, ...]:
-        return tuple({place.buffer: None for place in self.places})
 
     @property
     def reads(self) -> tuple[Place, ...]:

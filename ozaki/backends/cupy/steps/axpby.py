@@ -19,12 +19,12 @@ def axpby(b: Builder, alpha: float, x: Array, beta: float, y: Array | None) -> N
     Both have shape (batch, rows, columns), x is contiguous; y is in other memory, or None: x = alpha x.
     """
     addend = x if y is None else y  # an address that is not read, without y
-    b.launch(_axpby_kernel(alpha, beta, int(y is not None), x.view, addend.view), x, addend, Out(x.at))
+    b.launch(_axpby_kernel(alpha, beta, int(y is not None), x.view, addend.view), x, addend, Out(x))
 
 
 def multiple(b: Builder, beta: float, y: Array, out: Array) -> None:
     """Add the step out = beta y, rounded once, shapes as of `axpby`: what is left of alpha A B + beta C without A B."""
-    b.launch(_axpby_kernel(0.0, beta, _ALONE, out.view, y.view), out, y, Out(out.at))
+    b.launch(_axpby_kernel(0.0, beta, _ALONE, out.view, y.view), out, y, Out(out))
 
 
 _ALONE = 2

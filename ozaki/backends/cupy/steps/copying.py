@@ -16,7 +16,7 @@ def copy(b: Builder, x: Array, out: Array) -> None:
 
     From any dtype to the same one, or from float32 to float64.
     """
-    b.launch(_copy_kernel(x.view, out.view), x, Out(out.at))
+    b.launch(_copy_kernel(x.view, out.view), x, Out(out))
 
 
 @lru_cache(maxsize=1024)
@@ -32,7 +32,7 @@ def mirror(b: Builder, c: Array, conjugate: bool) -> None:
 
     Shape (batch, n, n), the rows contiguous.
     """
-    b.launch(_mirror_kernel(c.view, conjugate), Out(c.at))
+    b.launch(_mirror_kernel(c.view, conjugate), Out(c))
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ def split(b: Builder, device: Device, operand: Described, side: str, scheme: Ker
         return split_wide(b, operand, side, scheme, layout, device.block_memory)
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
-    b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
+    b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
     return slices
 
 

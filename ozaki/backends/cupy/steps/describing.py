@@ -37,7 +37,7 @@ def describe_into(b: Builder, x: Array, fields: Array) -> None:
     size, kernels = _describe_kernels(x.view)
     pieces = b.buffer(f"{x}.pieces", size, counted=False) if size else fields.at
     for kernel in kernels:
-        b.launch(kernel, x, Out(fields.at), Out(pieces))
+        b.launch(kernel, x, Out(fields), Out(pieces))
     if size:
         b.release(pieces)
 
@@ -81,7 +81,7 @@ def find_largest(b: Builder, x: Array) -> Described:
     """Find the largest elements of the rows of x, shape (batch, rows, k): faster than to describe them."""
     fields = fields_of(b, x)
     b.add(Clear(b.stream, fields.at, fields.nbytes))
-    b.launch(_tops_kernel(x.view), x, Out(fields.at))
+    b.launch(_tops_kernel(x.view), x, Out(fields))
     return Described(x, fields, only_largest=True)
 
 

@@ -138,7 +138,7 @@ def magnitudes(b: Builder, device: Device, left: Described, right: Described, le
         return found
     taken = Magnitudes.room(b, left.x, right.x, layout)
     kernel = _taking_kernel(left.x.view, right.x.view, (left.only_largest, right.only_largest), layout)
-    b.launch(kernel, left.x, left.fields, Out(taken.left.at), right.x, right.fields, Out(taken.right.at))
+    b.launch(kernel, left.x, left.fields, Out(taken.left), right.x, right.fields, Out(taken.right))
     return taken
 
 

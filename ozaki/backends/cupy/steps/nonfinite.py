@@ -20,7 +20,7 @@ _BLOCK = (128, 2048)
 def patch(b: Builder, left: Described, right: Described, out: Array) -> None:
     """Replace the entries of out, shape (batch, m, n), in rows of A and columns of B that have NaN or Inf."""
     kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(out))
-    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out.at), *addend_of(out))
+    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *addend_of(out))
 
 
 @lru_cache(maxsize=1024)

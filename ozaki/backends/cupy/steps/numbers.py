@@ -89,10 +89,10 @@ def describe_numbers(b: Builder, x: NumbersArray) -> Described:
     b.add(Clear(b.stream, tops.at, 16 * count))
     values = _leading_array(b, name, x)
     first, second, last = _leading_kernels(x.view, values.view.steps)
-    b.launch(first, *x.places, Out(record.at))
-    b.launch(second, *x.places, Out(record.at), Out(values.at))
+    b.launch(first, *x.places, Out(record))
+    b.launch(second, *x.places, Out(record), Out(values))
     describe_into(b, values, fields)
-    b.launch(last, Out(record.at))
+    b.launch(last, Out(record))
     return Described(values, fields, numbers=x, tops=tops)
 
 

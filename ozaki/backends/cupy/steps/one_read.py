@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
@@ -80,10 +80,10 @@ def describe_and_split(
     slices = Slices.room(b, described, layout)
     wanted = magnitudes and magnitudes.layout
     kernel = _describe_split_kernel(x.view, side, scheme, layout, whole, wanted, overlaps)
-    room = []
+    room: list[Array | Place] = []
     if magnitudes is not None:
-        room = [magnitudes.left.at, magnitudes.results[0]] if side == "left" else [magnitudes.right.at]
-    written = described.fields.at, slices.mu.at, slices.planes.at, *room
+        room = [magnitudes.left, magnitudes.results[0]] if side == "left" else [magnitudes.right]
+    written = described.fields, slices.mu, slices.planes, *room
     b.launch(kernel, x, *map(Out, written), overlaps=overlaps)
     return slices
 
@@ -102,7 +102,7 @@ def find_and_split(
     described = Described(x, fields_of(b, x), only_largest=True)
     slices = Slices.room(b, described, layout)
     kernel = _split_words_kernel(device, x.view, words, layout, lost is not None, overlaps)
-    written = described.fields.at, slices.mu.at, slices.planes.at, *((lost.at,) if lost else ())
+    written = described.fields, slices.mu, slices.planes, *((lost,) if lost else ())
     b.launch(kernel, x, *map(Out, written), overlaps=overlaps)
     return slices
 

@@ -23,7 +23,7 @@ def overlap(b: Builder, x: Array, y: Array) -> Evidence:
     count, _ = sampled_matrices(max(x.shape[0], y.shape[0]))
     with b.on("proof", fork=True):
         target = b.host("overlap", (count,), "d")
-        b.launch(_overlap_kernel(x.view, y.view), x, y, Out(target.at))
+        b.launch(_overlap_kernel(x.view, y.view), x, y, Out(target))
         return b.evidence(b.arrive(target), _least)
 
 

@@ -98,7 +98,7 @@ def lower_bound(
     if level == "wide":
         known = tuple(_LEAST if of.tops is None else LEAST_LEADING for of in (left, right))
         kernel = _exponents_kernel(left.x.view, right.x.view, known, m, ld, 2 * found.layout.bits)
-        b.launch(kernel, left.x, left.fields, right.x, right.fields, Out(products.at))
+        b.launch(kernel, left.x, left.fields, right.x, right.fields, Out(products))
     return Lower(found, products)
 
 

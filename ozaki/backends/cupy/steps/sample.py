@@ -32,7 +32,7 @@ def sample(b: Builder, x: Array, y: Array, whole: tuple[Described, Described] | 
     kernel, width = _sample_kernel(blocks, x.view, y.view, whole is not None)
     target = b.host("sample", (2, blocks, len(Least._fields)), "d")
     left, right = (x, y) if whole is None else (side.fields for side in whole)
-    b.launch(kernel, x, left, y, right, Out(target.at))
+    b.launch(kernel, x, left, y, right, Out(target))
     arrival = b.arrive(target)
 
     def least(found: npt.NDArray[Any]) -> tuple[Least, Least]:

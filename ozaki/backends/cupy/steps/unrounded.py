@@ -88,7 +88,7 @@ class Unrounded:
         of_bytes = self.scheme.moduli[: self.scheme.by_digits[0]]
         entries = accumulators.shape[1] * accumulators.shape[2]
         kernel = _reduce_kernel(of_bytes, entries, moduli.first, moduli.number, not first)
-        b.launch(kernel, accumulators, Out(self.planes.at))
+        b.launch(kernel, accumulators, Out(self.planes))
 
     def add_diagonals(self, b: Builder, products: Array, first: bool, diagonal: int | None = None) -> None:
         """Add the products of a part of k, exact int32 or float32.
@@ -101,7 +101,7 @@ class Unrounded:
         """
         sums = self.planes if diagonal is None else self.planes.at_index(0, diagonal)
         kernel = _collect_kernel(products.char, sums.char, products.size, not first)
-        b.launch(kernel, products, Out(sums.at))
+        b.launch(kernel, products, Out(sums))
 
     def round_into(self, b: Builder, device: Device, out: Array | NumbersArray, lower: bool = False) -> None:
         """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once.
@@ -128,7 +128,7 @@ class Unrounded:
         recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
         steps = self.left.step, self.right.step
         kernel = recombine(self.scheme, self.planes.view, out.view, *steps, of_out, lower)
-        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at), *addend_of(out))
+        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out), *addend_of(out))
 
 
 def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: Array, nu: Array, out: Array) -> None:
@@ -137,7 +137,7 @@ def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: 
     planes : shape (moduli, 7, rows, cols or more), the products with `rows` rows and `cols` columns each
     """
     kernel = _recombine_quadrants_kernel(scheme, planes.view, out.view, cols, expression_of(out))
-    b.launch(kernel, planes, mu, nu, Out(out.at), *addend_of(out))
+    b.launch(kernel, planes, mu, nu, Out(out), *addend_of(out))
 
 
 @lru_cache(maxsize=1024)

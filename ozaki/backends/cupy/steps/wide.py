@@ -55,7 +55,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
     tops = operand.fields if operand.tops is None else operand.tops
-    b.launch(kernel, *places, operand.fields, tops, Out(slices.mu.at), Out(slices.planes.at), folds, moduli)
+    b.launch(kernel, *places, operand.fields, tops, Out(slices.mu), Out(slices.planes), folds, moduli)
     b.release(folds, moduli)
     return slices
 
@@ -133,7 +133,7 @@ def combine(b: Builder, scheme: Residues, digits: int, accumulators: Array, y: A
     """
     entries, some = y.shape[1] * y.shape[2], y.shape[0] // digits
     table = b.table("combinations", tables.combinations(scheme, digits)[_COMBINATION * first :])
-    b.launch(_combine_kernel(digits, entries, some, add), accumulators, Out(y.at), table)
+    b.launch(_combine_kernel(digits, entries, some, add), accumulators, Out(y), table)
     b.release(table)
 
 

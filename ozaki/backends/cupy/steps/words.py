@@ -23,7 +23,7 @@ def split_words(b: Builder, operand: Described, words: Words, layout: Layout) ->
     """Cut a described operand into words, stored in `layout`: in tiles or fragments (kernels/words/fragments.cuh)."""
     slices = Slices.room(b, operand, layout)
     kernel = _split_words_kernel(operand.x.view, words, layout, operand.only_largest)
-    b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
+    b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
     return slices
 
 

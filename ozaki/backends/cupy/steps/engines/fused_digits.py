@@ -68,10 +68,10 @@ class FusedDigits:
         counters = beginning.counter(b)
         slices, exponents = (left.planes, right.planes), (left.mu, right.mu)
         given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # any address, where none is used
-        b.launch(kernel, *slices, Out(out.at), *exponents, *given, *map(Out, counters))
+        b.launch(kernel, *slices, Out(out), *exponents, *given, *map(Out, counters))
         b.release(*(each for each in (*memory, flags, *counters) if each is not None))
         if out.char == "d":
-            b.launch(far(scheme, *views), *slices, Out(out.at), *exponents)
+            b.launch(far(scheme, *views), *slices, Out(out), *exponents)
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""

@@ -220,7 +220,7 @@ def products(
         launch(group, 0, parts * each, parts)
         if rest > 0:
             launch(group, parts * each, blocks, 1)
-        b.launch(_summing(scheme, parts, m * planes.shape[3]), Out(planes.at))
+        b.launch(_summing(scheme, parts, m * planes.shape[3]), Out(planes))
     else:
         # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
         pieces = -(-blocks // deepest(tiles))

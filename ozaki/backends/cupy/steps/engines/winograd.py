@@ -62,7 +62,7 @@ class Winograd:
         """The slices of the blocks that are multiplied: quadrants, and sums of quadrants."""
         slices = Slices.room(b, operand, self.layout(scheme, side, *operand.x.shape))
         kernel = _splitting(operand.x.view, side, scheme, slices.layout)
-        b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
+        b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
         return slices
 
     def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:

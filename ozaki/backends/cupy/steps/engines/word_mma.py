@@ -94,7 +94,7 @@ class MmaWords:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
         operands = left.operand, right.operand, out.view, left.mu_step, right.mu_step
         kernel = _multiplying(self.device, words, self.shape, left.described.k, left.layout.k, operands)
-        b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
+        b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu)
 
     def seconds(self, words: Words, batch: int, m: int, k: int, n: int, dtype: str) -> None:
         """Not measured."""

@@ -48,7 +48,7 @@ class PairedWords(TiledWords):
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
         operands = left.operand, right.operand, out.view, left.mu_step, right.mu_step
         kernel = _multiplying(self.device, words, self.columns, left.described.k, operands)
-        b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
+        b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu)
 
 
 def _totals(words: Words) -> str:

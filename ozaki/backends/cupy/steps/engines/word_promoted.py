@@ -55,7 +55,7 @@ class PromotedWords(TiledWords):
         operands = left.operand, right.operand, out.view, left.mu_step, right.mu_step
         together, kernel = _multiplying(self.device, words, self.columns, left.described.k, operands)
         counters = together.counter(b)
-        b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu, *map(Out, counters))
+        b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu, *map(Out, counters))
         b.release(*counters)
 
     def seconds(self, words: Words, batch: int, m: int, k: int, n: int, dtype: str) -> float:
