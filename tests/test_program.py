@@ -22,6 +22,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, struct
 from ozaki.backends.cupy.program.steps import Clear, Out, Upload
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.epilogue import Round
 from ozaki.call.operands import shapes
 from ozaki.planning.facts import WorstRatio
 from ozaki.records.accuracy import Accuracy
@@ -45,7 +46,7 @@ def product_of(device, plan):
     views = [view_of(np.empty((1, rows, k), char)) for rows in (m, n)]
     left, right = (b.given(name, view) for name, view in zip("ab", views, strict=True))
     out = b.given("c", view_of(np.empty((1, m, n), char)))
-    product.multiply(b, device, engine_of(device, plan), plan, left, right, out)
+    product.multiply(b, device, engine_of(device, plan), plan, left, right, Round(out))
     return b.program()
 
 

@@ -17,7 +17,6 @@ from ozaki.backends.cupy.program.steps import Stream
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
-from ozaki.backends.cupy.steps.engines.fused_residues import Symmetry
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes, room_for_one_read
 from ozaki.backends.cupy.steps.numbers import describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Slices
@@ -26,6 +25,7 @@ from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.steps.product import split_in_one_read
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
 from ozaki.backends.cupy.steps.sample import sample
+from ozaki.backends.cupy.steps.unrounded import Symmetry
 from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description

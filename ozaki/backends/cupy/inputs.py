@@ -22,10 +22,10 @@ class OperandView(NamedTuple):
 
     Attributes
     ----------
-    arrays : views of the arrays in which it lies: of floats one, of multiprecision numbers signs, exponents and limbs,
-        of a prepared operand `PreparedSlices.arrays`
-    rows : views of the same arrays as stacks of rows, shape (batch, rows, k), which begin where they do; None of a
-        prepared operand, and where no step needs rows
+    arrays : views of the arrays in which it lies: of floats one, or two if its rows are a copy; of multiprecision
+        numbers signs, exponents and limbs; of a prepared operand `PreparedSlices.arrays`
+    rows : views of the last of these arrays, or of all planes, as stacks of rows, shape (batch, rows, k), which begin
+        where they do; None of a prepared operand, and where no step needs rows
     bits : of multiprecision numbers; 0 of floats
     layout : of the slices of a prepared operand
     """
@@ -147,6 +147,8 @@ class Inputs:
                 numbers[side] = numbers_named(name, of.rows or of.arrays, of.bits, named)
             else:
                 given[side] = array = named(name, of.arrays[0])
+                if len(of.arrays) > 1:
+                    array = named(f"copy of {name}", of.arrays[1])
                 if of.rows is not None:
                     rows[side] = Array(array.buffer, 0, *of.rows[0])
         addend = None if views.addend is None else named("addend", views.addend)

@@ -21,8 +21,8 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import axpby
-from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.call.operands import SIDES, Side
@@ -79,12 +79,12 @@ def product_program(
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
             left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
         result = out.array("c", b.given)
-        target = result
+        epilogue: Round | Combine = Round(result)
         if expression is not None and once:
             assert isinstance(result, Array)
             beta = 0.0 if inputs.addend is None else expression.beta
-            target = Combined.of(result, expression.alpha, beta, inputs.addend)
-        product.multiply(b, device, engine, plan, left, right, target)
+            epilogue = Combine(result, expression.alpha, beta, inputs.addend or result)
+        product.multiply(b, device, engine, plan, left, right, epilogue)
         made.without_slices(b)
     if expression is not None and not once:
         _combine(b, result, expression, inputs.addend)

@@ -24,9 +24,9 @@ from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import multiple
-from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
+from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.relative import worst_quotient
@@ -201,10 +201,10 @@ class Work:
             arrays.append(x)
             return OperandView((view_of(x),))
         real = self._rows_of(side)
-        copied = real.data.ptr != x.data.ptr
+        given = (x, real) if (copied := real.data.ptr != x.data.ptr) else (x,)
         self._is_copy(copied)
-        arrays.append(real if copied else x)
-        return OperandView((view_of(real if copied else x),), (view_of(real),))
+        arrays += given
+        return OperandView(tuple(map(view_of, given)), (view_of(real),))
 
     def _is_copy(self, copied: bool) -> None:
         self._asked.valid_for_others = self._asked.valid_for_others and not copied
@@ -230,6 +230,8 @@ class Work:
         """Run the program that finds facts, and brings descriptions to the host; waits for nothing that it brings."""
         inputs = self._inputs()
         self._execution.finish()
+        if any(map(needs_descriptions, needs)):
+            more["descriptions"] = self._descriptions()
         before = self._made
         limit = self.memory.rest
         if not self._asked.needs:
@@ -266,7 +268,7 @@ class Work:
                 return self._relative_error(need.scheme)
             if isinstance(need, WorstRatio) and need.level == "wide" and native_obstacle("float64") is not None:
                 return self._found_on_host(need)
-            self._find([need], descriptions=self._descriptions() if needs_descriptions(need) else None)
+            self._find([need])
         fact = self._execution.fact(self._readers[need])
         if isinstance(need, CutBound) and fact == inf and need.words not in self._asked.sampled:
             self._asked.sampled.add(need.words)
@@ -370,7 +372,7 @@ class Work:
         of_all, right = (self._made.described[side] for side in SIDES)
         left = of_all.some_rows(b, (0, of_all.x.shape[0]), (rows.start, rows.stop))
         engine = engine_of(self._device, plan, inputs.multiprecision)
-        product.multiply(b, self._device, engine, plan, left, right, result_view(c).array("c", b.given))
+        product.multiply(b, self._device, engine, plan, left, right, Round(result_view(c).array("c", b.given)))
         self._run_into(b.program(), c)
         some = ErrorTerms(terms.left[:, :, rows], terms.right)
         found = self._worst_quotient(some, exponent, (of[0].some_rows(rows), of[1]), c)
@@ -468,7 +470,7 @@ class Work:
         alpha, beta = self._combination.values
         beta = 0.0 if inputs.addend is None else beta
         described = self._made.described
-        patch(b, described["left"], described["right"], Combined.of(out, alpha, beta, inputs.addend))
+        patch(b, described["left"], described["right"], Combine(out, alpha, beta, inputs.addend or out))
         self._run_into(b.program(), c)
 
     def _release_product(self) -> None:

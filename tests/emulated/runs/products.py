@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
 
 import cupy as cp
@@ -17,7 +18,13 @@ from ozaki.backends.cupy.steps.engines import cublas_fp16, fused_digits
 from ozaki.backends.cupy.steps.engines.choice import fused_engine
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
-from ozaki.schemes import Digits
+from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
+from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, SymmetricResidues
+from ozaki.backends.cupy.steps.engines.winograd import Winograd
+from ozaki.backends.cupy.steps.epilogue import Combine, Keep, Round
+from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes.named import integer_scheme, scheme_of
 from runs.device import Part, seen
 from runs.operands import matrix, same
 
@@ -79,6 +86,56 @@ def many_blocks(rng: np.random.Generator) -> None:
                 expected = ozaki.gemm(0.3, a, b, -1.0, c, scheme=scheme, slices=slices)
                 given = cp.asarray(a), cp.asarray(b), cp.asarray(c)
                 same(expected, ozaki.gemm(0.3, *given[:2], -1.0, given[2], scheme=scheme, slices=slices))
+
+
+def kept_and_finished(rng: np.random.Generator) -> None:
+    """An un-rounded product that is kept and rounded later has the bits of one that its engine rounds at once."""
+    device = devices.current()
+    engines: list[tuple[Engine, Scheme, str]] = [
+        (CublasResidues(device), Residues(14), "f8"),
+        (CublasDigits(device), Digits(4), "f4"),
+        (CublasFp16(device), scheme_of(integer_scheme("fp16-digits", 200, False), 3), "f4"),
+    ]
+    if device.family.fused:
+        engines += [(FusedResidues(device), Residues(14), "f8"), (Winograd(device), Residues(14), "f8")]
+        engines += [(SymmetricResidues.of(device, "symmetric"), Residues(6), "f4")]
+    for engine, scheme, dtype in engines:
+        batch = 1 if isinstance(engine, Winograd) else 2
+        a, b = matrix(rng, (batch, 150, 200), dtype), matrix(rng, (batch, 150, 200), dtype)
+        if isinstance(engine, SymmetricResidues):
+            b = a
+        c = rng.standard_normal((batch, 150, 150)).astype(dtype)
+        part = Part()
+        x, y, addend = (part.given(cp.asarray(of), name) for of, name in ((a, "a"), (b, "b"), (c, "c")))
+        left, right = (
+            engine.split(part.b, describe(part.b, of), side, scheme) for of, side in ((x, "left"), (y, "right"))
+        )
+        out = [part.b.array(f"c{i}", c.shape, dtype_char(dtype)) for i in range(4)]
+        beta = 0.0 if isinstance(engine, SymmetricResidues) else 0.75  # with an addend no product is symmetric
+        combines = [Combine(of, -1.5, beta, addend) for of in out[2:]]
+        for epilogue in (Round(out[0]), *combines[:1]):
+            assert engine.multiply(part.b, scheme, left, right, epilogue) is None
+        later: list[Round | Combine] = [Round(out[1]), *combines[1:]]
+        for each in later:
+            kept = engine.multiply(part.b, scheme, left, right, Keep(c.shape))
+            assert kept is not None
+            kept.finish(part.b, device, each)
+            kept.release(part.b)
+        found = [part.value(of) for of in out]
+        same(found[0], found[1])
+        same(found[2], found[3])
+        same(ozaki.matmul(a, b.swapaxes(1, 2), **named(scheme)), found[0])
+        same(ozaki.gemm(-1.5, a, b.swapaxes(1, 2), beta, c, **named(scheme)), found[2])
+
+
+def dtype_char(dtype: str) -> str:
+    return np.dtype(dtype).char
+
+
+def named(scheme: Scheme) -> dict[str, Any]:
+    """The options of `ozaki.matmul` that ask for a scheme."""
+    name = "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
+    return {"scheme": name, "slices": scheme.count}
 
 
 def out_that_shares_memory(_rng: np.random.Generator) -> None:

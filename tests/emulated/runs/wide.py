@@ -30,6 +30,7 @@ from ozaki.backends.cupy.steps.engines.choice import cublas_engine
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues
+from ozaki.backends.cupy.steps.epilogue import Round
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.numpy import _describe as describing
@@ -156,7 +157,7 @@ def check_product(
     bits = int(dtype[2:]) if dtype.startswith("mp") else 0
     real = empty(shape, bits, cp) if bits else cp.full(shape, np.nan, dtype)
     out: Any = part.numbers(real, "c") if bits else part.given(real, "c")
-    engine.multiply(part.b, scheme, left, right, out)
+    engine.multiply(part.b, scheme, left, right, Round(out))
     (x, e), (y, f) = images(part, left, scheme, a), images(part, right, scheme, b)
     got = rationals(ozaki.asnumpy(MPArray(real.signs, real.exponents, real.limbs, bits)) if bits else cp.asnumpy(real))
     for index in np.ndindex(*shape):

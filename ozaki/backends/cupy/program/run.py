@@ -41,7 +41,7 @@ class Run:
         offsets, begins, pinned = self.room.offsets, {}, 0
         for buffer in self.room.pinned:
             begins[buffer] = pinned
-            pinned += -(-buffer.nbytes // 64) * 64
+            pinned += -(-max(buffer.nbytes, 1) // 64) * 64
         self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
         numbers = {buffer: i for i, buffer in enumerate((*program.given, *program.inputs, *program.keeps))}
         self._bases = [0] * len(numbers)

@@ -10,17 +10,27 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.combined import Expression, addend_of, arguments_of, expression_of, macros_of
+from ozaki.backends.cupy.steps.epilogue import (
+    Combine,
+    Expression,
+    Round,
+    addend_of,
+    arguments_of,
+    expression_of,
+    macros_of,
+)
 from ozaki.backends.cupy.steps.operands import Described
 
 _BLOCK = (128, 2048)
 """Rows and columns of C that belong to a block of kernels/conversion/nonfinite.cu."""
 
 
-def patch(b: Builder, left: Described, right: Described, out: Array) -> None:
-    """Replace the entries of out, shape (batch, m, n), in rows of A and columns of B that have NaN or Inf."""
-    kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(out))
-    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *addend_of(out))
+def patch(b: Builder, left: Described, right: Described, epilogue: Round | Combine) -> None:
+    """Replace the entries of the result in rows of A and columns of B that have NaN or Inf."""
+    out = epilogue.out
+    assert isinstance(out, Array)
+    kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(epilogue))
+    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *addend_of(epilogue))
 
 
 @lru_cache(maxsize=1024)

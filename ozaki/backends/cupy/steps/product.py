@@ -9,6 +9,7 @@ from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
@@ -45,9 +46,9 @@ def split_in_one_read(
 
 
 def multiply(
-    b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array | NumbersArray
+    b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, epilogue: Round | Combine
 ) -> None:
-    """Add the steps of out = left right^T, shape (batch, m, n).
+    """Add the steps of left right^T, shape (batch, m, n), and of its epilogue.
 
     Describes and splits operands as far as the caller has not, and frees what it allocates.
     """
@@ -57,7 +58,7 @@ def multiply(
     made: list[Described | Slices] = []
     operands: list[Described | Slices] = []
     whole = isinstance(plan.scheme, Residues)
-    in_one_panel = panel_of(engine, plan, out.shape) == out.shape[1:]
+    in_one_panel = panel_of(engine, plan, epilogue.shape) == epilogue.shape[1:]
     for x, side in zip((left, right), SIDES, strict=True):
         if isinstance(x, Described | Slices):
             operands.append(x)
@@ -70,9 +71,9 @@ def multiply(
             found = (describe if whole else find_largest)(b, x)
         made.append(found)
         operands.append(found)
-    _multiply_panels(b, engine, plan, operands[0], operands[1], out)
-    if not isinstance(out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
-        patch(b, described(operands[0]), described(operands[1]), out)
+    _multiply_panels(b, engine, plan, operands[0], operands[1], epilogue)
+    if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
+        patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
         release(b, each)
 
@@ -86,16 +87,16 @@ def release(b: Builder, x: Described | Slices) -> None:
 
 def _multiply_panels(
     b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices,
-    out: Array | NumbersArray,
+    epilogue: Round | Combine,
 ) -> None:  # fmt: skip
     """Multiply panel by panel, splitting what is not split; NaN and Inf count as zeros."""
-    _, m, n = out.shape
-    rows, cols = panel_of(engine, plan, out.shape)
+    _, m, n = epilogue.shape
+    rows, cols = panel_of(engine, plan, epilogue.shape)
     for c in range(0, n, cols):
         y = _slices_of_rows(b, engine, plan, right, "right", c, min(c + cols, n))
         for r in range(0, m, rows):
             x = _slices_of_rows(b, engine, plan, left, "left", r, min(r + rows, m))
-            panel = out.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
+            panel = epilogue.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
             engine.multiply(b, plan.scheme, x, y, panel)
             _release_slices(b, x, left)
         _release_slices(b, y, right)

@@ -6,15 +6,24 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.combined import Expression, addend_of, arguments_of, expression_of, macros_of
+from ozaki.backends.cupy.steps.copying import mirror
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
+from ozaki.backends.cupy.steps.epilogue import (
+    Combine,
+    Expression,
+    Round,
+    addend_of,
+    arguments_of,
+    expression_of,
+    macros_of,
+)
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, round_wide
@@ -56,21 +65,59 @@ class Moduli(NamedTuple):
         return self.product + self.products, self.byte + self.bytes
 
 
+Symmetry = Literal["symmetric", "hermitian"]
+"""Of a result: equal to its transpose, or to its conjugate transpose."""
+
+
+class Unrounded(Protocol):
+    """The exact product of some rows and columns, before it is rounded: what every engine's `multiply` can return."""
+
+    def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
+        """Round it, or the expression, into the array of an epilogue, once."""
+        ...
+
+    def release(self, b: Builder) -> None:
+        """Free its memory."""
+        ...
+
+
 @dataclass(frozen=True)
-class Unrounded:
-    """Exact integers, which can only get another part of k added, or be rounded, once.
+class Planes:
+    """Exact integers in planes: another part of k can be added to them.
 
     Attributes
     ----------
     scheme : the scheme whose products they are
     planes : shape (planes, batch, m, n or more): bytes y_t of residues, or diagonals of digits, int32 or int64
     left, right : the powers of two that the rows of both operands were scaled by
+    symmetry : of a product of which the planes have no entries above the diagonal, or None
     """
 
     scheme: KernelScheme
     planes: Array
     left: Scales
     right: Scales
+    symmetry: Symmetry | None = None
+
+    @classmethod
+    def of_matrices(cls, scheme: KernelScheme, memory: Array, left: Scales, right: Scales) -> Planes:
+        """Those of matrices that lie one after the other: `memory` has shape (batch, planes, m, n or more)."""
+        shape, strides = ((x[1], x[0], *x[2:]) for x in (memory.shape, memory.strides))
+        return cls(scheme, Array(memory.buffer, memory.offset, memory.char, shape, strides), left, right)
+
+    def matrix(self, i: int) -> Planes:
+        """Those of matrix i of the batch, or of the only matrix that there is room for."""
+        at = i if self.planes.shape[1] > 1 else 0
+        return replace(
+            self,
+            planes=self.planes.part(1, at, at + 1),
+            left=self.left.matrices(i, i + 1),
+            right=self.right.matrices(i, i + 1),
+        )
+
+    def release(self, b: Builder) -> None:
+        """Free its memory."""
+        b.release(self.planes)
 
     def add_residues(self, b: Builder, accumulators: Array, moduli: Moduli, first: bool) -> None:
         """Add the products of a part of k modulo m_t, for some moduli.
@@ -103,12 +150,16 @@ class Unrounded:
         kernel = _collect_kernel(products.char, sums.char, products.size, not first)
         b.launch(kernel, products, Out(sums))
 
-    def round_into(self, b: Builder, device: Device, out: Array | NumbersArray, lower: bool = False) -> None:
-        """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once.
+    def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
+        """Round it, or the expression, into the array of an epilogue, once."""
+        self._round(b, device, epilogue)
+        if self.symmetry is not None:
+            assert isinstance(epilogue.out, Array)
+            mirror(b, epilogue.out, conjugate=self.symmetry == "hermitian")
 
-        With `lower` the planes need no entries above the diagonal, of which only those in blocks that the diagonal
-        crosses are rounded.
-        """
+    def _round(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
+        """Round; of a triangle only entries below the diagonal, and in blocks that the diagonal crosses."""
+        out, lower = epilogue.out, self.symmetry is not None
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
             assert isinstance(self.scheme, Residues)
@@ -121,23 +172,46 @@ class Unrounded:
                 last, end = min(i + _MOST_BLOCKS, batch), min(col + most, n)
                 left, right = (x.matrices(i, last) for x in (self.left, self.right))
                 planes = self.planes.part(1, i, last).part(3, col, min(col + most, self.planes.shape[3]))
-                some = replace(self, planes=planes, left=left, right=right.part(1, col, end))
-                some.round_into(b, device, out.part(0, i, last).part(2, col, end), lower and col == 0 and end == n)
+                symmetry = self.symmetry if col == 0 and end == n else None
+                some = Planes(self.scheme, planes, left, right.part(1, col, end), symmetry)
+                some._round(b, device, epilogue.part(0, i, last).part(2, col, end))
             return
-        of_out = expression_of(out)
+        of_out = expression_of(epilogue)
         recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
         steps = self.left.step, self.right.step
         kernel = recombine(self.scheme, self.planes.view, out.view, *steps, of_out, lower)
-        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out), *addend_of(out))
+        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out), *addend_of(epilogue))
 
 
-def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: Array, nu: Array, out: Array) -> None:
-    """Round one matrix from the bytes y_t of the seven products of Strassen-Winograd.
+@dataclass(frozen=True)
+class Quadrants:
+    """One matrix in the bytes y_t of the seven products of Strassen-Winograd.
 
+    Attributes
+    ----------
+    scheme : Residues
     planes : shape (moduli, 7, rows, cols or more), the products with `rows` rows and `cols` columns each
+    cols : as above
+    mu, nu : the exponents of both operands
     """
-    kernel = _recombine_quadrants_kernel(scheme, planes.view, out.view, cols, expression_of(out))
-    b.launch(kernel, planes, mu, nu, Out(out), *addend_of(out))
+
+    scheme: Residues
+    planes: Array
+    cols: int
+    mu: Array
+    nu: Array
+
+    def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
+        """Round it, or the expression, into the array of an epilogue, once."""
+        out = epilogue.out
+        assert isinstance(out, Array)
+        expression = expression_of(epilogue)
+        kernel = _recombine_quadrants_kernel(self.scheme, self.planes.view, out.view, self.cols, expression)
+        b.launch(kernel, self.planes, self.mu, self.nu, Out(out), *addend_of(epilogue))
+
+    def release(self, b: Builder) -> None:
+        """Free its memory."""
+        b.release(self.planes)
 
 
 @lru_cache(maxsize=1024)

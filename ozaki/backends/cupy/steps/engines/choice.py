@@ -18,11 +18,11 @@ from ozaki.backends.cupy.steps.engines.fused_digits import FusedDigits
 from ozaki.backends.cupy.steps.engines.fused_residues import (
     FusedResidues,
     SymmetricResidues,
-    Symmetry,
     triangle_is_faster,
 )
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
+from ozaki.backends.cupy.steps.unrounded import Symmetry
 from ozaki.driver.memory import too_few_bytes
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan

@@ -12,9 +12,10 @@ from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.backends.cupy.steps.unrounded import Planes, Unrounded
 from ozaki.schemes import Digits
 
 
@@ -41,16 +42,21 @@ class CublasDigits:
         """Never: there is no such kernel for slices without tiles."""
         return False
 
-    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n)."""
-        batch, m, n = out.shape
+    def multiply(
+        self, b: Builder, scheme: Digits, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, m, n), returned to be kept, or finished by the epilogue, matrix by matrix."""
+        batch, m, n = epilogue.shape
+        kept = batch if isinstance(epilogue, Keep) else 1
         p, ld = scheme.count, round_up(n, 16)
         la, lb = left.layout, right.layout
         slabs = la.k // la.slab
-        diagonals = b.array("diagonals", (p, m, ld), "i")
-        sums = b.array("sums", (p, m, ld), "q") if slabs > 1 else diagonals
+        memory = b.array("sums", (kept, p, m, ld), "q") if slabs > 1 else b.array("diagonals", (kept, p, m, ld), "i")
+        whole = Planes.of_matrices(scheme, memory, left.scales, right.scales)
+        of_slab = b.array("diagonals", (p, m, ld), "i") if slabs > 1 else None
         for i in range(batch):
-            product = Unrounded(scheme, sums.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
+            product = whole.matrix(i)
+            diagonals = product.planes if of_slab is None else of_slab
             for g in range(slabs):
                 at_a, at_b = (
                     left.place_of_matrix(i).plus(g * la.slab_stride),
@@ -59,10 +65,16 @@ class CublasDigits:
                 for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
                     at = at_a, at_b.plus((p - pairs) * lb.slice_bytes), diagonals.at_index(0, pairs - 1).at
                     gemms(b, INT8, at, (m, ld, pairs * la.slab), (la.row_bytes, lb.row_bytes, ld))
-                if slabs > 1:
-                    product.add_diagonals(b, diagonals, first=g == 0)
-            product.round_into(b, self.device, out.part(0, i, i + 1))
-        b.release(diagonals, sums)
+                if of_slab is not None:
+                    product.add_diagonals(b, of_slab, first=g == 0)
+            if not isinstance(epilogue, Keep):
+                product.finish(b, self.device, epilogue.part(0, i, i + 1))
+        if of_slab is not None:
+            b.release(of_slab)
+        if isinstance(epilogue, Keep):
+            return whole
+        whole.release(b)
+        return None
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""

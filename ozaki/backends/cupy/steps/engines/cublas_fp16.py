@@ -12,9 +12,10 @@ from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import SIZES, Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
 from ozaki.backends.cupy.steps.gemm import FP16, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.backends.cupy.steps.unrounded import Planes, Unrounded
 from ozaki.schemes import Digits
 from ozaki.schemes.digits import fp16_depth
 
@@ -42,16 +43,20 @@ class CublasFp16:
         """Never: there is no such kernel for slices without tiles."""
         return False
 
-    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n)."""
-        batch, m, n = out.shape
+    def multiply(
+        self, b: Builder, scheme: Digits, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, m, n), returned to be kept, or finished by the epilogue, matrix by matrix."""
+        batch, m, n = epilogue.shape
+        kept = batch if isinstance(epilogue, Keep) else 1
         k, p, ld = left.described.k, scheme.count, round_up(n, 16)
         la, lb = left.layout, right.layout
         most = max(1, fp16_depth(scheme.bits) // k)  # pairs whose sum is exact
         products = b.array("products", (m, ld), "f")
-        sums = b.array("sums", (p, m, ld), _sums(scheme, k))
+        memory = b.array("sums", (kept, p, m, ld), _sums(scheme, k))
+        whole = Planes.of_matrices(scheme, memory, left.scales, right.scales)
         for i in range(batch):
-            product = Unrounded(scheme, sums.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
+            product = whole.matrix(i)
             for g in range(la.k // la.slab):
                 at_a, at_b = (
                     left.place_of_matrix(i).plus(g * la.slab_stride),
@@ -67,8 +72,13 @@ class CublasFp16:
                         depth = min(most, pairs - first) * la.slab
                         gemms(b, FP16, at, (m, ld, depth), (la.row_bytes // 2, lb.row_bytes // 2, ld))
                         product.add_diagonals(b, products, g == 0 and first == 0, pairs - 1)
-            product.round_into(b, self.device, out.part(0, i, i + 1))
-        b.release(products, sums)
+            if not isinstance(epilogue, Keep):
+                product.finish(b, self.device, epilogue.part(0, i, i + 1))
+        b.release(products)
+        if isinstance(epilogue, Keep):
+            return whole
+        whole.release(b)
+        return None
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data, at cuBLAS's rate of int8."""

@@ -12,10 +12,10 @@ from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
-from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Moduli, Unrounded
+from ozaki.backends.cupy.steps.unrounded import Moduli, Planes, Unrounded
 from ozaki.schemes import Residues
 from ozaki.schemes.moduli import products_of
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
@@ -49,15 +49,19 @@ class CublasResidues:
         """Never: there is no such kernel for slices without tiles."""
         return False
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
-        """out = left right^T, shape (batch, m, n)."""
-        batch, m, n = out.shape
+    def multiply(
+        self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, m, n), returned to be kept, or finished by the epilogue, matrix by matrix."""
+        batch, m, n = epilogue.shape
+        kept = batch if isinstance(epilogue, Keep) else 1
         ld = round_up(n, 16)
         accumulators = b.array("accumulators", (_gathered(scheme, m * ld), m, ld), "i")
-        planes = b.array("y", (scheme.bytes, m, ld), "B")
+        memory = b.array("y", (kept, scheme.bytes, m, ld), "B")
+        whole = Planes.of_matrices(scheme, memory, left.scales, right.scales)
         la, lb = left.layout, right.layout
         for i in range(batch):
-            product = Unrounded(scheme, planes.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
+            product = whole.matrix(i)
             for some in _groups(scheme, accumulators.shape[0]):
                 for h in range(0, la.k, ACCUMULATOR_DEPTH):
                     depth = min(ACCUMULATOR_DEPTH, la.k - h)
@@ -70,8 +74,13 @@ class CublasResidues:
                         some.products, (la.slice_bytes, lb.slice_bytes, m * ld),
                     )  # fmt: skip
                     product.add_residues(b, accumulators, some, first=h == 0)
-            product.round_into(b, self.device, out.part(0, i, i + 1))
-        b.release(accumulators, planes)
+            if not isinstance(epilogue, Keep):
+                product.finish(b, self.device, epilogue.part(0, i, i + 1))
+        b.release(accumulators)
+        if isinstance(epilogue, Keep):
+            return whole
+        whole.release(b)
+        return None
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep, Round
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Scheme, Words
 
 
@@ -43,16 +45,36 @@ class Engine(Protocol):
         """Whether an operand is described and split by one kernel, and faster so; `whole`: described as a whole."""
         ...
 
-    def multiply(self, b: Builder, scheme: Any, left: Slices, right: Slices, out: Any) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory; frees what it holds beside.
+    def multiply(
+        self, b: Builder, scheme: Any, left: Slices, right: Slices, epilogue: Any
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, m, n); frees what it holds beside.
 
-        out : an Array or, for residues, a NumbersArray
+        Returns
+        -------
+        The un-rounded product, if that is to be kept; else None: the epilogue has finished it. Kernels that round in
+        registers take the epilogue `Round` alone.
         """
         ...
 
     def seconds(self, scheme: Any, batch: int, m: int, k: int, n: int, dtype: str) -> float | None:
         """How long a product takes that is planned from its data; None where nobody measured it."""
         ...
+
+
+def finished(b: Builder, device: Device, product: Unrounded, epilogue: Epilogue) -> Unrounded | None:
+    """The un-rounded product, to be kept; or None, when the epilogue has finished it, and its memory is free."""
+    if isinstance(epilogue, Keep):
+        return product
+    product.finish(b, device, epilogue)
+    product.release(b)
+    return None
+
+
+def rounded_by(epilogue: Epilogue) -> Array:
+    """The result of the only epilogue of kernels that round in registers."""
+    assert isinstance(epilogue, Round) and isinstance(epilogue.out, Array)
+    return epilogue.out
 
 
 def workspace_of(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:

@@ -14,8 +14,10 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
+from ozaki.backends.cupy.steps.engines.engine import rounded_by
 from ozaki.backends.cupy.steps.engines.shares import digit_shares, few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
+from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.schemes import Digits
 
@@ -58,8 +60,9 @@ class FusedDigits:
         lay = self.layout(scheme, side, *operand.shape)
         return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
-    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
+    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, epilogue: Epilogue) -> None:
+        """Left right^T, shape (batch, m, n), rounded in registers: the kernels take no other epilogue."""
+        out = rounded_by(epilogue)
         blocks = left.layout.k // self.device.tiles.depth
         views = left.operand, right.operand, blocks, out.view, left.mu_step, right.mu_step
         aside, beginning, kernel = _gemm(self.device, scheme, *views)

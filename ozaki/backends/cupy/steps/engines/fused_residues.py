@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -16,18 +16,15 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
-from ozaki.backends.cupy.steps.copying import mirror
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
+from ozaki.backends.cupy.steps.engines.engine import finished
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
-from ozaki.backends.cupy.steps.numbers import NumbersArray
+from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.backends.cupy.steps.unrounded import Planes, Symmetry, Unrounded
 from ozaki.schemes import Residues, constants
-
-Symmetry = Literal["symmetric", "hermitian"]
-"""Of a result: equal to its transpose, or to its conjugate transpose."""
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
@@ -64,12 +61,13 @@ class FusedResidues:
         lay = self.layout(scheme, side, *operand.shape)
         return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
-        planes = products(b, self.device, scheme, left, right, (left.operand, right.operand), out.shape)
-        product = Unrounded(scheme, planes.part(1, 0, out.shape[0]), left.scales, right.scales)
-        product.round_into(b, self.device, out)
-        b.release(planes)
+    def multiply(
+        self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, m, n), which is returned to be kept, or finished by the epilogue."""
+        planes = products(b, self.device, scheme, left, right, (left.operand, right.operand), epilogue.shape)
+        product = Planes(scheme, planes.part(1, 0, epilogue.shape[0]), left.scales, right.scales)
+        return finished(b, self.device, product, epilogue)
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data."""
@@ -106,15 +104,14 @@ class SymmetricResidues(FusedResidues):
         """The engine for results of that symmetry."""
         return cls(device, symmetry=symmetry)
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
-        """out = left right^T, shape (batch, n, n), its columns neighbours in memory."""
-        assert isinstance(out, Array)
+    def multiply(
+        self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (batch, n, n), which is returned to be kept, or finished by the epilogue."""
         at = left.operand, right.operand
-        planes = products(b, self.device, scheme, left, right, at, out.shape, triangle=True)
-        product = Unrounded(scheme, planes, left.scales, right.scales)
-        product.round_into(b, self.device, out, lower=True)
-        b.release(planes)
-        mirror(b, out, conjugate=self.symmetry == "hermitian")
+        planes = products(b, self.device, scheme, left, right, at, epilogue.shape, triangle=True)
+        product = Planes(scheme, planes, left.scales, right.scales, self.symmetry)
+        return finished(b, self.device, product, epilogue)
 
 
 _LEAST_SYMMETRIC = 1024

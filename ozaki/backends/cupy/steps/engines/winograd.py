@@ -16,10 +16,12 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
+from ozaki.backends.cupy.steps.engines.engine import finished
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, products
 from ozaki.backends.cupy.steps.engines.tiled import LABEL
+from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import round_quadrants
+from ozaki.backends.cupy.steps.unrounded import Quadrants, Unrounded
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Residues, scaling_of
 
@@ -69,14 +71,15 @@ class Winograd:
         """Never: quadrants far apart are read together."""
         return False
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (1, m, n), its columns neighbours in memory."""
-        _, m, n = out.shape
+    def multiply(
+        self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
+    ) -> Unrounded | None:  # fmt: skip
+        """Left right^T, shape (1, m, n), which is returned to be kept, or finished by the epilogue."""
+        _, m, n = epilogue.shape
         at_a, at_b = ((None, x.layout.slice_bytes, x.layout.matrix_bytes) for x in (left, right))
         shape = _PRODUCTS, _half(m), _half(n)
         planes = products(b, self.device, scheme, left, right, (at_a, at_b), shape)
-        round_quadrants(b, scheme, planes, _half(n), left.mu, right.mu, out)
-        b.release(planes)
+        return finished(b, self.device, Quadrants(scheme, planes, _half(n), left.mu, right.mu), epilogue)
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data: that of FusedResidues with 7/8 of the operations."""

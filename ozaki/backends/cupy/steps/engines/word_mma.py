@@ -14,7 +14,9 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.engines.engine import rounded_by
 from ozaki.backends.cupy.steps.engines.word_program import initializer
+from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import split_words, width
 from ozaki.schemes import Words
@@ -90,8 +92,9 @@ class MmaWords:
         """Never: there is no such kernel for fragments."""
         return False
 
-    def multiply(self, b: Builder, words: Words, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
+    def multiply(self, b: Builder, words: Words, left: Slices, right: Slices, epilogue: Epilogue) -> None:
+        """Left right^T, shape (batch, m, n), whose sums are rounded on the way: there is no other epilogue."""
+        out = rounded_by(epilogue)
         operands = left.operand, right.operand, out.view, left.mu_step, right.mu_step
         kernel = _multiplying(self.device, words, self.shape, left.described.k, left.layout.k, operands)
         b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu)

@@ -7,12 +7,14 @@ from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.engines.engine import rounded_by
 from ozaki.backends.cupy.steps.engines.tiled import Together
 from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, ROWS, TiledWords, chosen, layout, multiplying, tiles_of
+from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.backends.cupy.steps.words import width
 from ozaki.schemes import Words
@@ -50,8 +52,9 @@ class PromotedWords(TiledWords):
         """All words of an element in one tile."""
         return layout(words, self.columns, words.count, side, batch, rows, k)
 
-    def multiply(self, b: Builder, words: Words, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
+    def multiply(self, b: Builder, words: Words, left: Slices, right: Slices, epilogue: Epilogue) -> None:
+        """Left right^T, shape (batch, m, n), whose sums are rounded on the way: there is no other epilogue."""
+        out = rounded_by(epilogue)
         operands = left.operand, right.operand, out.view, left.mu_step, right.mu_step
         together, kernel = _multiplying(self.device, words, self.columns, left.described.k, operands)
         counters = together.counter(b)
