@@ -273,7 +273,7 @@ class Pair:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a repeated call can run the program of this one: it reads no copies, and need not check elements.
+        """False if the program would read a copy of an operand, or if elements must be validated on each call.
 
         An expression may be computed apart from `out`, which often is the addend; `gemm` copies it there each time. A
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.

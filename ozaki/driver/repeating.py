@@ -21,9 +21,9 @@ from ozaki.records.plan import Chosen, Plan
 def plan_for_others(
     pair: Pair, question: Question | None, facts: Facts, this: Chosen
 ) -> Callable[[Facts], Chosen | None]:
-    """A function of the facts of other operands: the plan for them if its scheme is that of this one, else None.
+    """Predicate for repeated calls: would `choose` pick the same scheme for a later call's facts? Captures no arrays.
 
-    It holds no operands.
+    It returns the plan for these facts if that has the scheme of this one, else None.
 
     Parameters
     ----------

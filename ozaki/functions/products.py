@@ -102,14 +102,29 @@ def matmul(
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
         tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
-        "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`, as a text "relative:1e-12": the
-        fastest here of the array library's native product, slices and words that proves it. "exact": every bit, by
-        residues; a float result is the exact one, correctly rounded. Default: the fastest of the native product, slices
-        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
-        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53. "exact" for
-        dtype="int64"; and, where the result is multiprecision, for integers: with dtype="mp" if an operand holds
-        integers, or both are whole numbers, else if integers or an `fmpz_mat` meet whole numbers.
+        What has to be proven; the fastest here of the native product, slices and words that proves it runs.
+
+        =========================================  ==================================================================
+        "fp32", "fp64", "dd", "qd", a number of    componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2
+        bits b (int)
+        a float below 1                            componentwise, that tolerance
+        `Accuracy(measure, tolerance)`, or a       that measure and tolerance
+        text as "relative:1e-12"
+        "exact"                                    every bit, by residues; a float result is the exact one, correctly
+                                                   rounded
+        =========================================  ==================================================================
+
+        Default, by the result:
+
+        =========================================  ==================================================================
+        floats                                     the fastest of the native product, slices that prove "fp32" or
+                                                   "fp64", and, for float32 on Hopper, words whose proven error is no
+                                                   larger than the native product's
+        dtype="int64"                              "exact"
+        multiprecision, of integers                "exact": with dtype="mp" if an operand holds integers, or both are
+                                                   whole numbers; else if integers or an `fmpz_mat` meet whole numbers
+        multiprecision, of others                  the larger `bits` of the operands, at least 53
+        =========================================  ==================================================================
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded

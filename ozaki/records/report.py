@@ -61,9 +61,9 @@ class Report:
         output, unless the result over- or underflows; inf where nothing is proven: of a native product, of words, and
         where an entry may be no larger than its error (None: not asked for by return_report="relative").
     rounded_once
-        Of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression, compared with
-        what the measure compares alpha A B with plus that of beta C, as abs(alpha) abs(A) abs(B) + abs(beta) abs(C);
-        else it is that of A B. None for a product alone.
+        Of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression, relative to
+        abs(alpha) abs(A) abs(B) + abs(beta) abs(C) (componentwise; other measures alike); else it is that of A B. None
+        for a product alone.
     """
 
     bound: float

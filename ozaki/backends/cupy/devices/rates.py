@@ -59,9 +59,8 @@ WORDS = Planned(8e-6, 36e-6)
 class KernelRates:
     """How fast the library's own kernels are on a family of devices that has them.
 
-    Two rates each. One counts the operations of a product that keeps the whole device busy, at the limit of power. The
-    other, `_cool`, counts the operations that a busy device could do in the time of a product that leaves a part of it
-    idle: the rest then runs cooler, and faster.
+    Two rates each: of a product that keeps the whole device busy, so that power limits the clock; and, `_cool`, of one
+    that leaves multiprocessors idle, per busy multiprocessor as if all were: the clock is then not limited by power.
 
     Attributes
     ----------

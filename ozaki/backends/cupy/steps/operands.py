@@ -77,8 +77,8 @@ class Layout:
     neighbours : neighbouring columns of the product that a thread holds, for which the rows of a right operand's tile
         are permuted; 0 where they are not
     unsigned : whether residues are in [0, m), else they are symmetric
-    written_rows : in tiles, rows that kernels have to write; later ones, up to `rows`, may hold anything: only panels
-        read them, and their products are not used
+    written_rows : in tiles, rows that kernels have to write; rows beyond, up to `rows`, are uninitialised: panels may
+        load them, and their products are discarded
     """
 
     rows: int

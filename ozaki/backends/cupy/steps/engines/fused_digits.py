@@ -83,7 +83,7 @@ class FusedDigits:
         return rates.slices(batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=0, reads=2, planned=DIGITS)
 
     def busy_entries(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
-        """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+        """The product's time, as the number of entries that a fully occupied device computes in it."""
         tiles, clusters = self.device.tiles, self.device.clusters
         rows, cols = _tile_of(tiles, scheme)
         work = batch * -(-m // (2 * rows)) * -(-n // cols)

@@ -27,9 +27,9 @@ from ozaki.backends.cupy.steps.unrounded import Planes, Symmetry, Unrounded
 from ozaki.schemes import Residues, constants
 
 _LARGE = 420_000_000_000
-"""Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
-from 3200 on, float32 from 4000). Between two kernels that would otherwise overlap the count of places is cleared, which
-takes 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to
+"""From this many multiplications on, tiles are assigned by the half of the second-level cache that a cluster is at
+(float64 from 3200 on, float32 from 4000). Below, clearing the count of places between two kernels that would otherwise
+overlap costs more than it saves: 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to
 29 of 1260 at 4096)."""
 
 
@@ -79,7 +79,7 @@ class FusedResidues:
         )  # fmt: skip
 
     def busy_entries(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
-        """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+        """The product's time, as the number of entries that a fully occupied device computes in it."""
         tiles, clusters = self.device.tiles, self.device.clusters
         blocks = tiles.blocks(k)
         parts = _parts(self.device, scheme, batch, m, n, blocks)

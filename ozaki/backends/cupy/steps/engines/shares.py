@@ -46,7 +46,7 @@ def columns(tiles: Tiles, n: int, rows: int, clusters: int, blocks: int) -> tupl
 def narrow_shares(tiles: Tiles, wide: int, narrow: int, clusters: int, blocks: int) -> tuple[float, int]:
     """When the last cluster ends, and how many narrow pairs go to clusters that have one wide pair less than others.
 
-    In the time of a column of a wide tile.
+    Unit of the first value: the time for one column of a wide tile.
     """
     each, heavy = divmod(wide, clusters)
     of_wide, of_narrow = (time + _END / blocks for time in (tiles.columns, _NARROW_TIME))

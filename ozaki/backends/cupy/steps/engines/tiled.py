@@ -64,8 +64,7 @@ def layout(
     """Where `count` slices of an operand lie in tiles of `tile` rows, two blocks of k or more.
 
     `neighbours`: columns of a tile are permuted for kernels of which a thread holds so many neighbours in a row of C.
-    `in_pairs`: the kernel reads no columns beyond the last pair of strips, four strips at least; else it reads all that
-    are stored.
+    `in_pairs`: columns are padded to an even number of strips, four at least; else to whole tiles.
     """
     _, unit, padded, k = tiles.padded(side, rows, k)
     each = padded * k
