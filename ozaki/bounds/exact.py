@@ -47,16 +47,16 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
     """
     k = left.k
     scaling = scaling_of(scheme, k)
-    of_left, of_right = (-side.bits(scaling) for side in (left, right))
-    u_left, u_right = (
-        np.where(side.rounded(scaling), _powers(bits - exponent, side) / 2, 0.0)
-        for side, bits in ((left, of_left), (right, of_right))
+    bits_left, bits_right = left.bits(scaling), right.bits(scaling)
+    u_left, u_right = (  # of rows whose image may differ from 2**mu x
+        np.where(bits + side.bottom < side.top, _powers(-bits - exponent, side) / 2, 0.0)
+        for side, bits in ((left, bits_left), (right, bits_right))
     )
     # The second term has the factor 2**-exponent in u_right already.
-    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
+    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(-bits_left, left) / 2, 0.0)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(of_left - exponent, left)]) * UP,
-        np.stack([right.sums, u_right, _powers(of_right, right)]) * UP,
+        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(-bits_left - exponent, left)]) * UP,
+        np.stack([right.sums, u_right, _powers(-bits_right, right)]) * UP,
     )
 
 
