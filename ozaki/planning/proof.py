@@ -90,7 +90,7 @@ class Proof:
         if isinstance(scheme, Words) or self._least_span is None:
             return False
         scaling = scheme.scaling(self._k)
-        return scaling is not None and scaling.most_bits(self._k) < self._least_span
+        return scaling is not None and scaling.most_bits < self._least_span
 
     def exact_below(self, name: str, most: int) -> int:
         """The smallest count at which the images of all rows are exact; `most` if that is not smaller."""

@@ -64,6 +64,7 @@ def forced(name: str, count: int) -> Scheme:
     return scheme_of(name, int(count))
 
 
+@lru_cache(maxsize=1024)
 def scheme_of(name: str, count: int) -> Scheme:
     """The scheme `name` with `count` slices; the name must be in `FAMILIES` and the count in range."""
     return FAMILIES[name].make(count)
