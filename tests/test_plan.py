@@ -19,6 +19,7 @@ from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds import exact as exact_bounds
 from ozaki.bounds import native as native_bounds
+from ozaki.bounds.a_priori import a_priori
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning import search
 from ozaki.planning.facts import WorstRatio
@@ -293,8 +294,8 @@ def test_the_count_is_the_smallest_a_priori(rng, name):
         for tolerance in 2.0 ** rng.uniform(-90, 0, 6):
             target = Accuracy("row-column", float(tolerance))
             plan = ozaki.plan((5, k), (k, 5), dtype="float64", accuracy=target, scheme=name)
-            assert plan.slices == smallest(name, lambda scheme: exact_bounds.a_priori(scheme, k), target, k)  # noqa: B023
-            assert plan.bound == with_rounding(exact_bounds.a_priori(plan.scheme, k), "float64")
+            assert plan.slices == smallest(name, lambda scheme: a_priori(scheme, k), target, k)  # noqa: B023
+            assert plan.bound == with_rounding(a_priori(plan.scheme, k), "float64")
 
 
 def test_auto_takes_the_fewest_products(rng):

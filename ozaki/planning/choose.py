@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
+from ozaki.bounds.a_priori import usual_of_sample
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.checks import check_proven
@@ -212,7 +212,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     left: Least
     right: Least
     left, right = facts[Sample()]
-    estimate = estimates.usual_of_sample(left, right, min(SAMPLED, k), digits, k)
+    estimate = usual_of_sample(left, right, min(SAMPLED, k), digits, k)
     if not _SAFETY * estimate * question.sizes.spread <= target.tolerance:
         return more
     proof = Proof(facts, k, target, digits, question.sizes.parts)

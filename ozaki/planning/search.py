@@ -8,8 +8,7 @@ from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
-from ozaki.bounds import estimates
-from ozaki.bounds.exact import a_priori
+from ozaki.bounds.a_priori import a_priori, usual_rms, usual_worst
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.planning.proof import Proof
 from ozaki.records.accuracy import Accuracy
@@ -130,7 +129,7 @@ def _likely(name: str, accuracy: Accuracy, k: int) -> int:
         return start
     counts = range(start, most_of(name))
     sampling_factor = EVERY // SAMPLE if k > MOST_UNSAMPLED else 1
-    fits = (c for c in counts if sampling_factor * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
+    fits = (c for c in counts if sampling_factor * usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
     return next(fits, most_of(name))
 
 
@@ -141,7 +140,7 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
     """
     if accuracy.bits is None:
         return True
-    return estimates.usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
+    return usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
 
 
 def _cheapest(
