@@ -26,7 +26,7 @@ from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.schemes import Scheme, is_exact, slice_products
-from ozaki.schemes.named import least_of, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _schemes(plan: Plan, question: Question) -> Iterator[Scheme]:
     for name, counts in middles.items():
         around = {count + turn * max(1, count // 12) for count in counts for turn in range(-_FEWER, _MORE + 1)}
         for count in sorted(around):
-            scheme = scheme_of(name, count) if least_of(name, k) <= count <= most_of(name) else None
+            scheme = scheme_of(name, count) if least_of(name, k) <= count <= FAMILIES[name].most else None
             if scheme is not None and not question.machine.obstacle(scheme, plan.engine):
                 yield scheme
 

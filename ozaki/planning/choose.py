@@ -38,15 +38,15 @@ from ozaki.planning.candidates import (
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.given import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
+from ozaki.planning.proof import Proof, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
-from ozaki.planning.search import choose_a_priori, likely_schemes, search
+from ozaki.planning.search import choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, is_exact
-from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, integer_scheme, least_of, scheme_of
 
 
 @or_need
@@ -104,7 +104,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     assert target is not None
     family = integer_scheme("residues", k, question.complex_rows)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
-    most = most_of(family)
+    most = FAMILIES[family].most
     count = exact_below(family, most, max(k, 1), spans)
     if count == most:
         raise ValueError(

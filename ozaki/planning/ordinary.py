@@ -13,7 +13,7 @@ from typing import Any
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.a_priori import a_priori, usual_worst
 from ozaki.bounds.description import Least
-from ozaki.bounds.levels import SAMPLE, Level, bits_of, sampled_every
+from ozaki.bounds.levels import SAMPLE, SAMPLED_EVERY, Level, bits_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
@@ -61,7 +61,7 @@ class _OrdinaryFacts(Facts):
         super().__init__(facts)
         self._k = max(question.length, 1)
         _, m, n = question.sizes.real_stack
-        self._sampling_factor = sampled_every(min(question.sizes.parts)) / SAMPLE
+        self._sampling_factor = SAMPLED_EVERY[min(question.sizes.parts)] / SAMPLE
         bits = precision_of(question.dtype)
         # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
         self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
