@@ -64,9 +64,10 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
             f"operands, or ask for Accuracy('row-column', {asked_for.tolerance:.3g}{exponent}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
-    of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
+    # The real product of parts has a bound that is smaller by the spread (B11).
+    real_target = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
     names = names_of(integer_scheme(options.scheme, length, complex_rows), multiprecision, complex_rows)
-    choice = choose_a_priori(of_parts, max(length, 1), names)
+    choice = choose_a_priori(real_target, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, options, "")
 
 
