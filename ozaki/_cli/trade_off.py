@@ -134,7 +134,7 @@ def _log10(bound: float, exponent: int) -> float:
 def _schemes(plan: Plan, question: Question) -> Iterator[Scheme]:
     """The schemes whose bounds are drawn, family by family: with counts around the planned and the usual ones."""
     own, k, wanted = plan.scheme, max(question.length, 1), plan.target
-    names = names_of("auto", question.multiprecision, question.complex_rows)
+    names = names_of("auto", k, question.multiprecision, question.complex_rows)
     if wanted.exact or wanted.measure == "relative":
         wanted = default_accuracy(part_of("float64" if question.multiprecision else question.dtype), k)
     middles = {scheme.name: [scheme.count] for scheme in likely_schemes(question.before_rounding(wanted), k, names)}

@@ -81,7 +81,7 @@ def native_bound(question: Question) -> float:
     return native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
 
 
-def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = False) -> tuple[str, ...]:
+def names_of(scheme: str, k: int, multiprecision: bool, complex_rows: bool) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
     `multiprecision` says whether an operand, the addend or the result is; then there are residues alone. `complex_rows`
@@ -91,9 +91,9 @@ def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = Fal
     """
     if multiprecision:
         return ("residues",)
-    if scheme == "auto" and complex_rows:
-        return ("complex-residues",)  # digits take four products for each pair
-    return ("digits", "residues") if scheme == "auto" else (scheme,)
+    if scheme == "auto":  # of complex rows digits take four products for each pair
+        return ("complex-residues",) if complex_rows else ("digits", "residues")
+    return (integer_scheme(scheme, k, complex_rows),)
 
 
 @lru_cache(maxsize=1024)
@@ -101,8 +101,7 @@ def candidates_of(question: Question) -> Candidates:
     """The candidates for a question, as far as they are known without the operands."""
     options, dtype, target = question.options, question.dtype, question.target
     assert isinstance(options.scheme, str)
-    name = integer_scheme(options.scheme, question.length, question.complex_rows)
-    families = names_of(name, question.multiprecision, question.complex_rows)
+    families = names_of(options.scheme, question.length, question.multiprecision, question.complex_rows)
     words: tuple[Words, ...] = ()
     tolerance = 0.0 if target is None else target.tolerance
     ruled_out: str | None

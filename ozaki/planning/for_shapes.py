@@ -23,7 +23,6 @@ from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecisio
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.result_format import result_format
-from ozaki.schemes.named import integer_scheme
 
 
 def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
@@ -66,7 +65,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
     target = target or usual_target(dtype, k)
     # The real product of parts has a bound that is smaller by the spread (B11).
     real_target = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
-    names = names_of(integer_scheme(options.scheme, length, complex_rows), multiprecision, complex_rows)
+    names = names_of(options.scheme, length, multiprecision, complex_rows)
     choice = choose_a_priori(real_target, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, options, "")
 
