@@ -36,7 +36,7 @@ from ozaki.planning.candidates import (
     native_bound,
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
-from ozaki.planning.given import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
+from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
