@@ -12,9 +12,9 @@ import ozaki
 from ozaki import Accuracy, reference
 from ozaki._cli.verify import MEASURES
 from ozaki.backends.numpy._describe import Described, describe, sample
-from ozaki.bounds import estimates
 from ozaki.bounds import exact as exact_bounds
 from ozaki.bounds import native as native_bounds
+from ozaki.bounds.a_priori import a_priori, usual_of_sample, usual_rms
 from ozaki.bounds.description import SAMPLED
 from ozaki.bounds.rounding import with_rounding
 from ozaki.schemes import Digits, Residues, magnitude_bits
@@ -194,7 +194,7 @@ def check_every_bound(a, b, scheme, *about, images=None):
     tops = left.on_host.top[0], right.on_host.top[0]
     squares_a, squares_b = squares(a), squares(b.T)
     row_column = Fraction(exact_bounds.row_column(left.on_host, right.on_host, terms))
-    a_priori = exact_bounds.a_priori(scheme, a.shape[1])
+    for_any = a_priori(scheme, a.shape[1])
     magnitudes, exponent = reference.exact_matmul(abs(a), abs(b))
     plan = ozaki.plan(a, b, scheme=scheme.name, slices=scheme.count)
     sharpest = Fraction(0)
@@ -208,7 +208,7 @@ def check_every_bound(a, b, scheme, *about, images=None):
         assert errors[i, j] <= bound, where
         norms = squares_a[i] * squares_b[j]
         assert errors[i, j] ** 2 <= row_column**2 * norms, where
-        assert a_priori == inf or errors[i, j] ** 2 <= Fraction(a_priori) ** 2 * norms, where
+        assert for_any == inf or errors[i, j] ** 2 <= Fraction(for_any) ** 2 * norms, where
         if plan.bound < inf:
             assert errors[i, j] <= Fraction(plan.bound) * int(magnitudes[i, j]) * power(exponent), where
         if bound:
@@ -311,7 +311,7 @@ def test_the_a_priori_bound_is_sharp(rng, scheme, k):
     a = dict(adversaries(rng, scheme, k))[name][:1]
     check_every_bound(a, a.T, scheme)
     norm = sum(Fraction(float(x)) ** 2 for x in a[0])
-    assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(exact_bounds.a_priori(scheme, k)) * norm
+    assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(a_priori(scheme, k)) * norm
 
 
 @pytest.mark.slow
@@ -498,7 +498,7 @@ def test_the_usual_error_is_what_normal_data_has(rng):
         errors = image_errors(a, b, scheme)
         magnitudes = np.abs(a) @ np.abs(b)
         rms = hypot(*(float(e) / w for e, w in zip(errors.flat, magnitudes.flat, strict=True))) / 12
-        assert rms / 2 < estimates.usual_rms(scheme, k) < rms * 2, scheme
+        assert rms / 2 < usual_rms(scheme, k) < rms * 2, scheme
 
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "lognormal"])
@@ -506,6 +506,6 @@ def test_what_some_indices_let_expect_is_near_what_is_proven(rng, kind):
     k, digits = 2048, Digits(3)
     draw = {"normal": rng.standard_normal, "uniform": rng.random, "lognormal": lambda s: rng.lognormal(0, 0.5, s)}[kind]
     left, right = (draw((1, 200, k)).astype("f4") for _ in "ab")
-    expected = estimates.usual_of_sample(*sample(left, right), SAMPLED, digits, k)
+    expected = usual_of_sample(*sample(left, right), SAMPLED, digits, k)
     (proven,) = bounds_of(work_of(left[0], right[0].T), k, "componentwise", digits)
     assert 0.15 * proven < expected < 1.2 * proven

@@ -19,6 +19,7 @@ from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds import exact as exact_bounds
 from ozaki.bounds import native as native_bounds
+from ozaki.bounds.a_priori import a_priori
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning import search
 from ozaki.planning.facts import WorstRatio
@@ -27,7 +28,7 @@ from ozaki.planning.search import _usually_good
 from ozaki.records.report import power_of_two, rounded_up
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
-from ozaki.schemes.named import scheme_of
+from ozaki.schemes.named import FAMILIES, scheme_of
 
 COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
 
@@ -293,8 +294,8 @@ def test_the_count_is_the_smallest_a_priori(rng, name):
         for tolerance in 2.0 ** rng.uniform(-90, 0, 6):
             target = Accuracy("row-column", float(tolerance))
             plan = ozaki.plan((5, k), (k, 5), dtype="float64", accuracy=target, scheme=name)
-            assert plan.slices == smallest(name, lambda scheme: exact_bounds.a_priori(scheme, k), target, k)  # noqa: B023
-            assert plan.bound == with_rounding(exact_bounds.a_priori(plan.scheme, k), "float64")
+            assert plan.slices == smallest(name, lambda scheme: a_priori(scheme, k), target, k)  # noqa: B023
+            assert plan.bound == with_rounding(a_priori(plan.scheme, k), "float64")
 
 
 def test_auto_takes_the_fewest_products(rng):
@@ -403,6 +404,47 @@ def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
             assert [planned(*choice) for choice in choices] == plans
 
 
+def test_the_first_count_is_found_from_any_guess(rng):
+    for _ in range(500):
+        first = int(rng.integers(1, 40))
+        last = first + int(rng.integers(0, 200))
+        smallest, guess = (int(x) for x in rng.integers(first - 5, last + 20, 2))
+        asked = []
+
+        def holds(count):
+            asked.append(count)  # noqa: B023
+            return count >= smallest  # noqa: B023
+
+        expected = min(max(smallest, first), last)
+        assert search.first_count(holds, first, last, guess) == expected
+        assert all(first <= count < last for count in asked) and len(set(asked)) == len(asked)
+        if expected - 1 <= guess <= expected:
+            assert len(asked) <= 2
+        assert len(asked) <= 2 + 2 * abs(min(max(guess, first), last) - expected).bit_length()
+
+
+@pytest.mark.parametrize("name", ["digits", "digits7", "residues", "complex-residues"])
+def test_guesses_of_counts_spare_bounds(name, monkeypatch):
+    """The counts for an accuracy and for exact images are guessed so well that few schemes are tried."""
+    asked = []
+    tried = search.first_count
+
+    def first_count(holds, first, last, guess=0):
+        return tried(
+            lambda count: [asked.append(count), holds(count)][1] if guess else holds(count), first, last, guess
+        )
+
+    monkeypatch.setattr(search, "first_count", first_count)
+    for k in (3, 300, 4099):
+        for bits in (20, 53, 106, 212):
+            asked.clear()
+            search._usual.__wrapped__(name, Accuracy.of(bits, k), k)
+            assert len(asked) <= 4, (k, bits)
+            asked.clear()
+            search.exact_below.__wrapped__(name, FAMILIES[name].most, k, (bits, 0))
+            assert len(asked) <= 4, (k, bits)
+
+
 def test_an_entry_without_a_lower_bound_may_become_exact(rng, monkeypatch):
     """An entry without a lower bound becomes exact with one slice more; then the first level proves the others."""
     a, b = rng.random((6, 40)) + 0.5, rng.random((40, 5)) + 0.5
@@ -426,7 +468,7 @@ def test_no_row_has_more_bits_than_its_scaling_tells(rng):
         scaling = scheme_of(name, int(rng.integers(5, COUNTS[name]))).scaling(k)
         description = describe(x).on_host
         bits = description.bits(scaling)
-        assert max(bits[~description.empty]) <= scaling.most_bits(k) == bits[0, 0]
+        assert max(bits[~description.empty]) <= scaling.most_bits == bits[0, 0]
 
 
 def test_one_digit_may_be_as_good_as_two():

@@ -26,7 +26,7 @@ from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.schemes import Scheme, is_exact, slice_products
-from ozaki.schemes.named import least_of, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _log10(bound: float, exponent: int) -> float:
 def _schemes(plan: Plan, question: Question) -> Iterator[Scheme]:
     """The schemes whose bounds are drawn, family by family: with counts around the planned and the usual ones."""
     own, k, wanted = plan.scheme, max(question.length, 1), plan.target
-    names = names_of("auto", question.multiprecision, question.complex_rows)
+    names = names_of("auto", k, question.multiprecision, question.complex_rows)
     if wanted.exact or wanted.measure == "relative":
         wanted = default_accuracy(part_of("float64" if question.multiprecision else question.dtype), k)
     middles = {scheme.name: [scheme.count] for scheme in likely_schemes(question.before_rounding(wanted), k, names)}
@@ -143,7 +143,7 @@ def _schemes(plan: Plan, question: Question) -> Iterator[Scheme]:
     for name, counts in middles.items():
         around = {count + turn * max(1, count // 12) for count in counts for turn in range(-_FEWER, _MORE + 1)}
         for count in sorted(around):
-            scheme = scheme_of(name, count) if least_of(name, k) <= count <= most_of(name) else None
+            scheme = scheme_of(name, count) if least_of(name, k) <= count <= FAMILIES[name].most else None
             if scheme is not None and not question.machine.obstacle(scheme, plan.engine):
                 yield scheme
 

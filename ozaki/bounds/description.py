@@ -120,10 +120,6 @@ class Description:
         """The image exponents mu."""
         return np.where(self.empty, 0, self.bits(scaling) - self.top)
 
-    def rounded(self, scaling: Scaling) -> npt.NDArray[np.bool_]:
-        """Rows whose image may differ from 2**mu x."""
-        return ~self.empty & (self.exponents(scaling) + self.bottom < 0)
-
 
 class Least(NamedTuple):
     """What a sample of each row says of the worst row of an operand: least values over all rows.
@@ -150,10 +146,3 @@ class Least(NamedTuple):
         every_row_seen = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
         return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, every_row_seen)
-
-
-def empty_fields(batch: int, rows: int) -> Ints:
-    """The description of rows without elements, shape (6, batch, rows) as in `FIELDS`."""
-    fields = np.zeros((len(FIELDS), batch, rows), np.int64)
-    fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
-    return fields

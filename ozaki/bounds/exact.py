@@ -1,17 +1,15 @@
-"""Digits and residues: what the fixed-point images and the digit pairs left out cost (B1 to B4)."""
+"""Digits and residues: what the fixed-point images and the digit pairs left out cost, for these operands (B1 to B3)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import inf, ldexp, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.bounds.description import Description
-from ozaki.bounds.rounding import UP, scaled
-from ozaki.schemes import Scheme, magnitude_bits, scaling_of
+from ozaki.bounds.rounding import UP
+from ozaki.schemes import Scheme, scaling_of
 
 FAR = 2.0**900
 """What an error of 2**900 units or more counts as: `planning.proof` takes bounds near it for none at all."""
@@ -47,16 +45,16 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
     """
     k = left.k
     scaling = scaling_of(scheme, k)
-    of_left, of_right = (-side.bits(scaling) for side in (left, right))
-    u_left, u_right = (
-        np.where(side.rounded(scaling), _powers(bits - exponent, side) / 2, 0.0)
-        for side, bits in ((left, of_left), (right, of_right))
+    bits_left, bits_right = left.bits(scaling), right.bits(scaling)
+    u_left, u_right = (  # of rows whose image may differ from 2**mu x
+        np.where(bits + side.bottom < side.top, _powers(-bits - exponent, side) / 2, 0.0)
+        for side, bits in ((left, bits_left), (right, bits_right))
     )
     # The second term has the factor 2**-exponent in u_right already.
-    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
+    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(-bits_left, left) / 2, 0.0)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(of_left - exponent, left)]) * UP,
-        np.stack([right.sums, u_right, _powers(of_right, right)]) * UP,
+        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(-bits_left - exponent, left)]) * UP,
+        np.stack([right.sums, u_right, _powers(-bits_right, right)]) * UP,
     )
 
 
@@ -109,25 +107,3 @@ def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     shares = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
     norms: npt.NDArray[np.float64] = largest[..., 0] * np.sqrt((shares**2).sum(axis=-1))
     return norms
-
-
-@lru_cache(maxsize=1024)
-def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
-    """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
-
-    In units of 2**exponent.
-
-    The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
-    in the largest element) of what would fit, less what rounding the magnitudes up may have added.
-    """
-    scaling = scheme.scaling(k)
-    if scaling is None:
-        return inf
-    width = magnitude_bits(k)
-    if scaling.statistic == "squares":
-        image_norm = sqrt(scaling.threshold) / 2 / (1 + sqrt(k) / 2 ** (width - 1))
-    else:
-        image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
-    bits = width - scaling.base
-    u, u_unscaled = scaled(0.5 / image_norm, bits - exponent), ldexp(0.5 / image_norm, max(bits, -1000))
-    return (2 * sqrt(k) * u + k * u * u_unscaled + k * scheme.drop * 4 * u * u_unscaled) * UP

@@ -16,7 +16,13 @@ from typing import Literal
 Level = Literal["sampled", "narrow", "wide"]
 
 SAMPLE, EVERY = 32, 128
-"""The sampled level reads the first SAMPLE of every EVERY inner indices (`sampled_every`)."""
+"""The sampled level reads the first SAMPLE of every EVERY inner indices of real operands."""
+
+SAMPLED_EVERY = {1: EVERY, 2: EVERY // 2}
+"""Of how many inner indices the sampled level reads the first SAMPLE, by the real parts of an element.
+
+Of complex elements it reads half of them, since the bounds of ordinary ones are looser by the root of 2 (B11).
+"""
 
 MOST_UNSAMPLED = 1024
 """Largest k without a sampled level: all of k is read from the start."""
@@ -34,14 +40,6 @@ FEW_ROWS = 128
 def levels(k: int) -> tuple[Level, ...]:
     """The levels for inner dimension k, the cheapest first."""
     return ("sampled", "narrow", "wide") if k > MOST_UNSAMPLED else ("narrow", "wide")
-
-
-def sampled_every(parts: int) -> int:
-    """Of how many inner indices the sampled level reads the first SAMPLE; `parts`: real numbers of an element.
-
-    Of complex elements it reads half of them, since the bounds of ordinary ones are looser by the root of 2 (B11).
-    """
-    return EVERY // parts
 
 
 def wide_bits(k: int) -> int:

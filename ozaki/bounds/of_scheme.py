@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from ozaki.bounds import a_priori as of_slices
 from ozaki.bounds import exact, words
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms
@@ -25,7 +26,7 @@ def error_terms(
 
 def a_priori(scheme: Scheme | Words, k: int, exponent: int = 0) -> float:
     """B4 or B8: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k; of slices in 2**exponent."""
-    return words.a_priori(scheme, k) if isinstance(scheme, Words) else exact.a_priori(scheme, k, exponent)
+    return words.a_priori(scheme, k) if isinstance(scheme, Words) else of_slices.a_priori(scheme, k, exponent)
 
 
 def rows_bound(
@@ -39,7 +40,7 @@ def rows_bound(
     """The bound of a scheme that the descriptions of all rows prove in a measure: the fact `planning.facts.RowsBound`.
 
     Componentwise it is inf for digits and residues, and for words where B9 does not prove enough. `spans` are the
-    largest top - bottom of the rows of the left and the right operand. The bound of slices is in units of 2**exponent.
+    largest exponent spans of a row of the left and of the right operand. Bounds of slices are in units of 2**exponent.
     """
     if measure == "componentwise":
         return words.by_rows(left, right, scheme) if isinstance(scheme, Words) else inf

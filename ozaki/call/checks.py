@@ -169,7 +169,7 @@ def check_options(options: Options, backend: Planner | None) -> None:
     for name, default in Options._field_defaults.items():
         if isinstance(default, bool):
             check_flag(name, getattr(options, name))
-    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
+    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and (scheme == "auto" or scheme in known())):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     check_engine(options.engine, backend)
     check_limit(options.workspace_limit)

@@ -21,7 +21,7 @@ from ozaki.functions.products import matmul
 from ozaki.functions.replacing import Replacement, replace_all, restore_all
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
-from ozaki.planning.given import check_alone
+from ozaki.planning.asking import check_alone
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import MethodOptions, Options, takes
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ozaki.call.checks import check_native
+from ozaki.call.checks import check_multiprecision, check_native, check_options, check_runs, check_words
 from ozaki.call.complex_parts import COMPLEX
 from ozaki.call.operands import Shapes
 from ozaki.planning.candidates import native_bound
-from ozaki.planning.given import named_scheme
 from ozaki.planning.question import Machine, Question
 from ozaki.records.options import Options
+from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.schemes.named import FAMILIES, forced, integer_scheme, least_of, scheme_of, words_of
 
 
 def question_of(
@@ -39,3 +40,48 @@ def question_of(
     if options.scheme == "native" and not exact:
         check_native(dtype, question.target, options, native_bound(question))
     return question
+
+
+def named_scheme(
+    options: Options, dtype: str, k: int, machine: Machine | None, complex_rows: bool, multiprecision: bool = False
+) -> Scheme | Words | None:
+    """The scheme that the options name with the count of its slices; None if they leave something open.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        If it contradicts another option, has no room for k, or does not run on the machine; if only its count is left
+        open, and it runs with no count; or if it has no slices of numbers that are `multiprecision`.
+    """
+    if options.scheme == "auto" and options.slices is None:
+        return None
+    if multiprecision:
+        check_multiprecision(options.scheme)
+    if (words := words_of(options.scheme, None if machine is None else machine.core())) is not None:
+        check_words(words, dtype, options, machine)
+        return words
+    assert isinstance(options.scheme, str)
+    name, k = integer_scheme(options.scheme, k, complex_rows), max(k, 1)
+    if options.slices is None:
+        if machine is not None and name in FAMILIES:
+            check_runs(scheme_of(name, least_of(name, k)), options.engine, machine)
+        return None
+    scheme = forced(name, options.slices)
+    scaling_of(scheme, k)
+    if machine is not None:
+        check_runs(scheme, options.engine, machine)
+    return scheme
+
+
+def check_alone(options: Options) -> None:
+    """Refuse options that are wrong for every product, before there is one.
+
+    What operands, their dtype or a machine decide is left to the product.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    check_options(options, None)
+    options.target(1)
+    named_scheme(options, "float32", 1, None, complex_rows=options.scheme == "complex-residues")

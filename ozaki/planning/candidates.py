@@ -34,6 +34,7 @@ class Candidates:
     words : words that prove `words_tolerance` of operands without small elements, and perhaps of these operands
     words_tolerance : what words have to prove, componentwise, before the rounding to the result
     native_ruled_out : why the native product may not run; None if it may
+    families : names of the families of integer schemes that slices may be of; the first wins a tie
     accuracy_named : whether the caller named the accuracy, so that it has to be proven
     slices : whether slices may run
     """
@@ -43,6 +44,7 @@ class Candidates:
     words: tuple[Words, ...]
     words_tolerance: float
     native_ruled_out: str | None
+    families: tuple[str, ...]
     accuracy_named: bool
     slices: bool = True
 
@@ -79,7 +81,7 @@ def native_bound(question: Question) -> float:
     return native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
 
 
-def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = False) -> tuple[str, ...]:
+def names_of(scheme: str, k: int, multiprecision: bool, complex_rows: bool) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
     `multiprecision` says whether an operand, the addend or the result is; then there are residues alone. `complex_rows`
@@ -89,28 +91,19 @@ def names_of(scheme: str, multiprecision: bool = False, complex_rows: bool = Fal
     """
     if multiprecision:
         return ("residues",)
-    if scheme == "auto" and complex_rows:
-        return ("complex-residues",)  # digits take four products for each pair
-    return ("digits", "residues") if scheme == "auto" else (scheme,)
-
-
-def families(question: Question) -> tuple[str, ...]:
-    """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
-    assert isinstance(question.options.scheme, str)
-    name = integer_scheme(question.options.scheme, question.length, question.complex_rows)
-    return names_of(name, question.multiprecision, question.complex_rows)
+    if scheme == "auto":  # of complex rows digits take four products for each pair
+        return ("complex-residues",) if complex_rows else ("digits", "residues")
+    return (integer_scheme(scheme, k, complex_rows),)
 
 
 @lru_cache(maxsize=1024)
 def candidates_of(question: Question) -> Candidates:
     """The candidates for a question, as far as they are known without the operands."""
     options, dtype, target = question.options, question.dtype, question.target
-    length, spread = question.length, question.sizes.spread
+    assert isinstance(options.scheme, str)
+    families = names_of(options.scheme, question.length, question.multiprecision, question.complex_rows)
     words: tuple[Words, ...] = ()
-    # Where no accuracy is named, words have to prove as much as the native product: its bound for one index less leaves
-    # room for the rounding to the result.
-    least = 0.0 if question.multiprecision else native.bound(max(length - 1, 0), dtype, spread)
-    tolerance = least if target is None else target.tolerance
+    tolerance = 0.0 if target is None else target.tolerance
     ruled_out: str | None
     if options.scheme != "auto":
         ruled_out = ""
@@ -120,6 +113,11 @@ def candidates_of(question: Question) -> Candidates:
         ruled_out = f"native product ruled out by engine={options.engine!r}"
     else:
         if not question.multiprecision:
+            length, spread = question.length, question.sizes.spread
+            if target is None:
+                # Words have to prove as much as the native product: its bound for one index less leaves room for the
+                # rounding to the result.
+                tolerance = native.bound(max(length - 1, 0), dtype, spread)
             words = _words_that_may_do(question.machine, length, dtype, target, tolerance / spread)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
@@ -132,7 +130,7 @@ def candidates_of(question: Question) -> Candidates:
     digits_target = usual
     if target is None and words:
         digits_target = replace(usual, tolerance=min(_DIGITS_LEEWAY * usual.tolerance, tolerance))
-    return Candidates(usual, digits_target, words, tolerance, ruled_out, target is not None)
+    return Candidates(usual, digits_target, words, tolerance, ruled_out, families, target is not None)
 
 
 _DIGITS_LEEWAY = 8
@@ -168,10 +166,7 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
 
     `slices` is the scheme whose time stands for slices: what these operands need, by default what ordinary ones need.
     """
-    if not candidates.words and candidates.native_ruled_out is not None:
-        return "slices", candidates.native_ruled_out
-    names = names_of("auto", question.multiprecision, question.complex_rows)
-    likely = slices or likely_schemes(candidates.target, max(question.length, 1), names)[0]
+    likely = slices or likely_schemes(candidates.target, max(question.length, 1), candidates.families)[0]
     ways = (
         *((likely,) if candidates.slices else ()),
         *candidates.words,

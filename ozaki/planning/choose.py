@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
+from ozaki.bounds.a_priori import usual_of_sample
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.checks import check_proven
@@ -32,21 +32,20 @@ from ozaki.planning.candidates import (
     Candidates,
     Kind,
     candidates_of,
-    families,
     fastest,
     native_bound,
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
-from ozaki.planning.given import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
+from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
+from ozaki.planning.proof import Proof, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
-from ozaki.planning.search import choose_a_priori, likely_schemes, search
+from ozaki.planning.search import choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words, is_exact
-from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, integer_scheme, least_of, scheme_of
 
 
 @or_need
@@ -78,7 +77,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         return _relative(question, question.before_rounding(question.target), facts)
     candidates = candidates_of(question)
     if question.empty:
-        kind, why = fastest(question, candidates)
+        kind, why = _fastest(question, candidates, facts)
         return _native(question, facts, why) if kind == "native" else _empty_product(question, candidates)
     needed: Scheme | None = None
     if candidates.words:
@@ -104,7 +103,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     assert target is not None
     family = integer_scheme("residues", k, question.complex_rows)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
-    most = most_of(family)
+    most = FAMILIES[family].most
     count = exact_below(family, most, max(k, 1), spans)
     if count == most:
         raise ValueError(
@@ -176,8 +175,8 @@ def _in_range(question: Question, facts: Facts) -> bool:
 
 def _empty_product(question: Question, candidates: Candidates) -> Plan:
     """The plan of an empty product by slices; any count would do."""
-    names = families(question)
-    scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.length, 1), names).scheme
+    half = Accuracy("row-column", 0.5)
+    scheme = choose_a_priori(half, max(question.length, 1), candidates.families).scheme
     return _plan(question, scheme, candidates.target, 0.0, "an empty product")
 
 
@@ -185,9 +184,11 @@ def _fastest(
     question: Question, candidates: Candidates, facts: Facts, slices: Scheme | None = None
 ) -> tuple[Kind, str]:
     """The fastest candidate, and the reason; the native product counts only if it does what is asked."""
+    if candidates.native_ruled_out is not None and not candidates.words:
+        return "slices", candidates.native_ruled_out
     kind, why = fastest(question, candidates, slices)
     if kind == "native" and not _native_may_run(question, candidates, facts):
-        return fastest(question, candidates.without_native(), slices)
+        return _fastest(question, candidates.without_native(), facts, slices)
     return kind, why
 
 
@@ -203,7 +204,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
 
     Otherwise the digits that these operands need at least, one more than ordinary ones; None if digits were not tried.
     """
-    names, k, target = families(question), question.length, candidates.digits_target
+    names, k, target = candidates.families, question.length, candidates.digits_target
     digits = likely_schemes(target, k, names)[0]
     kind, why = _fastest(question, candidates, facts, digits)
     if kind != "slices" or digits.name != "digits" or target.measure != "componentwise":
@@ -212,7 +213,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     left: Least
     right: Least
     left, right = facts[Sample()]
-    estimate = estimates.usual_of_sample(left, right, min(SAMPLED, k), digits, k)
+    estimate = usual_of_sample(left, right, min(SAMPLED, k), digits, k)
     if not _SAFETY * estimate * question.sizes.spread <= target.tolerance:
         return more
     proof = Proof(facts, k, target, digits, question.sizes.parts)
@@ -263,7 +264,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         plan = _other_than_slices(question, candidates.without_slices(), facts, None)
         assert isinstance(plan, Plan)
         return plan
-    names = families(question)
+    names = candidates.families
     likely = likely_schemes(target, k, names)[0]
     proof = Proof(facts, k, target, likely, question.sizes.parts)
     choice = search(target, k, names, proof, must_succeed=candidates.native_ruled_out is not None)

@@ -44,7 +44,10 @@ class NativeInRange(Need):
 
 @dataclass(frozen=True)
 class Spans(Need):
-    """Largest top - bottom of the rows of the left and the right operand: (int, int), bits that exact images need."""
+    """Largest exponent span of a row of the left and of the right operand, in bits: (int, int).
+
+    The span of a row is its top - bottom (definitions.md, 1): an exact image has so many bits.
+    """
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class Ratio(NamedTuple):
     ----------
     worst : largest image error / lower bound of (abs(A) abs(B))_ij, in units of 4**bits of the level; inf where the
         lower bound is 0 and the error is not
-    spans : largest top - bottom of the rows of the left and the right operand
-    least_span : smallest top - bottom of a row of either operand with a nonzero element
+    spans : largest exponent span of a row of the left and of the right operand, as the fact `Spans`
+    least_span : smallest exponent span of a row of either operand with a nonzero element
     """
 
     worst: float
@@ -179,7 +182,7 @@ def or_need(decide: Callable[P, T]) -> Callable[P, T | Need]:
 
 
 def settle(answer: Callable[[Facts], T | Need], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
-    """Ask for a decision again and again, finding each fact that it lacks, until it is made.
+    """Make a decision: ask for it, measure the fact that it lacks, and ask anew with that fact, until none is missing.
 
     Parameters
     ----------

@@ -1,29 +1,27 @@
-"""Plans for shapes alone: their bounds are in the row-column measure and hold for all operands of these shapes."""
+"""Plans that need no facts: for shapes alone, of a scheme whose count is given, and of the native product."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ozaki.bounds import native
-from ozaki.bounds.rounding import UP
-from ozaki.call.checks import check_native, check_options
+from ozaki.bounds.of_scheme import a_priori
+from ozaki.bounds.rounding import UP, with_rounding
+from ozaki.call.checks import check_native, check_options, check_proven
 from ozaki.call.operands import Shapes, Side, broadcast
+from ozaki.planning.asking import named_scheme
 from ozaki.planning.candidates import names_of
-from ozaki.planning.given import (
-    NATIVE_ASKED_FOR,
-    named_scheme,
-    native_plan,
-    plan_for_any,
-    usual_target,
-    why_named,
-)
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
+from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.result_format import result_format
-from ozaki.schemes.named import integer_scheme
+from ozaki.schemes import Scheme, Words
+
+NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
 
 def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
@@ -64,10 +62,61 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
             f"operands, or ask for Accuracy('row-column', {asked_for.tolerance:.3g}{exponent}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
-    of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
-    names = names_of(integer_scheme(options.scheme, length, complex_rows), multiprecision, complex_rows)
-    choice = choose_a_priori(of_parts, max(length, 1), names)
+    # The real product of parts has a bound that is smaller by the spread (B11).
+    real_target = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
+    names = names_of(options.scheme, length, multiprecision, complex_rows)
+    choice = choose_a_priori(real_target, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, options, "")
+
+
+def why_named(scheme: Scheme | Words) -> str:
+    """The reason that a plan states for the count of a scheme that the caller names."""
+    return "count given by slices" if scheme.exact else ""
+
+
+@lru_cache(maxsize=1024)
+def plan_for_any(
+    sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, options: Options, why: str
+) -> Plan:
+    """The plan of a scheme for any operands of these shapes, its bound in the row-column measure.
+
+    Plans are cached, because making one takes as long as a small product.
+
+    Raises
+    ------
+    ValueError
+        If the scheme does not prove the target for all operands.
+    """
+    goal = target or usual_target(dtype, max(sizes.shape[1], 1))
+    bound = a_priori(scheme, max(sizes.length, 1), goal.exponent) * sizes.spread
+    check_proven(scheme, bound, target, "row-column", "any operands")
+    proven = with_rounding(bound, dtype, goal.exponent)
+    return Plan(
+        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, options.engine, options.workspace_limit,
+        why, parts=sizes.parts,
+    )  # fmt: skip
+
+
+def usual_target(dtype: str, k: int) -> Accuracy:
+    """The target where no accuracy is named, in the row-column measure, which bounds for any operands are in."""
+    return replace(default_accuracy(dtype, k), measure="row-column")
+
+
+def native_plan(
+    sizes: Shapes,
+    dtype: str,
+    target: Accuracy | None,
+    bound: float,
+    why: str,
+    limit: int | None,
+    a_priori: bool = True,
+) -> Plan:
+    """The plan of the native product: its bound is componentwise, and so holds in every measure."""
+    target = target or default_accuracy(dtype, sizes.shape[1])
+    return Plan(
+        sizes.shape, sizes.batch, dtype, None, target, bound, bound, a_priori, workspace_limit=limit, why=why,
+        parts=sizes.parts,
+    )  # fmt: skip
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:

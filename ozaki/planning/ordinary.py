@@ -10,11 +10,10 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
+from ozaki.bounds.a_priori import a_priori, usual_worst
 from ozaki.bounds.description import Least
-from ozaki.bounds.exact import a_priori
-from ozaki.bounds.levels import SAMPLE, Level, bits_of, sampled_every
+from ozaki.bounds.levels import SAMPLE, SAMPLED_EVERY, Level, bits_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
@@ -62,7 +61,7 @@ class _OrdinaryFacts(Facts):
         super().__init__(facts)
         self._k = max(question.length, 1)
         _, m, n = question.sizes.real_stack
-        self._sampling_factor = sampled_every(min(question.sizes.parts)) / SAMPLE
+        self._sampling_factor = SAMPLED_EVERY[min(question.sizes.parts)] / SAMPLE
         bits = precision_of(question.dtype)
         # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
         self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
@@ -105,7 +104,7 @@ class _OrdinaryFacts(Facts):
         if isinstance(scheme, Words):
             return 0.0
         sampling_factor = self._sampling_factor if level == "sampled" else 1.0
-        return self._unless_exact(scheme, sampling_factor * estimates.usual_worst(scheme, self._k)) * 4.0 ** -bits_of(
+        return self._unless_exact(scheme, sampling_factor * usual_worst(scheme, self._k)) * 4.0 ** -bits_of(
             level, self._k
         )
 

@@ -9,14 +9,13 @@ from math import inf
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
-from ozaki.bounds.levels import SAMPLE, bits_of, levels, sampled_every
+from ozaki.bounds.levels import SAMPLE, SAMPLED_EVERY, bits_of, levels
 from ozaki.bounds.rounding import UP, scaled
 from ozaki.call.complex_parts import REAL, Parts, spread_of
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.records.accuracy import Accuracy
-from ozaki.schemes import Scheme, Words, is_exact, scaling_of
+from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.image import ceil_log2
-from ozaki.schemes.named import first_count, least_of, scheme_of
 
 _WIDE_PRODUCT = 24
 """Slice products that the wide level, a float64 product, has to save to be worth its time.
@@ -37,15 +36,19 @@ class Proof:
     k : inner dimension of the (real) product
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
     parts : real parts of an element of A and of B
+
+    Attributes
+    ----------
+    gain : factor by which the next level divides the bounds of ordinary data
     """
 
     def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, parts: Parts = REAL) -> None:
         self._facts, self._k, self._first, self._spread = facts, k, first, spread_of(parts)
-        self._sampled_every = sampled_every(min(parts))
         self._measure, self._exponent = target.measure, target.exponent
         self._levels = levels(k) if target.measure == "componentwise" else ()
         self._level_index = 0
         self._least_span: int | None = None
+        self.gain = SAMPLED_EVERY[min(parts)] // SAMPLE if self._levels[:1] == ("sampled",) else 1
 
     def bound(self, scheme: Scheme | Words) -> float:
         """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
@@ -79,7 +82,7 @@ class Proof:
         level = self._levels[self._level_index]
         need = WorstRatio(scheme, level, few_rows, exponent=self._exponent)
         ratio: Ratio = self._facts[need]
-        if _vanishing(scheme, self._k, ratio.spans):
+        if not isinstance(scheme, Words) and _vanishing(scheme, self._k, ratio.spans):
             ratio = self._facts[replace(need, drops=False)]
         if ratio.worst == inf:
             self._least_span = ratio.least_span
@@ -90,15 +93,11 @@ class Proof:
         if isinstance(scheme, Words) or self._least_span is None:
             return False
         scaling = scheme.scaling(self._k)
-        return scaling is not None and scaling.most_bits(self._k) < self._least_span
-
-    def exact_below(self, name: str, most: int) -> int:
-        """The smallest count at which the images of all rows are exact; `most` if that is not smaller."""
-        return exact_below(name, most, self._k, self._spans)
+        return scaling is not None and scaling.most_bits < self._least_span
 
     @property
-    def _spans(self) -> tuple[int, int]:
-        """The largest top - bottom of the rows of both operands, from the first ratio if there is one."""
+    def spans(self) -> tuple[int, int]:
+        """The largest exponent spans of rows: those of the first ratio, or, where there is none, the fact `Spans`."""
         if self._levels and (isinstance(self._first, Words) or self._first.scaling(self._k) is not None):
             ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0], exponent=self._exponent)]
             return ratio.spans
@@ -109,11 +108,6 @@ class Proof:
     def _next_level(self) -> str | None:
         return self._levels[self._level_index + 1] if self._level_index + 1 < len(self._levels) else None
 
-    @property
-    def gain(self) -> int:
-        """Factor by which the next level divides the bounds of ordinary data."""
-        return self._sampled_every // SAMPLE if self._next_level == "narrow" else 1
-
     def sharpen(self, spared: float, allow_wide: bool = True) -> bool:
         """Go to the next level if `spared` slice products are worth its time; to the wide one only with `allow_wide`.
 
@@ -123,7 +117,7 @@ class Proof:
         if level is None or spared <= 0 or (level == "wide" and (spared < _WIDE_PRODUCT or not allow_wide)):
             return False
         self._level_index += 1
-        self._least_span = None
+        self._least_span, self.gain = None, 1
         return True
 
 
@@ -140,22 +134,9 @@ def relative_bound(bits: float, exponent: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _vanishing(scheme: Scheme | Words, k: int, spans: tuple[int, int]) -> bool:
+def _vanishing(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
     """Whether the slice products that a scheme leaves out are all zero for operands of these spans, but not for all."""
-    return scheme.dropped(k, spans) != scheme.dropped(k, (NO_SPAN, NO_SPAN))
-
-
-@lru_cache(maxsize=1024)
-def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
-    """The smallest count at which the images of rows of these spans are exact; `most` if that is not smaller."""
-
-    def exact(count: int) -> bool:
-        scheme = scheme_of(name, count)
-        return max(spans) <= scaling_of(scheme, k).base and scheme.dropped(k, spans) == 0
-
-    if 2 * max(spans) > 21 * most:  # no slice holds more bits than that of a sum; moduli take long to find
-        return most
-    return first_count(exact, least_of(name, k), most)
+    return scheme.drop > 0 and scheme.dropped(k, spans) != scheme.dropped(k, (NO_SPAN, NO_SPAN))
 
 
 def proven_bound(

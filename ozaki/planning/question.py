@@ -93,12 +93,12 @@ class Question:
         """The inner dimension, on which shorthands of accuracies depend."""
         return self.sizes.shape[1]
 
-    @property
+    @cached_property
     def length(self) -> int:
         """The inner dimension of the real product that is computed, on which schemes and bounds depend."""
         return self.sizes.length
 
-    @property
+    @cached_property
     def complex_rows(self) -> bool:
         """Whether slices are cut from complex rows: those of two complex operands of floats."""
         return self.sizes.parts == COMPLEX and not self.multiprecision

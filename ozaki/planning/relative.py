@@ -11,11 +11,11 @@ from dataclasses import replace
 from math import inf, log2
 
 from ozaki.planning.facts import Facts, RelativeError, Spans
-from ozaki.planning.proof import exact_below, relative_bound
-from ozaki.planning.search import Choice, likely_schemes
+from ozaki.planning.proof import relative_bound
+from ozaki.planning.search import Choice, exact_below, first_count, likely_schemes
 from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
-from ozaki.schemes.named import first_count, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, scheme_of
 
 
 def choose_relative(target: Accuracy, k: int, family: str, facts: Facts) -> Choice:
@@ -27,7 +27,7 @@ def choose_relative(target: Accuracy, k: int, family: str, facts: Facts) -> Choi
         If no scheme is left to try.
     """
     spans: tuple[int, int] = facts[Spans()]
-    most = most_of(family)
+    most = FAMILIES[family].most
     exact = exact_below(family, most, k, spans)
     componentwise = replace(target, measure="componentwise")
     count = min(likely_schemes(componentwise, k, (family,))[0].count, exact)
@@ -49,6 +49,6 @@ def _next(scheme: Scheme, k: int, family: str, wanted: float, proven: float) -> 
     """The count whose images have the bits that are missing, or half as many again where an entry shows nothing."""
     base = scaling_of(scheme, k).base
     more = base / 2 if proven == -inf else wanted - proven
-    most = most_of(family)
+    most = FAMILIES[family].most
     enough = first_count(lambda c: scaling_of(scheme_of(family, c), k).base >= base + more, scheme.count, most)
     return max(enough, scheme.count + 1)

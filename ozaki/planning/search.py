@@ -8,13 +8,12 @@ from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
-from ozaki.bounds import estimates
-from ozaki.bounds.exact import a_priori
+from ozaki.bounds.a_priori import a_priori, usual_rms, usual_worst
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.planning.proof import Proof
 from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
-from ozaki.schemes.named import first_count, least_of, most_of, scheme_of
+from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,8 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     ValueError
         If one has to be found, and no count meets the target.
     """
-    usual = {name: _usual(name, target, k) for name in names}
-    order = likely_order(target, k, names)
-    starts = {name: proof.exact_below(name, count) for name, count in usual.items()}
+    order, spans = likely_order(target, k, names), proof.spans
+    starts = {name: exact_below(name, _usual(name, target, k), k, spans) for name in names}
     first = scheme_of(order[0], starts[order[0]])
     while True:
         if proof.gain > 1 and proof.bound(first) > target.tolerance:  # the next level costs less than another slice
@@ -77,13 +75,13 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
         if not proof.sharpen(spared, must_succeed):
             if choice or not must_succeed:
                 return choice
-            return _exact_images(order[0], proof) or _unreachable(target, names)
+            return _exact_images(order[0], k, spans) or _unreachable(target, names)
 
 
-def _exact_images(name: str, proof: Proof) -> Choice | None:
+def _exact_images(name: str, k: int, spans: tuple[int, int]) -> Choice | None:
     """The scheme with which all images are exact, for operands without a bound for fewer slices; None if none is."""
-    most = most_of(name)
-    count = proof.exact_below(name, most)
+    most = FAMILIES[name].most
+    count = exact_below(name, most, k, spans)
     return Choice(scheme_of(name, count), 0.0, name) if count < most else None
 
 
@@ -92,56 +90,6 @@ def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) ->
     if choice.scheme.count == 1 or choice.bound * choice.scheme.growth > gain * accuracy.tolerance:
         return False
     return _usually_good(scheme_of(choice.family, choice.scheme.count - 1), accuracy, k)
-
-
-@lru_cache(maxsize=1024)
-def _usual(name: str, accuracy: Accuracy, k: int) -> int:
-    """The least count that ordinary data need, whatever the measure.
-
-    For residues it is the one whose a-priori row-column bound meets the tolerance; for digits one less, since their
-    a-priori bound allows for rows with a single large element. More if the root-mean-square error takes more.
-    """
-
-    def enough(count: int) -> bool:
-        return a_priori(scheme_of(name, count), k, accuracy.exponent) <= accuracy.tolerance
-
-    count = first_count(enough, 1, most_of(name))
-    if not name.endswith("residues"):
-        count = max(count - 1, 1)
-    return first_count(lambda c: _usually_good(scheme_of(name, c), accuracy, k), count, most_of(name))
-
-
-@lru_cache(maxsize=1024)
-def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
-    """The scheme of each name with the count that ordinary data need, fewest slice products first."""
-    return tuple(scheme_of(name, _likely(name, accuracy, k)) for name in likely_order(accuracy, k, names))
-
-
-@lru_cache(maxsize=1024)
-def likely_order(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of families in the order of the slice products that ordinary data need, the fewest first."""
-    return tuple(sorted(names, key=lambda name: scheme_of(name, _likely(name, accuracy, k)).products))
-
-
-def _likely(name: str, accuracy: Accuracy, k: int) -> int:
-    """The smallest count with which the first level of a proof most likely proves the target of ordinary data (E3)."""
-    start = _usual(name, accuracy, k)
-    if name.endswith("residues") or accuracy.measure != "componentwise":
-        return start
-    counts = range(start, most_of(name))
-    sampling_factor = EVERY // SAMPLE if k > MOST_UNSAMPLED else 1
-    fits = (c for c in counts if sampling_factor * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
-    return next(fits, most_of(name))
-
-
-def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
-    """Whether ordinary data get a root-mean-square error (E1) like a native product's, if the target has `bits`.
-
-    The error of cuBLAS on normal data is 0.45 2**-24 for float32 and 0.46 2**-53 for float64.
-    """
-    if accuracy.bits is None:
-        return True
-    return estimates.usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
 
 
 def _cheapest(
@@ -162,7 +110,7 @@ def _cheapest(
     """
     best: Choice | None = None
     for name in order:
-        start, last = starts[name], most_of(name)
+        start, last = starts[name], FAMILIES[name].most
         if best is not None:
             fewer = _fewer(name, start, best.scheme.products, accuracy, k)
             if fewer is None or at_least(fewer) > accuracy.tolerance:
@@ -180,8 +128,11 @@ _SPARED = 2
 
 @lru_cache(maxsize=1024)
 def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
-    """The most slices with fewer than `products` slice products; None if a search from `start` cannot end so low."""
-    count = first_count(lambda c: scheme_of(name, c).products >= products, 1, most_of(name) + 1) - 1
+    """The most slices with fewer than `products` slice products.
+
+    None if that is more than `_SPARED` below `start`, where the search stops, or if ordinary data need more.
+    """
+    count = first_count(lambda c: scheme_of(name, c).products >= products, 1, FAMILIES[name].most + 1) - 1
     if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
         return scheme_of(name, count)
     return None
@@ -197,7 +148,8 @@ def _fewest(
         return choice.bound <= accuracy.tolerance and usual
 
     def at(count: int) -> Choice:
-        return Choice(scheme_of(name, count), bound(scheme_of(name, count)), name)
+        scheme = scheme_of(name, count)
+        return Choice(scheme, bound(scheme), name)
 
     choice = at(first)
     while not meets(choice):
@@ -208,7 +160,7 @@ def _fewest(
         choice = at(following)
     while choice.scheme.count > 1 and choice.bound * choice.scheme.growth <= accuracy.tolerance:
         if choice.bound > 0 and not _usually_good(scheme_of(name, choice.scheme.count - 1), accuracy, k):
-            break  # without its bound: images that are not exact now are not exact with fewer slices
+            break  # its bound need not be asked: images that are not exact now are not exact with fewer slices
         fewer = at(choice.scheme.count - 1)
         if not meets(fewer):
             break
@@ -220,29 +172,122 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
     """The next larger count that may meet the target while no more rows become exact.
 
     The bound then shrinks as the units of the images do. A count in between meets the target only where rows become
-    exact; then this one does too, and the way down finds the other.
+    exact. Skipping counts is safe: the downward search tries them again.
     """
     name, count = choice.family, choice.scheme.count
     if choice.bound == inf:
         return count + 1
     missing = log2(choice.bound) - log2(accuracy.tolerance)
-    room = _room(choice.scheme, k)
+    room = scaling_of(choice.scheme, k).room
 
     def more(count: int) -> bool:
-        return ceil(_room(scheme_of(name, count), k) - room - 2.0**-20) >= missing
+        return ceil(scaling_of(scheme_of(name, count), k).room - room - 2.0**-20) >= missing
 
-    return first_count(more, count + 1, most_of(name))
-
-
-@lru_cache(maxsize=1024)
-def _room(scheme: Scheme, k: int) -> float:
-    """`Scaling.room` of a scheme, in bits, cached."""
-    return scaling_of(scheme, k).room
+    return first_count(more, count + 1, FAMILIES[name].most)
 
 
 def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:
-    most = " or ".join(f"{most_of(name)} {scheme_of(name, 1).name}" for name in names)
+    most = " or ".join(f"{FAMILIES[name].most} {scheme_of(name, 1).name}" for name in names)
     raise ValueError(
         f"accuracy: {accuracy.measure} {accuracy.in_words} cannot be proven with up to {most}; "
         "ask for a larger tolerance or the row-column measure"
     )
+
+
+# Counts that the search begins at -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
+    """The scheme of each name with the count that ordinary data need, fewest slice products first."""
+    return tuple(scheme_of(name, _likely(name, accuracy, k)) for name in likely_order(accuracy, k, names))
+
+
+@lru_cache(maxsize=1024)
+def likely_order(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of families in the order of the slice products that ordinary data need, the fewest first."""
+    return tuple(sorted(names, key=lambda name: scheme_of(name, _likely(name, accuracy, k)).products))
+
+
+def _likely(name: str, accuracy: Accuracy, k: int) -> int:
+    """The smallest count with which the first level of a proof most likely proves the target of ordinary data (E3)."""
+    start, most = _usual(name, accuracy, k), FAMILIES[name].most
+    if name.endswith("residues") or accuracy.measure != "componentwise":
+        return start
+    sampling_factor = EVERY // SAMPLE if k > MOST_UNSAMPLED else 1
+    fits = (c for c in range(start, most) if sampling_factor * usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
+    return next(fits, most)
+
+
+@lru_cache(maxsize=1024)
+def _usual(name: str, accuracy: Accuracy, k: int) -> int:
+    """The least count that ordinary data need, whatever the measure.
+
+    For residues it is the one whose a-priori row-column bound meets the tolerance; for digits one less, since their
+    a-priori bound allows for rows with a single large element. More if the root-mean-square error takes more.
+    """
+
+    def enough(count: int) -> bool:
+        return a_priori(scheme_of(name, count), k, accuracy.exponent) <= accuracy.tolerance
+
+    most = FAMILIES[name].most
+    bits = 1 + log2(max(k, 1)) / 2 - log2(accuracy.tolerance) - accuracy.exponent  # of 2 sqrt(k) / tolerance (B4)
+    count = first_count(enough, 1, most, _holding(name, bits, most))
+    if not name.endswith("residues"):
+        count = max(count - 1, 1)
+    return first_count(lambda c: _usually_good(scheme_of(name, c), accuracy, k), count, most)
+
+
+def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
+    """Whether ordinary data get a root-mean-square error (E1) like a native product's, if the target has `bits`.
+
+    The error of cuBLAS on normal data is 0.45 2**-24 for float32 and 0.46 2**-53 for float64.
+    """
+    if accuracy.bits is None:
+        return True
+    return usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
+
+
+@lru_cache(maxsize=1024)
+def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
+    """The smallest count at which the images of rows of these spans are exact; `most` if that is not smaller."""
+
+    def exact(count: int) -> bool:
+        scheme = scheme_of(name, count)
+        scaling = scheme.scaling(k)
+        return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
+
+    if 2 * max(spans) > 21 * most:  # no slice holds more bits than that of a sum; moduli take long to find
+        return most
+    # By norm scaling an image may have 10 bits fewer than its largest norm, by max scaling one bit fewer.
+    return first_count(exact, 1, most, _holding(name, max(spans) + 10, most))
+
+
+def _holding(name: str, bits: float, most: int) -> int:
+    """The smallest count, up to `most`, whose largest images have so many bits: a guess, which costs no bound."""
+    return first_count(lambda count: scheme_of(name, count).largest.bit_length() > bits, 1, most)
+
+
+def first_count(holds: Callable[[int], bool], first: int, last: int, guess: int = 0) -> int:
+    """The smallest count from `first` on for which a condition holds; `last` if none before it is found.
+
+    The condition must hold for all counts beyond the smallest. Steps away from the guess are doubled, then halved, so
+    that few counts far from the smallest are tried; a right guess takes two tries at most.
+    """
+    low, high, step = first, last, 1
+    held = failed = False
+    while low < high:
+        if held and failed:
+            probe = (low + high) // 2
+        elif held:
+            probe, step = high - step, 2 * step
+        elif failed:
+            probe, step = low + step - 1, 2 * step
+        else:
+            probe = guess
+        probe = min(max(probe, low), high - 1)
+        if holds(probe):
+            high, held = probe, True
+        else:
+            low, failed = probe + 1, True
+    return low

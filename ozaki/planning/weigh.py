@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from ozaki.bounds.rounding import with_rounding
-from ozaki.planning.candidates import Candidates, candidates_of, families, native_bound
+from ozaki.planning.candidates import Candidates, candidates_of, native_bound
 from ozaki.planning.facts import CutBound, Facts, MissingFact
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question, Way
@@ -34,7 +34,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
-    likely = likely_schemes(candidates.target, max(question.length, 1), families(question))
+    likely = likely_schemes(candidates.target, max(question.length, 1), candidates.families)
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
     native: tuple[Way, ...] = (None,) if question.options.scheme == "auto" else ()

@@ -43,22 +43,25 @@ class Digits:
         return "digits" if self.bits == 8 else f"digits{self.bits}"
 
     @property
+    @lru_cache(maxsize=256)
     def products(self) -> int:
         """Number of slice products."""
         return self.count * (self.count + 1) // 2
 
     @property
+    @lru_cache(maxsize=256)
     def largest(self) -> int:
         """The largest integer that `count` digits represent: every digit is 2**(bits-1) - 1."""
         r = self.bits
         return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
+    @lru_cache(maxsize=1024)
     def scaling(self, k: int) -> Scaling:
         """The rule of max scaling for rows of length k, which determines their exponents."""
         return max_scaling(self.largest, self.bits * self.count - 1, k)
 
     @property
+    @lru_cache(maxsize=256)
     def drop(self) -> float:
         """Largest absolute value, for each inner index, of the pairs of digits that are left out of Cbar.
 
@@ -72,21 +75,23 @@ class Digits:
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
         """Largest absolute value of the pairs of digits that are left out of an entry of Cbar (docs/bounds.md, B1).
 
-        Zero where trailing digits that are zero make all these pairs vanish. The spans are the largest top - bottom of
-        the rows of the left and of the right operand: an image has scaling.base bits or more, so it is a multiple of
-        2**(scaling.base - span), and its last (scaling.base - span) // bits digits are zero.
+        Zero where trailing digits that are zero make all these pairs vanish. `spans`: the largest exponent span, top -
+        bottom, of a row of the left and of the right operand. An image has scaling.base bits or more, so it is a
+        multiple of 2**(scaling.base - span), and its last (scaling.base - span) // bits digits are zero.
         """
         base = self.scaling(k).base
         used = sum(self.count - max(base - span, 0) // self.bits for span in spans)
         return k * self.drop if used > self.count + 1 else 0.0
 
     @property
+    @lru_cache(maxsize=256)
     def usual_drop(self) -> float:
         """Estimated root mean square, for ordinary operands, of what is left out of Cbar for each inner index."""
         radix, p = 2.0**self.bits, self.count
         return sqrt(p - 1) * radix**2 / 12 * radix ** (p - 2)
 
     @property
+    @lru_cache(maxsize=256)
     def growth(self) -> int:
         """Least factor by which error bounds grow when a digit is taken away (`ExactScheme.growth`).
 

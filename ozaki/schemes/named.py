@@ -58,12 +58,13 @@ def forced(name: str, count: int) -> Scheme:
         raise ValueError(
             f"slices: {count} slices of scheme {name!r}; name what to count, as scheme='digits' or 'residues' does"
         )
-    most = most_of(name)
+    most = FAMILIES[name].most
     if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= most:
         raise ValueError(f"slices: {count!r}; expected a whole number from 1 to {most} for scheme {name!r}")
     return scheme_of(name, int(count))
 
 
+@lru_cache(maxsize=1024)
 def scheme_of(name: str, count: int) -> Scheme:
     """The scheme `name` with `count` slices; the name must be in `FAMILIES` and the count in range."""
     return FAMILIES[name].make(count)
@@ -97,28 +98,8 @@ def integer_scheme(name: str, k: int, complex_rows: bool) -> str:
     return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 
-def most_of(name: str) -> int:
-    """The largest number of slices of a family."""
-    return FAMILIES[name].most
-
-
-def first_count(holds: Callable[[int], bool], first: int, last: int) -> int:
-    """The smallest count from `first` on for which a condition holds; `last` if none before it is found.
-
-    The condition must hold for all counts beyond the smallest. Steps are doubled, then halved, so that few counts far
-    beyond it are tried.
-    """
-    low, step = first, 1
-    while low < last and not holds(probe := min(low + step - 1, last - 1)):
-        low, step = probe + 1, 2 * step
-    high = min(low + step - 1, last)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
-
-
 @lru_cache(maxsize=1024)
 def least_of(name: str, k: int) -> int:
     """The smallest number of slices with which schemes of a family can scale rows of length k."""
-    return next(count for count in range(1, most_of(name) + 1) if scheme_of(name, count).scaling(k) is not None)
+    counts = range(1, FAMILIES[name].most + 1)
+    return next(count for count in counts if scheme_of(name, count).scaling(k) is not None)

@@ -42,78 +42,75 @@ class Residues:
     exact: ClassVar[bool] = True
     """Slice products and their sums are exact: the bits are the same on every backend."""
 
+    drop: ClassVar[float] = 0.0
+    usual_drop: ClassVar[float] = 0.0
+    """No slice product is left out."""
+
     @property
     def name(self) -> str:
         return "residues"
 
     @property
+    @lru_cache(maxsize=256)
     def products(self) -> int:
         """Number of slice products."""
         return sum(digits * (digits + 1) // 2 * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
+    @lru_cache(maxsize=256)
     def moduli(self) -> tuple[int, ...]:
         """The moduli, as many as `count`."""
         return first_moduli(self.count)
 
     @property
+    @lru_cache(maxsize=256)
     def by_digits(self) -> tuple[int, int, int]:
         """Numbers of moduli whose residues have one digit, two and three; they follow one another in this order."""
-        return _by_digits(self.moduli)
+        digits = [digits_of(m) for m in self.moduli]
+        return digits.count(1), digits.count(2), digits.count(3)
 
     @property
+    @lru_cache(maxsize=256)
     def several(self) -> bool:
         """Whether some residues have several digits, so that they take several bytes and slices."""
         return self.by_digits[0] < self.count
 
     @property
+    @lru_cache(maxsize=256)
     def bytes(self) -> int:
         """Bytes that hold one residue modulo each modulus."""
         return sum(digits * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
+    @lru_cache(maxsize=256)
     def range(self) -> int:
         """Largest absolute value that Cbar may have."""
         product = prod(self.moduli)
         return product // 2 - (product >> SLACK_BITS)
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
+    @lru_cache(maxsize=1024)
     def scaling(self, k: int) -> Scaling | None:
         """The rule of norm scaling for rows of length k; None if the moduli are too few for this k."""
         return norm_scaling(self.largest, k)
 
     @property
+    @lru_cache(maxsize=256)
     def largest(self) -> int:
         """Largest norm of an image row: by Cauchy and Schwarz, abs(Cbar) is then at most `range`."""
         return isqrt(self.range)
-
-    @property
-    def drop(self) -> float:
-        """Return 0: no slice product is left out."""
-        return 0.0
 
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
         """Return 0: no slice product is left out."""
         return 0.0
 
     @property
-    def usual_drop(self) -> float:
-        """Return 0: no slice product is left out."""
-        return 0.0
-
-    @property
+    @lru_cache(maxsize=256)
     def growth(self) -> int:
         """Least factor by which the error bound grows when a modulus is taken away.
 
         The last modulus m holds log2(m) / 2 bits of each row's image, and bits are rounded down to integers.
         """
         return 1 << (self.moduli[-1].bit_length() - 1) // 2
-
-
-@lru_cache(maxsize=1024)
-def _by_digits(moduli: tuple[int, ...]) -> tuple[int, int, int]:
-    digits = [digits_of(m) for m in moduli]
-    return digits.count(1), digits.count(2), digits.count(3)
 
 
 @dataclass(frozen=True)
@@ -134,6 +131,7 @@ class ComplexResidues(Residues):
         return "complex-residues"
 
     @property
+    @lru_cache(maxsize=256)
     def moduli(self) -> tuple[int, ...]:
         return complex_moduli(self.count)
 
@@ -204,13 +202,8 @@ class ComplexSlices(Residues):
 
     @property
     def range(self) -> int:
-        """Largest absolute value that a part of Cbar may have."""
+        """Largest absolute value that a part of Cbar may have; the rows that are scaled by it have k real numbers."""
         return self.of.range
-
-    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
-    def scaling(self, k: int) -> Scaling | None:
-        """The rule of norm scaling for rows of k real numbers."""
-        return self.of.scaling(k)
 
 
 @dataclass(frozen=True)

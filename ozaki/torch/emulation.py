@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ozaki.account import Account
 from ozaki.functions.decorating import decorated
-from ozaki.planning.given import check_alone
+from ozaki.planning.asking import check_alone
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import MethodOptions, Options, takes
 from ozaki.torch.dispatch import ENTERED, Block, Settings

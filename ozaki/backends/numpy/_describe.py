@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import TILE, row_tiles
-from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least, empty_fields
+from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -81,11 +81,18 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
         bottom[...] = np.where(bottom == EMPTY_TOP, EMPTY_TOP, bottoms)
         return Described(values, described.fields, x, tops)
     batch, rows, k = x.shape
-    fields = empty_fields(batch, rows)
+    fields = _empty_fields(batch, rows)
     if k:
         for at in row_tiles(batch, rows, k * parts_of(x)):
             _describe_tile(_parts(x[at]), fields[(slice(None), *at)])
     return Described(x, fields)
+
+
+def _empty_fields(batch: int, rows: int) -> npt.NDArray[np.int64]:
+    """The description of rows without elements, shape (6, batch, rows) as in `FIELDS`."""
+    fields = np.zeros((len(FIELDS), batch, rows), np.int64)
+    fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
+    return fields
 
 
 def parts_of(x: npt.NDArray[Any]) -> int:
@@ -145,7 +152,7 @@ def sample(
 
 
 def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
-    """Write the fields of the rows of x, shape (batch, rows, k), into `fields`, which come from `empty_fields`."""
+    """Write the fields of the rows of x, shape (batch, rows, k), into `fields`, which come from `_empty_fields`."""
     field = dict(zip(FIELDS, fields, strict=True))
     k = x.shape[-1]
     width = magnitude_bits(k)

@@ -15,7 +15,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms
-from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, sampled_every, wide_bits
+from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, wide_bits
 from ozaki.bounds.of_scheme import error_terms
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
@@ -65,7 +65,7 @@ def _slabs(k: int) -> Iterator[Any]:
 
 def _indices(of: Described, sampled: bool) -> Iterator[Any]:
     """The inner indices of the narrow or the sampled level, at most `NARROW_DEPTH`, in slabs."""
-    k, every = of.x.shape[-1], sampled_every(parts_of(of.x))
+    k, every = of.x.shape[-1], SAMPLED_EVERY[parts_of(of.x)]
     if not sampled:
         return _slabs(min(k, NARROW_DEPTH))
     span = SLAB * every // SAMPLE

@@ -15,7 +15,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
-from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels, sampled_every, wide_bits
+from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, levels, wide_bits
 
 
 class MagnitudeLayout(NamedTuple):
@@ -45,7 +45,7 @@ class MagnitudeLayout(NamedTuple):
         if level == "wide":
             return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(parts * k))
         sampled = level == "sampled"
-        every = sampled_every(parts)
+        every = SAMPLED_EVERY[parts]
         taken = (k // every) * SAMPLE + min(k % every, SAMPLE) if sampled else k
         taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
         family, tiles = device.family, device.family.tiles

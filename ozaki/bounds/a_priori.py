@@ -1,14 +1,41 @@
-"""What to expect of ordinary operands (E1, E3, E4): estimates that guide planning and prove nothing."""
+"""Digits and residues before a proof: their bound for any operands (B4), and what to expect of ordinary ones.
+
+The estimates (E1, E3, E4) guide planning and prove nothing.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import hypot, inf, log, pi, sqrt
+from math import hypot, inf, ldexp, log, pi, sqrt
 
 from ozaki.bounds.description import Least
-from ozaki.bounds.exact import a_priori
-from ozaki.bounds.rounding import scaled
-from ozaki.schemes import Scheme, magnitude_bits, scaling_of
+from ozaki.bounds.rounding import UP, scaled
+from ozaki.schemes import Scheme, scaling_of
+
+
+@lru_cache(maxsize=1024)
+def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
+    """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
+
+    In units of 2**exponent.
+
+    The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
+    in the largest element) of what would fit, less what rounding the magnitudes up may have added.
+    """
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        return inf
+    width = scaling.width
+    if scaling.statistic == "squares":
+        image_norm = sqrt(scaling.threshold) / 2 / (1 + sqrt(k) / 2 ** (width - 1))
+    else:
+        image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
+    bits = width - scaling.base
+    u, u_unscaled = scaled(0.5 / image_norm, bits - exponent), ldexp(0.5 / image_norm, max(bits, -1000))
+    return (2 * sqrt(k) * u + k * u * u_unscaled + k * scheme.drop * 4 * u * u_unscaled) * UP
+
+
+# Estimates ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
@@ -45,7 +72,7 @@ def usual_rms(scheme: Scheme, k: int, exponent: int = 0) -> float:
         return inf
     if scaling.statistic == "squares":
         image_norm = sqrt(scaling.threshold) / _OF_WHAT_FITS
-        return scaled(sqrt(1 / 6) / (2 / pi * image_norm), magnitude_bits(k) - scaling.base - exponent)
+        return scaled(sqrt(1 / 6) / (2 / pi * image_norm), scaling.width - scaling.base - exponent)
     tail = sqrt(2 * log(2 * max(k, 2)))  # the largest of k normal numbers, in units of sigma
     largest = max(tail - (log(tail * tail / 2) + log(4 * pi)) / (2 * tail), 1.0)
     sigma = float(scheme.largest) / largest / _OF_WHAT_FITS
