@@ -146,7 +146,7 @@ class LeastSquaresInverse:
 
     @property
     def error_gain(self) -> float:
-        """As of `LeftInverse`. Conditioning: an error e in x changes u by S^-1 e, and the bound by norm(S) norm(S^-1 e)."""
+        """As of `LeftInverse`: an error e in x changes u by S^-1 e, and the bound by norm(S) norm(S^-1 e)."""
         return max(1.0, self.norm_s * self.norm_a)
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:

@@ -29,8 +29,8 @@ from ozaki.schemes import Residues, constants
 _LARGE = 420_000_000_000
 """From this many multiplications on, tiles are assigned by the half of the second-level cache that a cluster is at
 (float64 from 3200 on, float32 from 4000). Below, clearing the count of places between two kernels that would otherwise
-overlap costs more than it saves: 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to
-29 of 1260 at 4096)."""
+overlap costs more than it saves: 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2
+to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
 
 
 @dataclass(frozen=True)
