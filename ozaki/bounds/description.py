@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -109,20 +109,25 @@ class Description:
     def bits(self, scaling: Scaling) -> Ints:
         """Bits of each row's image: mu + top."""
         statistic = self.peak if scaling.statistic == "peak" else self.squares
-        shift = scaling.step.bit_length() - 1
-        limits = [scaling.threshold >> (shift * g) for g in range(1, 63 // shift) if scaling.threshold >> (shift * g)]
+        limits = _limits(scaling.threshold, scaling.step.bit_length() - 1)
         # statistic * step**g <= threshold for g = 1, 2, ...: count the limits it stays below.
-        ascending = np.array(limits[::-1], np.int64)
-        growth = len(limits) - np.searchsorted(ascending, statistic, side="left")
-        return scaling.base + growth.astype(np.int64)
+        found: Ints = (scaling.base + len(limits)) - np.searchsorted(limits, statistic, side="left")
+        return found.astype(np.int64, copy=False)
 
     def exponents(self, scaling: Scaling) -> Ints:
         """The image exponents mu."""
-        return np.where(self.empty, 0, self.bits(scaling) - self.top)
+        exponents = self.bits(scaling) - self.top
+        if np.count_nonzero(self.peak) < self.peak.size:
+            exponents[self.peak == 0] = 0
+        return exponents
 
-    def rounded(self, scaling: Scaling) -> npt.NDArray[np.bool_]:
-        """Rows whose image may differ from 2**mu x."""
-        return ~self.empty & (self.exponents(scaling) + self.bottom < 0)
+    def rounded(self, scaling: Scaling, bits: Ints | None = None) -> npt.NDArray[np.bool_]:
+        """Rows whose image may differ from 2**mu x; `bits`: what that function returns, if it is known."""
+        bits = self.bits(scaling) if bits is None else bits
+        rows: npt.NDArray[np.bool_] = bits < self.top - self.bottom
+        if not isinstance(self.filled, slice):
+            rows[self.empty] = False
+        return rows
 
 
 class Least(NamedTuple):
@@ -150,6 +155,12 @@ class Least(NamedTuple):
         every_row_seen = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
         return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, every_row_seen)
+
+
+@lru_cache(maxsize=256)
+def _limits(threshold: int, shift: int) -> Ints:
+    """The numbers threshold 2**-(shift g), rounded down, for g = 1, 2, ... as far as they are positive; ascending."""
+    return np.array([limit for g in range(63 // shift, 0, -1) if (limit := threshold >> (shift * g))], np.int64)
 
 
 def empty_fields(batch: int, rows: int) -> Ints:

@@ -45,24 +45,27 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
     `dropped`: the largest value of the slice products that the scheme leaves out of an entry, in image units. The terms
     are divided by 2**exponent, so that none underflows where errors are far below the range of a float64.
     """
-    k = left.k
-    scaling = scaling_of(scheme, k)
+    k, scaling = left.k, scaling_of(scheme, left.k)
     of_left, of_right = (-side.bits(scaling) for side in (left, right))
-    u_left, u_right = (
-        np.where(side.rounded(scaling), _powers(bits - exponent, side) / 2, 0.0)
-        for side, bits in ((left, of_left), (right, of_right))
-    )
+    rounded_left, rounded_right = (side.rounded(scaling, -bits) for side, bits in ((left, of_left), (right, of_right)))
+    u_left = _powers(of_left - exponent, left) * (0.5 * rounded_left)
     # The second term has the factor 2**-exponent in u_right already.
-    u_unscaled = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
+    u_unscaled = u_left if exponent == 0 else _powers(of_left, left) * (0.5 * rounded_left)
+    powers_right = _powers(of_right, right)
+    u_right = (powers_right if exponent == 0 else _powers(of_right - exponent, right)) * (0.5 * rounded_right)
+    dropped_left = dropped * _powers(of_left - exponent, left) if dropped else np.zeros_like(u_left)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_unscaled, dropped * _powers(of_left - exponent, left)]) * UP,
-        np.stack([right.sums, u_right, _powers(of_right, right)]) * UP,
+        np.stack([u_left, left.sums + k * u_unscaled, dropped_left]) * UP,
+        np.stack([right.sums, u_right, powers_right]) * UP,
     )
 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
     """2**exponents, shape (batch, rows), but at least 2**-1070 and at most `FAR`; 0 for empty rows."""
-    return np.where(description.empty, 0.0, np.ldexp(1.0, np.clip(exponents, -1070, 900).astype(np.int32)))
+    powers = np.ldexp(1.0, np.minimum(np.maximum(exponents, -1070), 900).astype(np.int32))
+    if not isinstance(description.filled, slice):
+        powers[description.empty] = 0
+    return powers
 
 
 def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:

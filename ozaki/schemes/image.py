@@ -1,6 +1,7 @@
 """The fixed-point image: how many bits each row of an operand gets (docs/definitions.md, sections 1 and 2)."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isqrt, log
 from typing import Literal
 
@@ -13,6 +14,7 @@ def ceil_log2(x: int) -> int:
     return max(x - 1, 0).bit_length()
 
 
+@lru_cache(maxsize=1024)
 def magnitude_bits(k: int) -> int:
     """Bits W of the magnitudes that a description adds up: k squares of them are at most 2**60."""
     return min(20, (60 - ceil_log2(max(k, 1))) // 2)
