@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends.numpy import _execute, _words, work
+from ozaki.backends.numpy import _describe, _execute, _limbs, _numbers, _proof, _unrounded, _words, program, work
+from ozaki.backends.numpy.engines import complex_residues, digits, residues
 from ozaki.backends.numpy.work import Work
 from ozaki.driver.memory import Memory
 from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.proof import Proof
+from ozaki.schemes import blas
 
 MOST_BYTES = 49
 """Moduli up to 256 of the scheme of residues; all later ones are larger."""
@@ -167,13 +169,37 @@ def bounds_of(work, k, measure, *schemes, few_rows=False):
     return settle(bounds, lambda need, _: work.measure(need), Facts())[0]
 
 
+def set_sizes(monkeypatch, tile, panel=None):
+    """Let NumPy's backend process at most `tile` elements at a time, and panels and slabs of at most `panel`."""
+    for module in (
+        _describe,
+        _execute,
+        _limbs,
+        _numbers,
+        _proof,
+        _unrounded,
+        complex_residues,
+        digits,
+        program,
+        residues,
+    ):
+        for name, value in (("TILE", tile), ("FEW", 0)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+    if panel is not None:
+        monkeypatch.setattr(program, "_PANEL", panel)
+        monkeypatch.setattr(blas, "DEPTH", panel)
+    # Programs of other sizes are not for this test, nor are its own for others.
+    monkeypatch.setattr(_execute, "product_program", program.product_program.__wrapped__)
+
+
 def check_refused(monkeypatch, call, error, name, expected):
     """Check that a call raises `error` in one line that names the argument first, before NumPy begins a product."""
 
     def never(*args, **kwargs):
         raise AssertionError("computed something")
 
-    monkeypatch.setattr(_execute, "Unrounded", never)
+    monkeypatch.setattr(_execute, "multiply", never)
     monkeypatch.setattr(work, "native", never)
     monkeypatch.setattr(_words, "_multiply", never)
     with pytest.raises(error) as caught:

@@ -20,7 +20,7 @@ from ozaki._cli.planning import of_shapes
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.numpy import _limbs, backend
-from ozaki.backends.numpy._describe import TILE
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines import MAKERS
 from ozaki.schemes import blas
 from ozaki.schemes.image import max_scaling
@@ -76,9 +76,9 @@ class ShortEngine:
     def split(self, image, side, out):
         out[0] = image
 
-    def add(self, product, sums):
-        sums = np.zeros((self.sums, *product.shape[1:])) if sums is None else sums
-        values, limbs = product.reshape(-1), sums.reshape(len(sums), -1)
+    def sums_of(self, products):
+        sums = np.zeros((self.sums, *products.shape[1:]))
+        values, limbs = products.reshape(-1), sums.reshape(len(sums), -1)
         for i in range(0, values.size, TILE // 4):  # scratch is no larger than a tile
             _limbs.add_shifted(limbs[:, i : i + TILE // 4], values[i : i + TILE // 4], 0)
         return sums

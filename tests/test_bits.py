@@ -6,15 +6,15 @@ from dataclasses import replace
 import definition
 import numpy as np
 import pytest
-from cases import MOST_BYTES, first_difference, same_bits, spread, viewed
+from cases import MOST_BYTES, first_difference, same_bits, set_sizes, spread, viewed
 
 import ozaki
-from ozaki.backends.numpy import _describe as _numpy_describe
-from ozaki.backends.numpy import _execute, _tiles
+from ozaki.backends.numpy import program
 from ozaki.backends.numpy._describe import describe
-from ozaki.backends.numpy.engines import digits, engine_of, residues
+from ozaki.backends.numpy.engines import engine_of
+from ozaki.backends.numpy.program import Panel, Views
 from ozaki.bounds.description import FIELDS
-from ozaki.schemes import Digits, Residues, blas
+from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 
 SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
@@ -154,10 +154,7 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    for module in (digits, residues, _numpy_describe, _tiles):
-        monkeypatch.setattr(module, "TILE", tile)
-    monkeypatch.setattr(_execute, "_PANEL", panel)
-    monkeypatch.setattr(blas, "DEPTH", panel)
+    set_sizes(monkeypatch, tile, panel)
     for a, b, scheme, c in cases:
         check(multiply(a, b, scheme), c, scheme, a.shape, b.shape)
 
@@ -170,8 +167,7 @@ def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
     x[0, 5, 7:9] = np.nan, -np.inf
     whole = describe(x).fields
     for tile in (1, 64, 500):
-        for module in (_numpy_describe, _tiles):
-            monkeypatch.setattr(module, "TILE", tile)
+        set_sizes(monkeypatch, tile)
         for name, field, other in zip(FIELDS, whole, describe(x).fields, strict=True):
             np.testing.assert_array_equal(field, other, err_msg=name)
     for i in range(x.shape[1]):
@@ -224,7 +220,7 @@ def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
         assert report.workspace_bytes / 4 < held <= report.workspace_bytes
         assert limit is None or report.workspace_bytes <= limit
     engine = engine_of(scheme, plan.shape[1], int8=False)
-    stack = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
-    largest = _execute.Panel(2048, 2048)
-    needed = [_execute._workspace(engine, of, largest, combined=0) for of in (stack, (1, 2048, 2048))]
+    batch, m, n = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
+    views = Views(batch, m, plan.shape[1], n), Views(1, 2048, plan.shape[1], 2048)
+    needed = [program._workspace(engine, of, Panel(2048, 2048)) for of in views]
     assert needed[0] <= needed[1]

@@ -7,11 +7,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from cases import first_difference, same_bits
+from cases import first_difference, same_bits, set_sizes
 
 import ozaki
 from ozaki.backends.numpy import _nonfinite as _numpy_nonfinite
-from ozaki.schemes import blas
 
 
 def check(x, y, *about):
@@ -89,7 +88,7 @@ def test_any_plain_array_takes_the_result(rng, tmp_path):
 def test_nonfinite_values_in_slabs_meet(monkeypatch):
     """An Inf in one slab of k and a -Inf in another make a NaN."""
     monkeypatch.setattr(_numpy_nonfinite, "_PATCH", 4)
-    monkeypatch.setattr(blas, "DEPTH", 4)
+    set_sizes(monkeypatch, 2**16, 4)
     a = np.zeros((1, 12))
     a[0, 1], a[0, 10] = np.inf, -np.inf
     assert np.isnan(ozaki.matmul(a, np.ones((12, 1)), scheme="digits", slices=2)).all()

@@ -11,17 +11,13 @@ import definition
 import mpmath
 import numpy as np
 import pytest
-from cases import assert_same, power, viewed
+from cases import assert_same, power, set_sizes, viewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mparrays import KINDS, operand, pair, planes, rationals, rounded, same, same_planes, transposed
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray
-from ozaki.backends.numpy import _describe as _numpy_describe
-from ozaki.backends.numpy import _execute, _tiles
-from ozaki.backends.numpy.engines import residues
-from ozaki.schemes import blas
 
 BITS = [53, 64, 106, 113, 212, 500, 1024, 3000]
 
@@ -274,10 +270,7 @@ def test_tiles_and_panels_change_no_bits(prng, monkeypatch, tile, panel):
         for right in (b, floats):
             options = {"accuracy": bits, "dtype": dtype}
             cases.append((a, right, options, ozaki.matmul(a, right, **options)))
-    for module in (residues, _numpy_describe, _tiles):
-        monkeypatch.setattr(module, "TILE", tile)
-    monkeypatch.setattr(_execute, "_PANEL", panel)
-    monkeypatch.setattr(blas, "DEPTH", panel)
+    set_sizes(monkeypatch, tile, panel)
     for a, b, options, c in cases:
         assert same_planes(ozaki.matmul(a, b, **options), c), options
 

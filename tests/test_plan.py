@@ -7,16 +7,14 @@ from math import inf, sqrt
 
 import numpy as np
 import pytest
-from cases import MOST_BYTES, bounds_of, power, same_bits, spread, work_of
+from cases import MOST_BYTES, bounds_of, power, same_bits, set_sizes, spread, work_of
 
 import ozaki
 from ozaki import Accuracy, reference
 from ozaki._cli.verify import MEASURES
-from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
-from ozaki.backends.numpy import _tiles
 from ozaki.backends.numpy._describe import describe
-from ozaki.backends.numpy.work import Work
+from ozaki.backends.numpy._proof import Ratios
 from ozaki.bounds import exact as exact_bounds
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.a_priori import a_priori
@@ -329,8 +327,7 @@ def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
     a, b = rng.random((300, 60)).astype("f4"), rng.random((60, 40)).astype("f4")
     need = WorstRatio(Digits(3), "narrow", few_rows=True)
     expected = work_of(a, b).measure(need)
-    for module in (_numpy_describe, _tiles):
-        monkeypatch.setattr(module, "TILE", 40 * 50)
+    set_sizes(monkeypatch, 40 * 50)
     assert work_of(a, b).measure(need) == expected
 
 
@@ -367,8 +364,8 @@ def test_few_comparisons_find_the_count_of_all(monkeypatch, kind):
     rng = np.random.default_rng(7)  # other data may need more comparisons
     a, b = draw(rng, (60, 1500)), draw(rng, (1500, 50))
     compared = []
-    compare = Work._compare
-    monkeypatch.setattr(Work, "_compare", lambda *given: compared.append(given) or compare(*given))
+    compare = Ratios._of_panels
+    monkeypatch.setattr(Ratios, "_of_panels", lambda *given: compared.append(given) or compare(*given))
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
     few = len(compared)
     monkeypatch.setattr(search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
@@ -532,8 +529,7 @@ def test_tiles_change_nothing(rng, monkeypatch, accuracy):
 
     plans = [planned(*case) for case in cases]
     for tile in (1, 100, 1000):
-        for module in (_numpy_describe, _numpy_proof, _tiles):
-            monkeypatch.setattr(module, "TILE", tile)
+        set_sizes(monkeypatch, tile)
         assert [planned(*case) for case in cases] == plans
 
 

@@ -40,6 +40,7 @@ class Panels:
 
     Attributes
     ----------
+    one : whether the whole product is one panel
     workspace : bytes that are held for the largest panel
 
     Raises
@@ -60,12 +61,8 @@ class Panels:
             else:
                 columns = -(-columns // 2)
         self._stack, self._sizes = stack, (batch, rows, columns)
+        self.one = self._sizes == stack
         self.workspace = workspace(batch, rows, columns)
-
-    @property
-    def one(self) -> bool:
-        """Whether the whole product is one panel."""
-        return self._sizes == self._stack
 
     def __iter__(self) -> Iterator[Panel]:
         for corner in product(*map(range, (0, 0, 0), self._stack, self._sizes)):

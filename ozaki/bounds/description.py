@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -109,16 +109,17 @@ class Description:
     def bits(self, scaling: Scaling) -> Ints:
         """Bits of each row's image: mu + top."""
         statistic = self.peak if scaling.statistic == "peak" else self.squares
-        shift = scaling.step.bit_length() - 1
-        limits = [scaling.threshold >> (shift * g) for g in range(1, 63 // shift) if scaling.threshold >> (shift * g)]
+        limits = _limits(scaling.threshold, scaling.step.bit_length() - 1)
         # statistic * step**g <= threshold for g = 1, 2, ...: count the limits it stays below.
-        ascending = np.array(limits[::-1], np.int64)
-        growth = len(limits) - np.searchsorted(ascending, statistic, side="left")
-        return scaling.base + growth.astype(np.int64)
+        found: Ints = (scaling.base + len(limits)) - np.searchsorted(limits, statistic, side="left")
+        return found.astype(np.int64, copy=False)
 
     def exponents(self, scaling: Scaling) -> Ints:
         """The image exponents mu."""
-        return np.where(self.empty, 0, self.bits(scaling) - self.top)
+        exponents = self.bits(scaling) - self.top
+        if np.count_nonzero(self.peak) < self.peak.size:
+            exponents[self.peak == 0] = 0
+        return exponents
 
 
 class Least(NamedTuple):
@@ -146,3 +147,9 @@ class Least(NamedTuple):
         every_row_seen = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
         return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, every_row_seen)
+
+
+@lru_cache(maxsize=256)
+def _limits(threshold: int, shift: int) -> Ints:
+    """The numbers threshold 2**-(shift g), rounded down, for g = 1, 2, ... as far as they are positive; ascending."""
+    return np.array([limit for g in range(63 // shift, 0, -1) if (limit := threshold >> (shift * g))], np.int64)

@@ -60,7 +60,10 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
     """2**exponents, shape (batch, rows), but at least 2**-1070 and at most `FAR`; 0 for empty rows."""
-    return np.where(description.empty, 0.0, np.ldexp(1.0, np.clip(exponents, -1070, 900).astype(np.int32)))
+    powers = np.ldexp(1.0, np.minimum(np.maximum(exponents, -1070), 900).astype(np.int32))
+    if not isinstance(description.filled, slice):
+        powers[description.empty] = 0
+    return powers
 
 
 def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -430,14 +430,10 @@ def _remedy(name: str, dtype: Any) -> str:
     return f" ({x}.astype('{usual}') rounds what is longer than 53 bits, ozaki.mparray({x}) keeps all bits)"
 
 
-def tiles_of_rows(batch: int, rows: int, k: int, tile: int) -> Iterator[tuple[slice, slice]]:
+def tiles_of_rows(batch: int, rows: int, k: int, tile: int) -> list[tuple[slice, slice]]:
     """Cut (batch, rows), of rows of length k, into pairs of slices of about `tile` elements."""
     step = max(1, tile // max(k, 1))
     if step >= rows:
         together = max(1, tile // max(rows * k, 1))
-        for b in range(0, batch, together):
-            yield slice(b, b + together), slice(0, rows)
-    else:
-        for b in range(batch):
-            for r in range(0, rows, step):
-                yield slice(b, b + 1), slice(r, r + step)
+        return [(slice(b, b + together), slice(0, rows)) for b in range(0, batch, together)]
+    return [(slice(b, b + 1), slice(r, r + step)) for b in range(batch) for r in range(0, rows, step)]

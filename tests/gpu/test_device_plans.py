@@ -80,7 +80,7 @@ def test_proof(shape):
     a[0, m - 1, ::2] *= 2.0**-60
     b[n - 1, 1::2] *= 2.0**-60
     host = [describe(x) for x in (a, b[None])]
-    spans, least_span = tuple(x.span for x in host), min(x.least_span for x in host)
+    spans, least_span = tuple(x.span for x in host), min(x.spans[1] for x in host)
     steps = Steps()
     device = steps.described(cp.asarray(a), cp.asarray(b.T.copy()).T[None])
 

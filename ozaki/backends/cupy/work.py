@@ -295,7 +295,7 @@ class Work:
     def _on_host(self, side: Side) -> Any:
         """The rows of an operand in host memory; of a prepared one, described as it was when it was prepared."""
         from ozaki.backends.numpy._describe import Described
-        from ozaki.backends.numpy._slices import Slices
+        from ozaki.backends.numpy._execute import Slices
 
         x = self._operands[side == "right"]
         if isinstance(x, PreparedSlices):

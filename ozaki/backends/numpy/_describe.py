@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,61 +10,65 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
-from ozaki.backends.numpy._tiles import TILE, row_tiles
-from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least
+from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
+from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
+from ozaki.call.operands import tiles_of_rows
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
-OBJECTS = 2**16
-"""Bytes of workspace added for Python's and NumPy's objects and for arrays of a few rows."""
 
-
-@dataclass(frozen=True)
 class Described:
     """An operand and the description of its rows.
 
-    Attributes
+    Parameters
     ----------
     x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex; of multiprecision rows the
         leading bits
     fields : shape (6, batch, rows), in the order of `FIELDS`
+    finite : whether no element is NaN or Inf; of a part of an operand whether that is known
     numbers : the rows themselves, if they are multiprecision numbers
     tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
+
+    Attributes
+    ----------
+    k : real numbers of a row: a complex element has two
+    on_host : the fields, as the functions of `ozaki.bounds` take them
     """
 
-    x: npt.NDArray[Any]
-    fields: npt.NDArray[np.int64]
-    numbers: Numbers | None = None
-    tops: npt.NDArray[np.int64] | None = None
+    def __init__(
+        self,
+        x: npt.NDArray[Any],
+        fields: Ints,
+        finite: bool = False,
+        numbers: Numbers | None = None,
+        tops: Ints | None = None,
+    ) -> None:
+        self.x, self.fields, self.finite, self.numbers, self.tops = x, fields, finite, numbers, tops
+        self.k = x.shape[-1] * parts_of(x)
+        top, peak, magnitudes, squares, bottom, nonfinite = fields
+        scale = 0 if tops is None else tops
+        self.on_host = Description(self.k, top, peak, magnitudes, squares, bottom, nonfinite, scale)
+
+    @cached_property
+    def spans(self) -> tuple[int, int]:
+        """Largest top - bottom of a row, and smallest one of a row with a nonzero element.
+
+        With as many bits as the largest every image is exact, with fewer than the smallest no such row is known to be.
+        """
+        spans = self.on_host.top - self.on_host.bottom
+        return int(spans.max()), int(spans[self.on_host.filled].min(initial=NO_SPAN))
 
     @property
-    def k(self) -> int:
-        """Real numbers of a row: a complex element has two."""
-        return int(self.x.shape[-1]) * parts_of(self.x)
-
-    @cached_property
     def span(self) -> int:
-        """Largest top - bottom of a row: with so many bits, every image is exact."""
-        return int((self.on_host.top - self.on_host.bottom).max())
-
-    @cached_property
-    def least_span(self) -> int:
-        """Smallest top - bottom of a row with a nonzero element: with fewer bits, no such row is known to be exact."""
-        spans = (self.on_host.top - self.on_host.bottom)[~self.on_host.empty]
-        return int(spans.min(initial=NO_SPAN))
-
-    @cached_property
-    def on_host(self) -> Description:
-        """The fields of the description, as the functions of `ozaki.bounds` take them."""
-        description = Description(self.k, *self.fields)
-        return description if self.tops is None else replace(description, scale=self.tops)
+        """The largest of the `spans`."""
+        return self.spans[0]
 
     def part(self, batch: slice, rows: slice) -> Described:
         """Some rows of some matrices, with their descriptions; all are views."""
         numbers = None if self.numbers is None else self.numbers[batch, rows]
         tops = None if self.tops is None else self.tops[batch, rows]
-        return Described(self.x[batch, rows], self.fields[:, batch, rows], numbers, tops)
+        return Described(self.x[batch, rows], self.fields[:, batch, rows], self.finite, numbers, tops)
 
 
 def describe(x: npt.NDArray[Any] | Numbers) -> Described:
@@ -79,13 +81,36 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
         described = describe(values)
         bottom = described.fields[FIELDS.index("bottom")]
         bottom[...] = np.where(bottom == EMPTY_TOP, EMPTY_TOP, bottoms)
-        return Described(values, described.fields, x, tops)
+        return Described(values, described.fields, True, x, tops)
     batch, rows, k = x.shape
-    fields = _empty_fields(batch, rows)
-    if k:
-        for at in row_tiles(batch, rows, k * parts_of(x)):
-            _describe_tile(_parts(x[at]), fields[(slice(None), *at)])
-    return Described(x, fields)
+    if x.size == 0:
+        return Described(x, _empty_fields(batch, rows), True)
+    fields, finite = np.zeros((len(FIELDS), batch, rows), np.int64), True
+    if x.size * parts_of(x) <= TILE:
+        return Described(x, fields, _describe_tile(_parts(x), fields))
+    for b, r in tiles_of_rows(batch, rows, k * parts_of(x), TILE):
+        finite &= _describe_tile(_parts(x[b, r]), fields[:, b, r])
+    return Described(x, fields, finite)
+
+
+def describe_both(x: npt.NDArray[Any] | Numbers, y: npt.NDArray[Any] | Numbers) -> tuple[Described, Described]:
+    """Describe the rows of both operands; as rows of one matrix where they are so small that this saves time."""
+    if (
+        isinstance(x, Numbers)
+        or isinstance(y, Numbers)
+        or not 0 < x.size + y.size <= FEW
+        or x.dtype != y.dtype
+        or x.dtype.kind == "c"
+        or x.shape[2] == 0
+    ):
+        return describe(x), describe(y)
+    (batch_x, m, k), (batch_y, n, _) = x.shape, y.shape
+    rows = batch_x * m
+    both = np.concatenate((x.reshape(-1, k), y.reshape(-1, k)))
+    fields = np.zeros((len(FIELDS), len(both)), np.int64)
+    finite = _describe_tile(both, fields)
+    of_x, of_y = fields[:, :rows].reshape(-1, batch_x, m), fields[:, rows:].reshape(-1, batch_y, n)
+    return Described(x, of_x, finite), Described(y, of_y, finite)
 
 
 def _empty_fields(batch: int, rows: int) -> npt.NDArray[np.int64]:
@@ -124,19 +149,25 @@ ROW_BYTES = 256
 """Bytes of a row: 48 of its fields, 8 of an exponent, the rest for error terms and norms."""
 
 
-def describing_bytes(x: npt.NDArray[Any] | Numbers) -> tuple[int, int]:
-    """Bytes of the description of rows x, shape (batch, rows, elements), and of what making it takes more.
+def describing_bytes(*operands: npt.NDArray[Any] | Numbers) -> tuple[int, int]:
+    """Bytes of the descriptions of operands, shape (batch, rows, elements), and of what making them takes more.
 
     That is six float64 arrays of a tile, and the parts of complex elements, of whole rows. The leading bits of
     multiprecision rows belong to the description; finding them takes more arrays of a tile, and some of its limbs.
+    Operands are described one after another.
     """
-    batch, rows, k = x.shape
-    if isinstance(x, Numbers):
-        passing, leading_bits = (12 + len(x.limbs)) * min(TILE, batch * rows * k), 8 * batch * rows * k
-    else:
-        k, leading_bits = k * parts_of(x), 0
-        passing = 6 * min(TILE, batch * rows * k) + min(max(TILE, k * (parts_of(x) - 1)), batch * rows * k)
-    return ROW_BYTES * batch * rows + leading_bits, 8 * passing + OBJECTS
+    held = most = 0
+    for x in operands:
+        batch, rows, k = x.shape
+        if isinstance(x, Numbers):
+            passing, leading_bits = (12 + len(x.limbs)) * min(TILE, batch * rows * k), 8 * batch * rows * k
+        else:
+            parts = parts_of(x)
+            k, leading_bits = k * parts, 0
+            passing = 6 * min(TILE, batch * rows * k) + min(max(TILE, k * (parts - 1)), batch * rows * k)
+        held += ROW_BYTES * batch * rows + leading_bits
+        most = max(most, held + 8 * passing + OBJECTS)
+    return held, most - held
 
 
 def sample(
@@ -151,65 +182,80 @@ def sample(
     return left, right
 
 
-def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
-    """Write the fields of the rows of x, shape (batch, rows, k), into `fields`, which come from `_empty_fields`."""
-    field = dict(zip(FIELDS, fields, strict=True))
+def _describe_tile(x: npt.NDArray[Any], fields: Ints) -> bool:
+    """Write the fields of some rows x, shape (..., rows, k), into zeros; return whether all elements are finite."""
+    top, peak, magnitudes, squares, bottom, nonfinite = fields
     k = x.shape[-1]
     width = magnitude_bits(k)
-    pieces = [x[..., h : h + TILE] for h in range(0, k, TILE)]
-    largest, smallest = np.zeros(x.shape[:-1]), np.full(x.shape[:-1], np.inf)
-    for piece in pieces:
-        values, highest, bad = _finite(piece)
-        field["nonfinite"] += bad
+    pieces = [x] if k <= TILE else [x[..., h : h + TILE] for h in range(0, k, TILE)]
+    values, largest, smallest, bad = _finite(pieces[0])
+    for piece in pieces[1:]:
+        values, highest, least, others = _finite(piece)
+        bad = bad + others
         np.maximum(largest, highest, out=largest)
-        np.minimum(smallest, _least_nonzero(values), out=smallest)
-    filled = largest > 0
-    top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
-    lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
-    flushes = bool((filled & (lowest - top + width < -1000)).any())
-    short = np.ones(x.shape[:-1], bool)
+        np.minimum(smallest, least, out=smallest)
+    empty = None if largest.all() else largest == 0
+    if empty is not None:
+        smallest[empty] = 1
+    tops, lowest = np.frexp(largest)[1], np.frexp(smallest)[1]
+    powers = width - tops
+    flushes = bool((lowest + powers).min() < -1000)
+    short = None
     for piece in pieces:
         if len(pieces) > 1:
-            values, *_ = _finite(piece)
-        scaled = scale(values, (width - top)[..., None])
-        magnitudes = np.ceil(scaled)
+            values = _finite(piece)[0]
+        scaled = scale(values, powers[..., None])
+        units = np.ceil(scaled)
         if flushes:  # scaling may have flushed a nonzero element to zero, whose magnitude is 1 (rounded up)
-            np.maximum(magnitudes, values > 0, out=magnitudes)
-        short &= (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
-        if short.any():
-            short &= (scaled == magnitudes).all(axis=-1)
-        for h in range(0, piece.shape[-1], 2**13):  # 2**13 squares of at most 2**40 add up exactly
-            part = magnitudes[..., h : h + 2**13]
-            field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
-            field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
-    precision = 24 if x.dtype == np.float32 else 53
-    field["top"][...] = np.where(filled, top, EMPTY_TOP)
-    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - precision), EMPTY_TOP)
-    field["peak"][...] = np.ceil(scale(largest, width - top))
+            np.maximum(units, values > 0, out=units)
+        exact = (scaled[..., :16] == units[..., :16]).all(axis=-1)
+        if exact.any():
+            exact = (scaled == units).all(axis=-1)
+        short = exact if short is None else short & exact
+        if len(pieces) == 1 and k <= _SQUARES:
+            magnitudes[...], squares[...] = units.sum(axis=-1), np.vecdot(units, units)
+            continue
+        for h in range(0, piece.shape[-1], _SQUARES):
+            part = units[..., h : h + _SQUARES]
+            magnitudes += part.sum(axis=-1).astype(np.int64)
+            squares += np.vecdot(part, part).astype(np.int64)
+    lowest -= 24 if x.dtype == np.float32 else 53
+    assert short is not None
+    bottom[...] = np.where(short, tops - width, lowest) if short.any() else lowest
+    top[...], peak[...], nonfinite[...] = tops, np.ceil(np.ldexp(largest, powers)), bad
+    if empty is not None:
+        top[empty] = bottom[empty] = EMPTY_TOP
+    return isinstance(bad, int)
 
 
-def _finite(x: npt.NDArray[Any]) -> tuple[Floats, Floats, Any]:
-    """abs(x), zero in place of NaN and Inf; the largest of each row; the number of NaN and Inf of each row."""
-    values = np.abs(x.astype(np.float64, copy=False))
+_SQUARES = 2**13
+"""Squares of magnitudes, of at most 2**40 each, that float64 adds up exactly."""
+
+
+def _finite(x: npt.NDArray[Any]) -> tuple[Floats, Floats, Floats, int | Ints]:
+    """Magnitudes, with zero in place of NaN and Inf; of each row the largest, the smallest but zero, and these' number.
+
+    The smallest of a row of zeros is Inf; where all rows are finite, the number is 0 of them all.
+    """
+    values, bad = np.abs(x.astype(np.float64, copy=False)), 0
     largest = values.max(axis=-1)
-    if np.isfinite(largest).all():
-        return values, largest, 0
-    bad = ~np.isfinite(values)
-    values[bad] = 0
-    return values, values.max(axis=-1), bad.sum(axis=-1)
+    if not np.isfinite(largest).all():
+        infinite = ~np.isfinite(values)
+        values[infinite] = 0
+        largest, bad = values.max(axis=-1), infinite.sum(axis=-1)
+    smallest = values.min(axis=-1)
+    if np.count_nonzero(smallest) < smallest.size:
+        smallest = np.where(values == 0, np.inf, values).min(axis=-1)
+    return values, largest, smallest, bad
 
 
-def _least_nonzero(values: Floats) -> Floats:
-    """The smallest nonzero value of each row; Inf where all are zero."""
-    smallest: Floats = values.min(axis=-1)
-    return smallest if smallest.all() else np.where(values == 0, np.inf, values).min(axis=-1)
-
-
-def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
+def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.signedinteger[Any]]) -> Floats:
     """x 2**exponents as float64; a power beyond the range of float64 is applied in two factors."""
-    powers = exponents.astype(np.int32)
+    powers = exponents.astype(np.int32, copy=False)
     scaled: Floats
-    if powers.size == 0 or np.abs(powers).max() < 1000:
+    if x.size <= FEW:  # one call, which takes more time for an element
+        scaled = np.ldexp(x.astype(np.float64, copy=False), powers)
+    elif powers.size == 0 or np.abs(powers).max() < 1000:
         scaled = x * np.ldexp(1.0, powers)
     else:
         half = powers // 2
@@ -218,23 +264,23 @@ def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
 
 
 def along_memory(
-    x: npt.NDArray[Any], of_rows: npt.NDArray[np.int64]
-) -> Iterator[tuple[tuple[slice, slice], npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """Cut x, shape (batch, rows, k), into pieces whose last axis is the one of x with the smaller stride.
+    x: npt.NDArray[Any], of_rows: Ints
+) -> tuple[bool, list[tuple[tuple[slice, slice], npt.NDArray[Any], Ints]]]:
+    """Cut x, shape (batch, rows, k), into tiles that lie along memory.
 
-    Yields the index of a piece in `turned(x, x)`, the piece, and the part of `of_rows`, shape (batch, rows), that
-    belongs to it, in a shape that broadcasts with the piece.
+    Returns
+    -------
+    turned : whether x is in column-major order, neighbours in memory being of different rows, so that its last two axes
+        are exchanged before it is cut
+    tiles : for each its index, the tile, and the part of `of_rows`, shape (batch, rows), that belongs to it, in a shape
+        that broadcasts with the tile
     """
-    column_major, x = _is_column_major(x), turned(x, x)
-    for at in row_tiles(*x.shape):
-        yield at, x[at], of_rows[at[0], None, :] if column_major else of_rows[at[0], at[1], None]
-
-
-def turned(x: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """x with its last two axes exchanged if `like` is in column-major order, else x."""
-    return x.swapaxes(-1, -2) if _is_column_major(like) else x
-
-
-def _is_column_major(x: npt.NDArray[Any]) -> bool:
-    """Whether x, shape (batch, rows, k), is in column-major order: neighbours in memory are of different rows."""
-    return bool(min(x.shape) and x.strides[1] < x.strides[2])
+    turned = x.strides[1] < x.strides[2] and x.size > 0
+    of_rows = of_rows[:, None, :] if turned else of_rows[:, :, None]
+    if turned:
+        x = x.swapaxes(1, 2)
+    if x.size <= TILE:
+        return turned, [((slice(None), slice(None)), x, of_rows)]
+    batch, rows, k = x.shape
+    tiles = tiles_of_rows(batch, rows, k, TILE)
+    return turned, [(at, x[at], of_rows[at[0]] if turned else of_rows[at]) for at in tiles]

@@ -6,11 +6,13 @@ functions that round need so many limbs that the highest is then below 2**26 in 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._tiles import FEW
 from ozaki.schemes.blas import LIMB_BITS
 
 Floats = npt.NDArray[np.float64]
@@ -125,7 +127,7 @@ def nearest(limbs: Floats) -> Floats:
     count = len(limbs)
     if count < 4:
         return np.add(*_in_order(limbs))
-    weights = np.ldexp(1.0, LIMB_BITS * np.arange(count))[:, None]
+    weights = _weights(count)
     limbs *= weights
     total, left = _two_sum(limbs[-1], limbs[-2])
     for limb in limbs[-3:-5:-1]:
@@ -135,14 +137,22 @@ def nearest(limbs: Floats) -> Floats:
         left += limb
     # `most` bounds every partial sum of the highest limbs, and `rest` the sum of the magnitudes of all numbers added to
     # `left`, in fewer than `count` additions. So `off` bounds the error of `left`.
-    most = float(np.abs(total).max(initial=0.0)) + 2.0 ** (53 + LIMB_BITS * (count - 3))
+    most = float(np.maximum.reduce(np.abs(total), initial=0.0)) + 2.0 ** (53 + LIMB_BITS * (count - 3))
     rest = 3 * 2.0**-53 * most + (2.0 ** (53 + LIMB_BITS * (count - 5)) if count > 4 else 0.0)
     off = (count + 1) * 2.0**-53 * rest
     values: Floats = total + (left - off)
-    doubtful = np.flatnonzero(values != total + (left + off))
-    if len(doubtful):
+    left += off
+    left += total
+    doubtful = values != left
+    if np.count_nonzero(doubtful):
         values[doubtful] = np.add(*_in_order(limbs[:, doubtful] / weights))
     return values
+
+
+@lru_cache(maxsize=64)
+def _weights(count: int) -> Floats:
+    """The weights of so many limbs, shape (count, 1)."""
+    return np.ldexp(1.0, LIMB_BITS * np.arange(count))[:, None]
 
 
 def _in_order(limbs: Floats) -> tuple[Floats, Floats]:
@@ -152,18 +162,26 @@ def _in_order(limbs: Floats) -> tuple[Floats, Floats]:
 
 
 def round_scaled(
-    limbs: Floats, rows: npt.NDArray[np.int64], cols: npt.NDArray[np.int64], out: npt.NDArray[np.floating]
+    limbs: Floats,
+    rows: npt.NDArray[np.int64],
+    cols: npt.NDArray[np.int64],
+    out: npt.NDArray[np.floating],
+    reach: int | None = None,
 ) -> None:
     """Compute out = value 2**(rows_i + cols_j), rounded once to nearest, ties to even.
 
     Shapes are (batch, m, n) of out, (batch, m) of rows, (batch, n) of cols and (count, batch m n) of limbs, which are
-    integers below 2**52, and overwritten.
+    integers below 2**52, and overwritten. `reach`, if it is known, bounds abs(rows_i) + abs(cols_j).
     """
     left, right = rows.astype(np.int32)[..., :, None], cols.astype(np.int32)[..., None, :]
-    reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
+    if reach is None:
+        reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
     double = out.dtype == np.float64
     if reach + LIMB_BITS * len(limbs) + 27 < 1000:  # no product by a power of two is rounded
         value = (nearest(limbs) if double else add_to_odd(*_in_order(limbs))).reshape(out.shape)
+        if out.size <= FEW:  # one call, which takes more time for an entry
+            np.ldexp(value, left + right, out=out, casting="same_kind")
+            return
         value *= np.ldexp(1.0, left)
         value *= np.ldexp(1.0, right)
         out[...] = value

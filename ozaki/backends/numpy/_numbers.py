@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._tiles import TILE, row_tiles
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.bounds.description import LEAST_LEADING
+from ozaki.call.operands import tiles_of_rows
 from ozaki.multiprecision.limbs import (
     limbs_of,
     narrowed,
@@ -46,7 +47,7 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
     """
     batch, rows, k = x.shape
     values, tops, bottoms = np.empty(x.shape), np.empty((batch, rows), np.int64), np.empty((batch, rows), np.int64)
-    for at in row_tiles(batch, rows, k):
+    for at in tiles_of_rows(batch, rows, k, TILE):
         parts = [slice(h, h + TILE) for h in range(0, k, TILE)]
         top = reduce(np.maximum, (_tops(x[*at, part]) for part in parts))
         filled = top > -_FAR

@@ -3,25 +3,149 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, larger_parts, parts_of, scale, turned
+from ozaki.backends.numpy._describe import Described, along_memory, larger_parts, parts_of, scale
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._tiles import TILE, row_tiles
+from ozaki.backends.numpy._tiles import OBJECTS, TILE
+from ozaki.backends.numpy.program import DESCRIBING, numbered
+from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms
-from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, wide_bits
+from ozaki.bounds.levels import FEW_ROWS, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, levels, wide_bits
 from ozaki.bounds.of_scheme import error_terms
+from ozaki.call.operands import Side, tiles_of_rows
+from ozaki.driver.memory import Memory
+from ozaki.planning.facts import Ratio
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
 SLAB = 2**10
 """Inner indices multiplied at a time: float32 sums of so many products of 7-bit magnitudes are exact."""
+
+
+@dataclass(frozen=True)
+class FactsProgram:
+    """How worst ratios at a level are found: described rows, the lower bound of a panel, and what is compared with it.
+
+    Attributes
+    ----------
+    level : of the lower bound
+    panels : of the product, one after another
+    nbytes : bytes that are held while it runs, beside operands and their descriptions
+    """
+
+    level: Level
+    panels: Panels
+    nbytes: int
+
+    @property
+    def steps(self) -> tuple[str, str]:
+        """The steps once rows are described, in words."""
+        of = {"sampled": "of 7 bits of a sample of k", "narrow": "of 7 bits", "wide": "of up to 21 bits"}[self.level]
+        panels = "" if self.panels.one else "   for each of several panels"
+        return (
+            f"lower bound          a, b -> of abs(a) abs(b)   by a product of magnitudes {of}, exact{panels}",
+            "worst ratio          lower bound, error terms -> bound   sharper levels where it proves too little",
+        )
+
+    def __str__(self) -> str:
+        """The steps, a line each."""
+        return numbered(*DESCRIBING, *self.steps)
+
+
+def facts_program(level: Level, left: tuple[int, ...], right: tuple[int, ...], limit: int | None) -> FactsProgram:
+    """The program of worst ratios for operands of these shapes (batch, rows, k), within a limit of workspace.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panels exceed the limit.
+    """
+    (batch_a, m, k), (batch_b, n, _) = left, right
+
+    def workspace(batch: int, rows: int, columns: int) -> int:
+        return proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
+
+    panels = Panels((max(batch_a, batch_b), m, n), workspace, limit)
+    return FactsProgram(level, panels, panels.workspace)
+
+
+class Ratios:
+    """Facts of two operands that rest on lower bounds of abs(A) abs(B).
+
+    It keeps the lower bound of the level that was asked for last, for other schemes, if the product is one panel.
+
+    Parameters
+    ----------
+    left, right : the operands
+    memory : the account of what the product holds
+    """
+
+    def __init__(self, left: Described, right: Described, memory: Memory) -> None:
+        self._left, self._right, self._memory = left, right, memory
+        self._level: Level | None = None
+        self._lower: Floats | None = None
+        self._found: dict[tuple[Any, Level, int, int], float] = {}
+
+    def release(self) -> None:
+        """Free the lower bound; what was found with it stays."""
+        self._level = self._lower = None
+
+    def fact(self, scheme: Scheme | Words, level: Level, few_rows: bool, exponent: int) -> Ratio:
+        """The fact `WorstRatio`; pairs of digits that the scheme leaves out count, unless they vanish here."""
+        left, right = self._left, self._right
+        rows = int(left.x.shape[1])
+        if few_rows:
+            rows = min(rows, FEW_ROWS)
+        of_left, of_right, key = left.spans, right.spans, (scheme, level, rows, exponent)
+        spans = of_left[0], of_right[0]
+        if key not in self._found:
+
+            def of_panel(first: int, lower: Floats, part: Described, other: Described) -> float:
+                return worst_ratio(lower, part, other, spans, scheme, rows - first, exponent)
+
+            self._found[key] = max(self._of_panels(level, rows, of_panel))
+        return Ratio(self._found[key], spans, min(of_left[1], of_right[1]))
+
+    def least_product(self) -> float:
+        """The fact `LeastProduct`: the least lower bound of the first level."""
+        level = levels(self._left.k)[0]
+        return min(self._of_panels(level, self._left.x.shape[1], lambda _, *of: least_product(*of)))
+
+    def _of_panels(self, level: Level, rows: int, found: Callable[..., float]) -> list[float]:
+        """What a function finds in each panel that has some of the first `rows` rows of A.
+
+        Its arguments are the first row of the panel, the lower bounds of the level, and the parts of both operands.
+        """
+        left, right = self._left, self._right
+        if self._level != level:
+            self._lower = None  # frees the memory of the last level before that of this one is taken
+        limit = None if self._memory.limit is None else self._memory.rest
+        program = facts_program(level, left.x.shape, right.x.shape, limit)
+        self._memory.pass_through(program.nbytes)
+        if program.panels.one:
+            if self._lower is None:
+                self._level, self._lower = level, lower_bound(left, right, level)
+            return [found(0, self._lower, left, right)]
+        values = []
+        for panel in program.panels:
+            if panel.rows[0] < rows:
+                parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
+                values.append(found(panel.rows[0], lower_bound(*parts, level), *parts))
+        return values
+
+
+def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:
+    """The part of an operand that belongs to a panel."""
+    batch, rows = (slice(*each) for each in panel.of(side, operand.x.shape[0]))
+    return operand.part(batch, rows)
 
 
 def lower_bound(left: Described, right: Described, level: Level) -> Floats:
@@ -65,9 +189,10 @@ def _slabs(k: int) -> Iterator[Any]:
 
 def _indices(of: Described, sampled: bool) -> Iterator[Any]:
     """The inner indices of the narrow or the sampled level, at most `NARROW_DEPTH`, in slabs."""
-    k, every = of.x.shape[-1], SAMPLED_EVERY[parts_of(of.x)]
+    k = of.x.shape[-1]
     if not sampled:
         return _slabs(min(k, NARROW_DEPTH))
+    every = SAMPLED_EVERY[parts_of(of.x)]
     span = SLAB * every // SAMPLE
     sampled_indices = np.arange(span)[np.arange(span) % every < SAMPLE]
     slabs = range(0, min(k, NARROW_DEPTH * every // SAMPLE), span)
@@ -125,14 +250,15 @@ def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArr
 
     abs(x) of a complex element is the larger of its parts (B11).
     """
-    x = operand.x[..., hs]
-    description = operand.on_host
-    exponents = np.where(description.empty, 0, bits - description.top)
-    nonfinite = bool(description.nonfinite.any())
-    magnitudes = np.empty(turned(x, x).shape, dtype)
-    for at, piece, of_rows in along_memory(x, exponents):
-        magnitudes[at] = np.floor(scale(larger_parts(piece, nonfinite), of_rows))
-    return turned(magnitudes, x)
+    x, description = operand.x[..., hs], operand.on_host
+    exponents = bits - description.top
+    if not isinstance(description.filled, slice):
+        exponents[description.empty] = 0
+    turned, tiles = along_memory(x, exponents)
+    magnitudes = np.empty(x.swapaxes(1, 2).shape if turned else x.shape, dtype)
+    for at, tile, of_rows in tiles:
+        magnitudes[at] = np.floor(scale(larger_parts(tile, not operand.finite), of_rows))
+    return magnitudes.swapaxes(1, 2) if turned else magnitudes
 
 
 def worst_ratio(
@@ -154,7 +280,8 @@ def worst_ratio(
     terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
-    for at in row_tiles(*lower.shape):
+    batch, m, n = lower.shape
+    for at in tiles_of_rows(batch, m, n, TILE):
         below = lower[at]
         above = numerators(terms, *at)
         positive = below > 0
@@ -183,8 +310,9 @@ def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
     """
     tops = operand.on_host.top.astype(np.int32)
     leading = np.empty(operand.x.shape, np.int32)
-    for b, rows in row_tiles(*operand.x.shape):
-        for hs in _slabs(operand.x.shape[-1]):
+    batch, m, k = operand.x.shape
+    for b, rows in tiles_of_rows(batch, m, k, TILE):
+        for hs in _slabs(k):
             x = larger_parts(operand.x[b, rows, hs], nonfinite=True)
             exponents = np.frexp(x)[1] - 1
             if operand.tops is None:

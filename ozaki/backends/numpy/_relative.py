@@ -3,37 +3,88 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, Described
+from ozaki.backends import results
+from ozaki.backends.numpy._describe import ROW_BYTES, Described
+from ozaki.backends.numpy._execute import execute, matrices_of
 from ozaki.backends.numpy._proof import numerators
-from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.bounds.exact import error_terms
-from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient
+from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient, relative_bits, times
+from ozaki.call.combination import Factor
 from ozaki.call.operands import tiles_of_rows
+from ozaki.driver.memory import Memory
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.formats import precision_of
 from ozaki.schemes import Scheme, scaling_of
 
 _SHARE = 8
 """The share of a tile's elements that are compared at a time, so that this takes less memory than describing rows."""
 
-
-def relative_tile(n: int, rest: int | None) -> int:
-    """Elements to compare at a time, a row of n at least, so that `rest` bytes suffice, None for no limit."""
-    usual = TILE // _SHARE
-    return max(n, usual if rest is None else min(usual, (rest - OBJECTS // 4) // (8 * _ARRAYS)))
-
-
-def relative_workspace(shape: tuple[int, ...], tile: int) -> int:
-    """Bytes that are held while a product of shape (batch, m, n) is compared, so many elements at a time."""
-    return 8 * _ARRAYS * min(tile, prod(shape)) + OBJECTS // 4
-
-
 _ARRAYS = 12
 """Float64 arrays of a tile that are held while it is compared."""
+
+
+class Computed(NamedTuple):
+    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
+
+    Attributes
+    ----------
+    c : shape (batch, m, n)
+    alpha : the factor of the product in an expression; `ONE` of a product
+    nbytes : bytes of c, if it lies beside the result
+    """
+
+    scheme: Scheme
+    c: Any
+    alpha: Factor
+    nbytes: int
+
+
+def bits_of(product: Computed, left: Described, right: Described, dtype: str, memory: Memory) -> float:
+    """What `bounds.relative.relative_bits` says of a product in the format `dtype`."""
+    worst = _worst_within(product.scheme, left, right, (left.span, right.span), product.c, memory)
+    return relative_bits(times(worst, product.alpha.whole, product.alpha.exponent), precision_of(dtype))
+
+
+def bits_of_strips(scheme: Scheme, left: Described, right: Described, dtype: str, memory: Memory) -> float:
+    """The same of a product that is computed for it strip by strip, under a limit of workspace.
+
+    A strip, some rows, takes no more than half of what the limit leaves, unless one row takes more.
+    """
+    batch, m, n = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
+    assert memory.rest is not None
+    rows = max(1, min(m, m * batch * (memory.rest // 2) // results.nbytes((batch, m, n), dtype)))
+    strip = results.nbytes((1, rows, n), dtype) + ROW_BYTES * (rows + n)  # described as parts, too
+    worst = NONE
+    for b in range(batch):
+        at_left, at_right = (matrices_of(x, slice(b, b + 1)) for x in (left, right))
+        of_right = right.part(at_right, slice(None))
+        for r in range(0, m, rows):
+            of_left = left.part(at_left, slice(r, min(r + rows, m)))
+            memory.hold(strip)
+            c = results.empty((1, of_left.x.shape[1], n), dtype, np)
+            execute(scheme, False, of_left, of_right, c, memory)
+            worst = max(worst, _worst_within(scheme, of_left, of_right, (left.span, right.span), c, memory))
+            memory.free(strip)
+            del c  # before that of the next strip is made
+    return relative_bits(worst, precision_of(dtype))
+
+
+def _worst_within(
+    scheme: Scheme, left: Described, right: Described, spans: tuple[int, int], c: Any, memory: Memory
+) -> Quotient:
+    """The largest quotient (`worst_quotient`) within the limit of workspace."""
+    tile, rest = TILE // _SHARE, memory.rest
+    if rest is not None:
+        tile = min(tile, (rest - OBJECTS // 4) // (8 * _ARRAYS))
+    tile = max(c.shape[2], tile)
+    memory.pass_through(8 * _ARRAYS * min(tile, prod(c.shape)) + OBJECTS // 4)
+    return worst_quotient(left, right, spans, scheme, c, tile)
 
 
 def worst_quotient(

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from ozaki.multiprecision.numbers import Numbers
 
 
-def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
-    """Whether what is written into x may change y.
+def overlap(x: npt.NDArray[Any] | Numbers, y: npt.NDArray[Any] | Numbers) -> bool:
+    """Whether what is written into x may change y, arrays or multiprecision numbers.
 
     Two memory maps of one file lie at different addresses. A map whose file is unknown may be of any file.
     """
+    x, y = (z.limbs if isinstance(z, Numbers) else z for z in (x, y))
     if np.may_share_memory(x, y):
         return True
     of_x, of_y = _map_of(x), _map_of(y)
@@ -35,9 +36,13 @@ def same_view(x: Any, y: Any) -> bool:
         planes = "signs", "exponents", "limbs"
         numbers = isinstance(x, Numbers) and isinstance(y, Numbers)
         return numbers and all(same_view(getattr(x, plane), getattr(y, plane)) for plane in planes)
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    # Along an axis of one element the step does not matter.
+    if x.strides != y.strides and any(n > 1 and s != t for n, s, t in zip(x.shape, x.strides, y.strides, strict=True)):
+        return False
     first, second = (z.__array_interface__["data"][0] for z in (x, y))
-    steps = zip(x.shape, x.strides, y.strides, strict=False)  # along an axis of one element the step does not matter
-    return first == second and x.shape == y.shape and x.dtype == y.dtype and all(n == 1 or s == t for n, s, t in steps)
+    return bool(first == second)
 
 
 def _map_of(x: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The exact product of fixed-point images on NumPy, before it is rounded."""
+"""The exact product of fixed-point images on NumPy, before it is rounded: the seam between engines and results."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import exact_numbers, round_into
-from ozaki.backends.numpy._tiles import row_tiles
+from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.results import copy
-from ozaki.call.combination import Combination, Factor
-from ozaki.driver.progress import NOTHING, SILENT, Progress, Share
+from ozaki.call.combination import ONE, Combination
+from ozaki.call.operands import tiles_of_rows
+from ozaki.driver.progress import Progress, Share
 from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
 
@@ -24,75 +26,102 @@ Ints = npt.NDArray[np.int64]
 _MOST_LIMBS = 38
 """Most limbs whose weights are powers of two in the range of a float64."""
 
+_NEAR = 2**8
+"""Sums of exponents that scale all entries of a product by powers of two in the range of a float64, most often."""
+
 _FARTHEST = 2**30
-"""Largest exponent of a row whose sums are sure to fit the int32 that scales a float64."""
+"""Largest sum of exponents that is sure to fit the int32 that scales a float64."""
 
 
 class Unrounded:
-    """The exact product of some rows of A and columns of B: parts of k are added to it, and then it is rounded once."""
+    """The exact product of some rows of A and columns of B over a part of k, or over all of it.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._sums: Floats | None = None
+    Parts of k are added, in any order, and the sum is rounded once. Exact products of Abar and Bbar are integers; A B
+    is these times 2**-(mu_i + nu_j). What else is made of them belongs here: their error terms, and which entries a
+    rounding leaves undecided, once something asks for these.
 
-    def add(self, a: Floats, b: Floats, progress: Progress = SILENT) -> None:
-        """Add the product over a part of k, by slices a, (planes, batch, m, part), and b, (planes, batch, n, part)."""
-        b = b.swapaxes(-1, -2)
-        if progress.silent:
-            products = np.matmul(a, b)
-        else:  # the same products, one after another
-            products = np.empty((*a.shape[:-1], b.shape[-1]))
-            for left, right, product in zip(a, b, products, strict=True):
-                np.matmul(left, right, out=product)
-                progress.step()
-        self._sums = self._engine.add(products, self._sums)
+    Parameters
+    ----------
+    engine : of all of k; it makes limbs of the sums
+    sums : as the engine holds them (`Engine.sums_of`)
+    mu, nu : exponents of the images of the rows, shape (batch or 1, m), and of the columns, shape (batch or 1, n)
+    """
+
+    def __init__(self, engine: Engine, sums: Floats, mu: Ints, nu: Ints) -> None:
+        self.engine, self.mu, self.nu = engine, mu, nu
+        self._sums: Floats | None = sums
+
+    def add(self, other: Unrounded) -> None:
+        """Add another part of k, of the same engine, rows and columns, and free its sums."""
+        assert self._sums is not None and other._sums is not None and self.engine == other.engine
+        self._sums += other._sums
+        other._sums = None
 
     def round_into(
         self,
         out: npt.NDArray[Any] | Numbers,
-        mu: Ints,
-        nu: Ints,
         combination: Combination | None = None,
         mirrored: bool = False,
-        progress: Share = NOTHING,
+        progress: Share | None = None,
     ) -> None:
-        """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
+        """Round A B once into out, shape (batch, m, n), and free the sums.
 
-        mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n). With
-        `combination`, whose addend has the shape of out, the whole expression is rounded, once. `mirrored`: whether the
-        product is symmetric, so that entries above the diagonal are copied. `progress` is told of each tile.
+        Parameters
+        ----------
+        out : any format; complex entries of complex operands: rows of them are contiguous
+        combination : an expression of the product, which is rounded in its place; its addend has the shape of out
+        mirrored : whether the product is symmetric, so that entries above the diagonal are copied
+        progress : is told of each tile
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
-        batch, m, n = out.shape
+        mu, nu = self.mu, self.nu
+        if isinstance(out, np.ndarray) and out.dtype.kind == "c":  # parts of entries are neighbours, as columns are
+            out, nu = out.view(out.real.dtype), np.repeat(nu, 2, axis=1)
+            if combination is not None and combination.c is not None:
+                combination = replace(combination, c=combination.c.view(combination.c.real.dtype))
         power = combination is None or (combination.alpha.is_power and combination.c is None)
-        alpha = Factor(1, 0) if combination is None else combination.alpha
-        shift = self._engine.shift + (alpha.exponent if power else 0)
-        tiles = [*row_tiles(batch, m, n, share=4 if power else COMBINED_SHARE)]
-        for turn, at in enumerate(tiles):
-            tile = *at, slice(0, at[1].stop if mirrored else n)
-            limbs = self._engine.limbs(sums[(slice(None), *tile)].reshape(len(sums), -1))
-            rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
-            cols = at[0] if nu.shape[0] == batch else slice(0, 1)
-            exponents = shift - mu[rows], -nu[cols, tile[2]]
+        alpha = ONE if combination is None else combination.alpha
+        mu = (self.engine.shift + (alpha.exponent if power else 0)) - mu
+        nu = -nu
+        reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
+        batch, m, n = out.shape
+        tiles = tiles_of_rows(batch, m, n, TILE // (4 if power else COMBINED_SHARE))
+        for turn, (b, rows) in enumerate(tiles):
+            cols = slice(0, rows.stop if mirrored else n)
+            to = out[b, rows, cols]
+            limbs = self.engine.limbs(sums[:, b, rows, cols].reshape(len(sums), -1))
+            of_rows, of_cols = (mu if len(mu) == 1 else mu[b])[:, rows], (nu if len(nu) == 1 else nu[b])[:, cols]
             if power and alpha.whole < 0:
                 np.subtract(0.0, limbs, out=limbs)  # which leaves zeros their sign, as -limbs would not
-            far = len(limbs) > _MOST_LIMBS or any(int(np.abs(e).max(initial=0)) > _FARTHEST for e in exponents)
-            if power and not far and not isinstance(out, Numbers):
-                _limbs.round_scaled(limbs, *exponents, out[tile])
+            if power and isinstance(to, np.ndarray) and len(limbs) <= _MOST_LIMBS and reach <= _FARTHEST:
+                _limbs.round_scaled(limbs, of_rows, of_cols, to, reach if reach <= _NEAR else None)
             else:
-                of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[tile].shape)
+                of_entries = np.broadcast_to(of_rows[..., :, None] + of_cols[..., None, :], to.shape)
                 if not power:
                     assert combination is not None
-                    combine_into(exact_numbers(limbs, of_entries), combination.at(tile), out[tile])
-                elif isinstance(out, Numbers):
-                    round_into(limbs, of_entries, out[tile])
+                    combine_into(exact_numbers(limbs, of_entries), combination.at((b, rows, cols)), to)
+                elif isinstance(to, Numbers):
+                    round_into(limbs, of_entries, to)
                 else:
-                    out[tile] = to_floats(exact_numbers(limbs, of_entries), str(out.dtype))
+                    to[...] = to_floats(exact_numbers(limbs, of_entries), str(to.dtype))
             if mirrored:
-                copy(out[tile].swapaxes(1, 2), out[at[0], tile[2], at[1]])
-            progress.turn(turn, len(tiles))
+                copy(to.swapaxes(1, 2), out[b, cols, rows])
+            if progress is not None:
+                progress.turn(turn, len(tiles))
 
 
-COMBINED_SHARE = 8
-"""Part of a tile that is combined with an addend at a time, since that takes more scratch memory."""
+def multiply(engine: Engine, a: Floats, b: Floats, mu: Ints, nu: Ints, progress: Progress | None = None) -> Unrounded:
+    """The product over a part of k, by slices a, shape (planes, batch, m, part), and b, shape (planes, batch, n, part).
+
+    mu and nu are the exponents of the rows and columns; `progress` is told of each plane.
+    """
+    b = b.swapaxes(-1, -2)
+    if progress is None:
+        products = np.matmul(a, b)
+    else:  # the same products, one after another
+        products = np.empty((*a.shape[:-1], b.shape[-1]))
+        for left, right, product in zip(a, b, products, strict=True):
+            np.matmul(left, right, out=product)
+            progress.step()
+    return Unrounded(engine, engine.sums_of(products), mu, nu)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, Described
-from ozaki.driver.memory import Memory, too_few_bytes
+from ozaki.backends.numpy._describe import Described
+from ozaki.backends.numpy._tiles import OBJECTS
+from ozaki.backends.numpy.program import DESCRIBING, numbered
+from ozaki.driver.memory import too_few_bytes
 from ozaki.driver.progress import SILENT, Progress
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
@@ -124,32 +126,65 @@ def _slab(words: Words) -> int:
     return block * max(1, _SLAB // block)
 
 
-def execute(
-    words: Words,
-    left: Described | WordSlices,
-    right: Described | WordSlices,
-    out: npt.NDArray[Any],
-    memory: Memory,
-    progress: Progress = SILENT,
-) -> None:
-    """Compute out, shape (batch, m, n), NaN and Inf counted as zero."""
-    outputs, limit = _OUTPUTS, memory.rest
-    k = (left.described if isinstance(left, WordSlices) else left).k
-    while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
+@dataclass(frozen=True)
+class WordProgram:
+    """A product by words, tile by tile.
+
+    Attributes
+    ----------
+    words : its scheme
+    outputs : sums that are computed at a time
+    rows, columns : of a tile of the result
+    nbytes : bytes that are held while it runs, beside operands, their descriptions and the result
+    """
+
+    words: Words
+    outputs: int
+    rows: int
+    columns: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        """The steps, a line each."""
+        tiles = f"in tiles of {self.rows} x {self.columns} entries"
+        cores = f"on modelled tensor cores of {self.words.core.name}"
+        return numbered(*DESCRIBING, f"cut and multiply     a, b -> c   {tiles}, {cores}")
+
+
+def word_program(words: Words, shape: tuple[int, int, int], k: int, limit: int | None) -> WordProgram:
+    """The program of a product of shape (batch, m, n), which keeps within `limit` bytes, None for no limit.
+
+    Raises
+    ------
+    ValueError
+        If the smallest tiles exceed the limit.
+    """
+    outputs = _OUTPUTS
+    while limit is not None and (needed := workspace(words, shape, k, outputs)) > limit:
         if outputs <= _LEAST_OUTPUTS:
             too_few_bytes(limit, needed)
         outputs //= 2
-    memory.pass_through(workspace(words, out.shape, k, outputs))
+    return WordProgram(words, outputs, *_sides(outputs, shape[1:]), workspace(words, shape, k, outputs))
+
+
+def execute(
+    program: WordProgram,
+    left: Described | WordSlices,
+    right: Described | WordSlices,
+    out: npt.NDArray[Any],
+    progress: Progress = SILENT,
+) -> None:
+    """Compute out, shape (batch, m, n), NaN and Inf counted as zero."""
+    words, rows, cols = program.words, program.rows, program.columns
     mu, nu = (x.mu if isinstance(x, WordSlices) else exponents(x, words) for x in (left, right))
     batch, m, n = out.shape
-    rows, cols = _sides(outputs, (m, n))
     progress.begin(batch * len(range(0, m, rows)) * len(range(0, n, cols)), "tiles")
     for b in range(batch):
         i, j = (min(b, len(x) - 1) for x in (mu, nu))
         for r in range(0, m, rows):
             for c in range(0, n, cols):
                 rows_at, cols_at = (i, slice(r, r + rows)), (j, slice(c, c + cols))
-                total = _multiply(words, left, right, mu, nu, rows_at, cols_at, outputs)
+                total = _multiply(words, left, right, mu, nu, rows_at, cols_at, program.outputs)
                 shift = -(mu[rows_at][:, None] + nu[cols_at][None, :])
                 out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
                 progress.step()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,19 @@ import numpy.typing as npt
 
 from ozaki.backends import results
 from ozaki.backends.numpy import _machine
-from ozaki.backends.numpy._describe import describe
+from ozaki.backends.numpy._describe import ROW_BYTES, describe
 from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
+from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy._execute import split as _split
-from ozaki.backends.numpy._sharing import overlap as arrays_overlap
+from ozaki.backends.numpy._proof import facts_program
+from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
-from ozaki.backends.numpy._slices import Slices
-from ozaki.backends.numpy._words import WordSlices
-from ozaki.backends.numpy.listing import steps_of
+from ozaki.backends.numpy._words import WordSlices, word_program
+from ozaki.backends.numpy.program import DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
-from ozaki.call.combination import Combination
+from ozaki.bounds.levels import levels
 from ozaki.call.operands import Side
 from ozaki.driver import environment
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
@@ -32,12 +31,12 @@ from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
+work = Work
 engines: tuple[str, ...] = ("float64", "int8")
 
 
-def asarray(name: str, x: Any) -> npt.NDArray[Any]:
-    """The argument x of that name, or an array that holds its elements (`backends.Backend.asarray`)."""
-    return plain(name, x)
+asarray = plain
+"""The argument of a name, or an array that holds its elements (`backends.Backend.asarray`)."""
 
 
 def owns(x: Any) -> bool:
@@ -58,11 +57,6 @@ def contiguous(x: npt.NDArray[Any]) -> bool:
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """A view of x with its batch repeated."""
     return broadcast_numbers(x, shape) if isinstance(x, Numbers) else np.broadcast_to(x, shape)
-
-
-def overlap(x: Any, y: Any) -> bool:
-    """Whether what is written into x may change y."""
-    return arrays_overlap(*(z.limbs if isinstance(z, Numbers) else z for z in (x, y)))
 
 
 def same_view(x: Any, y: Any) -> bool:
@@ -99,28 +93,30 @@ def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
 
 
 def steps(plan: Plan) -> str:
-    """The steps of a plan, a line each."""
-    return steps_of(plan)
+    """The steps of a plan, a line each: its programs, for operands that are two arrays of floats.
+
+    Of a plan that promises an accuracy of other operands, too, also how that is proven.
+    """
+    (m, k, n), batch, scheme = plan.shape, prod(plan.batch), plan.scheme
+    if scheme is None:
+        return numbered("numpy.matmul         a, b -> c")
+    if 0 in (batch, m, k, n):
+        return numbered(*DESCRIBING)
+    if isinstance(scheme, Words):
+        return str(word_program(scheme, (batch, m, n), k, plan.workspace_limit))
+    reals, limit = k * min(plan.parts), plan.workspace_limit
+    proof: tuple[str, ...] = ()
+    if limit is not None:
+        limit -= ROW_BYTES * batch * (m + n)  # which descriptions take
+    if plan.strict is not None and not plan.a_priori and plan.target.measure == "componentwise":
+        proof = facts_program(levels(reals)[0], (batch, m, k), (batch, n, k), limit).steps
+    program = product_program(scheme, plan.engine == "int8", Views(batch, m, reals, n), limit)
+    return numbered(*DESCRIBING, *proof, *program.steps)
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
     """Return True: the scheme alone decides what slices are, and the scheme of both plans is the same."""
     return True
-
-
-def work(
-    a: Any,
-    b: Any,
-    rows: Callable[[Side], Any],
-    dtype: str,
-    memory: Memory,
-    combination: Combination | None = None,
-    addend: Callable[[], Any] | None = None,
-    adjoint: bool = False,
-    progress: Progress = SILENT,
-) -> Work:
-    """The `Work` of one product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, memory, combination, addend, adjoint, progress)
 
 
 def keep(*_: Any) -> None:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
-from ozaki.backends.numpy import _proof, _words
-from ozaki.backends.numpy._describe import ROW_BYTES, Described, describe, describing_bytes, sample
-from ozaki.backends.numpy._execute import execute, matrices_of
+from ozaki.backends.numpy import _words
+from ozaki.backends.numpy._describe import Described, describe, describe_both, describing_bytes, sample
+from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
-from ozaki.backends.numpy._relative import relative_tile, relative_workspace, worst_quotient
+from ozaki.backends.numpy._proof import Ratios
+from ozaki.backends.numpy._relative import Computed, bits_of, bits_of_strips
 from ozaki.backends.numpy._sharing import same_view
-from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._words import WordSlices
-from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import native as native_bounds
-from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
-from ozaki.bounds.relative import NONE, Quotient, relative_bits, times
-from ozaki.call.combination import ONE, Combination, Factor
+from ozaki.call.combination import ONE, Combination
 from ozaki.call.operands import SIDES, Side
 from ozaki.driver.memory import Memory
 from ozaki.driver.progress import SILENT, Progress
@@ -37,32 +35,17 @@ from ozaki.planning.facts import (
     NativeInRange,
     Need,
     Overlap,
-    Ratio,
     RelativeError,
     RowsBound,
     Sample,
     Spans,
     WorstRatio,
 )
-from ozaki.records.formats import precision_of
 from ozaki.records.plan import Plan
-from ozaki.schemes import Scheme, Words, is_exact
+from ozaki.schemes import Scheme, Words
 
-
-class _Computed(NamedTuple):
-    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
-
-    Attributes
-    ----------
-    c : shape (batch, m, n)
-    alpha : the factor of the product in an expression; `ONE` of a product
-    nbytes : bytes of c, if it lies beside the result
-    """
-
-    scheme: Scheme
-    c: Any
-    alpha: Factor
-    nbytes: int
+_SERIAL = 2**16
+"""Multiplications of a product of slices that BLAS computes by one thread, whatever their number (OpenBLAS: 2**18)."""
 
 
 class Work:
@@ -99,10 +82,9 @@ class Work:
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
         }
         self._described = {side: slices.described for side, slices in self._slices.items()}
-        self._level: Level | None = None
-        self._lower: npt.NDArray[np.float64] | None = None
-        self._product: _Computed | None = None
-        self._ratios: dict[tuple[Any, Level, int, int], float] = {}
+        self._itself = False  # whether the rows of A are the columns of B, in memory, too
+        self._proof: Ratios | None = None
+        self._product: Computed | None = None
 
     @cached_property
     def _combination(self) -> Combination | None:
@@ -110,22 +92,24 @@ class Work:
         given = self._given_combination
         return given if given is None or self._addend is None else replace(given, c=self._addend())
 
-    @cached_property
-    def _itself(self) -> bool:
-        """Whether a matrix is multiplied by its own transpose: the rows of A are the columns of B, in memory, too."""
-        return not self._slices and same_view(self._rows("left"), self._rows("right"))
-
     def described(self, side: Side) -> Described:
         """The operand of a side with its description."""
-        if side == "right" and self._itself:
-            return self.described("left")
         if side not in self._described:
-            rows = self._rows(side)
-            kept, passing = describing_bytes(rows)
-            self._memory.hold(kept)
-            self._memory.pass_through(passing)
-            self._described[side] = describe(rows)
+            self._describe()
         return self._described[side]
+
+    def _describe(self) -> None:
+        """Describe the operands that are not described, or split, already: a matrix beside itself once."""
+        sides = [side for side in SIDES if side not in self._described]
+        rows = [self._rows(side) for side in sides]
+        self._itself = len(rows) == 2 and same_view(*rows)
+        if self._itself:
+            del rows[1]
+        kept, passing = describing_bytes(*rows)
+        self._memory.hold(kept)
+        self._memory.pass_through(passing)
+        found = describe_both(*rows) if len(rows) == 2 else (describe(rows[0]),)
+        self._described.update(zip(sides, 2 * found if self._itself else found, strict=True))
 
     @property
     def _operand_pair(self) -> tuple[Described, Described]:
@@ -136,34 +120,39 @@ class Work:
 
     def measure(self, need: Need) -> Any:
         """Find a fact about the operands (`planning.facts`)."""
-        with within_cpus():
-            return self._fact(need)
-
-    def _fact(self, need: Need) -> Any:
         left, right = self._operand_pair
-        spans = left.span, right.span
-        match need:
-            case Spans():
-                return spans
-            case NativeInRange():
-                return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
-            case RowsBound(scheme, measure, exponent):
-                return rows_bound(left.on_host, right.on_host, scheme, measure, spans, exponent)
-            case CutBound(words):
-                return rows_bound(left.on_host, right.on_host, words, "componentwise", spans)
-            case Sample():
-                return sample(left.x, right.x)
-            case Overlap():
-                return overlap(left, right)
-            case LeastProduct():
-                return self._least_product(left, right)
-            case WorstRatio(scheme, level, few_rows, _, exponent):
-                rows = int(left.x.shape[1])
-                worst = self._worst_ratio(scheme, level, min(rows, FEW_ROWS) if few_rows else rows, exponent)
-                return Ratio(worst, spans, min(left.least_span, right.least_span))
-            case RelativeError(scheme):
-                return self._relative_bits(scheme)
+        with self._threads(left, right):
+            match need:
+                case Spans():
+                    return left.span, right.span
+                case NativeInRange():
+                    return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
+                case RowsBound(scheme, measure, exponent):
+                    spans = left.span, right.span
+                    return rows_bound(left.on_host, right.on_host, scheme, measure, spans, exponent)
+                case CutBound(words):
+                    return rows_bound(left.on_host, right.on_host, words, "componentwise", (left.span, right.span))
+                case Sample():
+                    return sample(left.x, right.x)
+                case Overlap():
+                    return overlap(left, right)
+                case LeastProduct():
+                    return self._ratios(left, right).least_product()
+                case WorstRatio(scheme, level, few_rows, _, exponent):
+                    return self._ratios(left, right).fact(scheme, level, few_rows, exponent)
+                case RelativeError(scheme):
+                    return self._relative_bits(scheme)
         raise TypeError(f"need: {need!r} is not known here")
+
+    def _threads(self, left: Described, right: Described) -> AbstractContextManager[Any]:
+        """A context in which BLAS has no more threads than there are CPUs, if it takes several."""
+        (_, m, k), n = left.x.shape, right.x.shape[1]
+        return nullcontext() if m * k * n <= _SERIAL else within_cpus()
+
+    def _ratios(self, left: Described, right: Described) -> Ratios:
+        if self._proof is None:
+            self._proof = Ratios(left, right, self._memory)
+        return self._proof
 
     def _relative_bits(self, scheme: Scheme) -> float:
         """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
@@ -172,113 +161,23 @@ class Work:
         the limit leaves too little for a second result, some rows of A at a time.
         """
         left, right = self._operand_pair
-        spans = left.span, right.span
         if self._product is None or self._product.scheme != scheme:
             self.release()
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             rest, whole = self._memory.rest, results.nbytes(shape, self._dtype)
             if rest is not None and whole > rest // 2:
-                worst = self._worst_of_strips(scheme, shape, whole, rest)
-                return relative_bits(worst, precision_of(self._dtype))
+                return bits_of_strips(scheme, left, right, self._dtype, self._memory)
             self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
             execute(scheme, False, left, right, c, self._memory, itself=self._itself, progress=self._progress)
-            self._product = _Computed(scheme, c, ONE, whole)
-        _, c, alpha, _ = self._product
-        tile = relative_tile(c.shape[2], self._memory.rest)
-        self._memory.pass_through(relative_workspace(c.shape, tile))
-        worst = times(worst_quotient(left, right, spans, scheme, c, tile), alpha.whole, alpha.exponent)
-        return relative_bits(worst, precision_of(self._dtype))
-
-    def _worst_of_strips(self, scheme: Scheme, shape: tuple[int, int, int], nbytes: int, rest: int) -> Quotient:
-        """The largest quotient (`_relative.worst_quotient`) of a product of `nbytes` bytes, computed strip by strip.
-
-        A strip, some rows, takes no more than half of `rest` bytes, unless one row takes more.
-        """
-        left, right = self._operand_pair
-        batch, m, n = shape
-        rows = max(1, min(m, m * batch * (rest // 2) // nbytes))
-        strip = results.nbytes((1, rows, n), self._dtype) + ROW_BYTES * (rows + n)  # described as parts, too
-        worst = NONE
-        for b in range(batch):
-            at_left, at_right = (matrices_of(x, slice(b, b + 1)) for x in (left, right))
-            of_right = right.part(at_right, slice(None))
-            for r in range(0, m, rows):
-                of_left = left.part(at_left, slice(r, min(r + rows, m)))
-                self._memory.hold(strip)
-                c = results.empty((1, of_left.x.shape[1], n), self._dtype, np)
-                execute(scheme, False, of_left, of_right, c, self._memory)
-                tile = relative_tile(n, self._memory.rest)
-                self._memory.pass_through(relative_workspace(c.shape, tile))
-                worst = max(worst, worst_quotient(of_left, of_right, (left.span, right.span), scheme, c, tile))
-                self._memory.free(strip)
-                del c  # before that of the next strip is made
-        return worst
-
-    def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
-        """The worst ratio of a scheme in the first `rows` rows of A, in units of 2**exponent.
-
-        The image error includes pairs of digits that are left out, unless they vanish for these operands.
-        """
-        if self._level != level:
-            self._lower = None  # frees the memory of the last level before that of this one is taken
-            self._level = level
-        key = scheme, level, rows, exponent
-        if key not in self._ratios:
-            self._ratios[key] = self._compare(scheme, level, rows, exponent)
-        return self._ratios[key]
-
-    def _compare(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
-        """Compute the worst ratio; keep the lower bound for other schemes if the product is one panel."""
-        left, right = self._operand_pair
-        spans, panels = (left.span, right.span), self._panels(level)
-        if panels.one:
-            if self._lower is None:
-                self._lower = _proof.lower_bound(left, right, level)
-            return _proof.worst_ratio(self._lower, left, right, spans, scheme, rows, exponent)
-        return max(
-            self._ratio_of_panel(panel, level, scheme, rows, exponent) for panel in panels if panel.rows[0] < rows
-        )
-
-    def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int, exponent: int) -> float:
-        """The worst ratio in those rows of a panel that are among the first `rows` of A; keeps no lower bound."""
-        left, right = self._operand_pair
-        parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
-        lower = _proof.lower_bound(*parts, level)
-        return _proof.worst_ratio(lower, *parts, (left.span, right.span), scheme, rows - panel.rows[0], exponent)
-
-    def _least_product(self, left: Described, right: Described) -> float:
-        """The least lower bound of the first level (`planning.facts.LeastProduct`), panel by panel."""
-        level = levels(left.k)[0]
-        if self._level != level:
-            self._lower = None  # frees the memory of the last level before that of this one is taken
-        panels = self._panels(level)
-        if panels.one:
-            if self._lower is None:
-                self._level, self._lower = level, _proof.lower_bound(left, right, level)
-            return _proof.least_product(self._lower, left, right)
-        return min(self._least_of_panel(panel, level) for panel in panels)
-
-    def _least_of_panel(self, panel: Panel, level: Level) -> float:
-        left, right = self._operand_pair
-        parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
-        return _proof.least_product(_proof.lower_bound(*parts, level), *parts)
-
-    def _panels(self, level: Level) -> Panels:
-        """The panels of the product whose worst ratios at a level are found within the limit of workspace."""
-        (batch_a, m, k), (batch_b, n, _) = (tuple(x.x.shape) for x in self._operand_pair)
-
-        def workspace(batch: int, rows: int, columns: int) -> int:
-            return _proof.proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
-
-        panels = Panels((max(batch_a, batch_b), m, n), workspace, self._memory.rest)
-        self._memory.pass_through(panels.workspace)
-        return panels
+            self._product = Computed(scheme, c, ONE, whole)
+        return bits_of(self._product, left, right, self._dtype, self._memory)
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product, or an expression that the plan rounds once, into c, shape (batch, m, n)."""
         assert plan.scheme is not None
-        self._lower = None  # frees the memory of the proof
+        if self._proof is not None:
+            self._proof.release()
         given = self._given_combination
         once = self._combination if given is not None and plan.rounds_once(given) else None
         kept = self._product if once is None else None
@@ -289,16 +188,18 @@ class Work:
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         int8 = plan.engine == "int8"
         memory, progress = self._memory, self._progress
-        with within_cpus():
+        with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
             execute(plan.scheme, int8, left, right, c, memory, once, self._itself, self._adjoint, progress)
         alpha = ONE if once is None else once.alpha
-        self._product = _Computed(plan.scheme, c, alpha, 0) if is_exact(plan.scheme) else None
+        self._product = Computed(plan.scheme, c, alpha, 0) if not isinstance(plan.scheme, Words) else None
 
     def release(self) -> None:
         """Free the memory of a proof, and of a product before."""
         if self._product is not None:
             self._memory.free(self._product.nbytes)
-        self._lower = self._product = None
+        self._product = None
+        if self._proof is not None:
+            self._proof.release()
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""
@@ -324,9 +225,3 @@ class Work:
         """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
-
-
-def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:
-    """The part of an operand that belongs to a panel."""
-    batch, rows = (slice(*each) for each in panel.of(side, operand.x.shape[0]))
-    return operand.part(batch, rows)

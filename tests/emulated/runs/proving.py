@@ -65,7 +65,7 @@ class Pair:
         for of, found in zip(compared, self.found(compared), strict=True):
             worst = self.expected(of)
             assert found.worst == worst, (found, worst, of, left.x.shape, right.x.shape)
-            spans = Ratio(worst, self.spans, min(left.least_span, right.least_span))
+            spans = Ratio(worst, self.spans, min(left.spans[1], right.spans[1]))
             assert isinstance(of[0], Words) or found == spans, (found, spans, of)
 
 

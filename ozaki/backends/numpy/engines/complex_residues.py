@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, reduce
+from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, limbs_of_product, reduce
 from ozaki.schemes import ComplexSlices, Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
 from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
@@ -31,27 +32,27 @@ class ComplexResidueEngine(ResidueEngine):
         moduli = exact_complex_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
         return cls(scheme, k // 2, slab, remainders(moduli))
 
-    @property
+    @cached_property
     def planes(self) -> int:
         """Number of matrix products for each slab: two for each modulus."""
         return 2 * len(self.crt.moduli)
 
-    @property
+    @cached_property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
         return f"complex residues modulo {len(self.crt.moduli)} numbers"
 
-    @property
+    @cached_property
     def split_copies(self) -> int:
         """Arrays held while a tile is split, and while its slices are made of its residues."""
-        return super().split_copies + 2
+        return 7 + self.pieces
 
-    @property
+    @cached_property
     def rounding_copies(self) -> int:
         """Arrays held while a tile is rounded: those of the real and of the imaginary parts."""
-        return 2 * super().rounding_copies
+        return 2 * (2 * self.planes + 2 * limbs_of_product(self.crt) + 12)
 
-    @property
+    @cached_property
     def of_parts(self) -> ResidueEngine:
         """The engine that makes residues of the parts of elements."""
         return ResidueEngine(self.scheme, self.k, self.slab, self.crt)
@@ -72,7 +73,7 @@ class ComplexResidueEngine(ResidueEngine):
                 reduce(real, m, quotient, real)
                 reduce(imaginary, m, quotient, imaginary)
 
-    @property
+    @cached_property
     def moduli_of_products(self) -> tuple[int, ...]:
         """The modulus of each matrix product: of all P, then of all Q."""
         return 2 * self.crt.moduli

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -42,32 +43,32 @@ class DigitEngine:
         span = 2 if int8 else max(2, (room + 2) // scheme.bits)
         return cls(scheme, k, slab, rectangles(scheme.count, span))
 
-    @property
+    @cached_property
     def planes(self) -> int:
         """Number of matrix products for each slab: one for each block of digit pairs."""
         return len(self.rectangles)
 
-    @property
+    @cached_property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
         return f"{self.planes} blocks of digits"
 
-    @property
+    @cached_property
     def sums(self) -> int:
         """Number of limbs of the sum of all blocks, in units of 2**shift."""
         return -(-(self.scheme.bits * (self.scheme.count + 1) + self.k.bit_length() + 1) // LIMB_BITS)
 
-    @property
+    @cached_property
     def split_copies(self) -> int:
         """Arrays held while a tile is split: the leading s digits for every s, and scratch."""
         return self.scheme.count + 6
 
-    @property
+    @cached_property
     def rounding_copies(self) -> int:
         """Arrays held while a tile is rounded: limbs, and scratch."""
         return 2 * self.sums + 12
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """Exponent of the unit of limbs: the weight of the pairs s + t = count + 1, the least that are kept."""
         return self.scheme.bits * (self.scheme.count - 1)
@@ -80,11 +81,11 @@ class DigitEngine:
             first, count = (block.s0, block.rows) if side == "left" else (block.t0, block.cols)
             out[r] = leading[first + count] - leading[first] * 2.0 ** (bits * count)
 
-    def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """Add the products of all blocks, each times its weight, to limbs in `sums`; return these."""
-        sums = np.zeros((self.sums, *product.shape[1:])) if sums is None else sums
+    def sums_of(self, products: Floats) -> Floats:
+        """The products of all blocks, each times its weight, as limbs."""
+        sums = np.zeros((self.sums, *products.shape[1:]))
         p, bits = self.scheme.count, self.scheme.bits
-        planes, limbs = product.reshape(len(product), -1), sums.reshape(len(sums), -1)
+        planes, limbs = products.reshape(len(products), -1), sums.reshape(len(sums), -1)
         for i in range(0, planes.shape[1], TILE // 4):
             for block, plane in zip(self.rectangles, planes[:, i : i + TILE // 4], strict=True):
                 last = block.s0 + block.rows + block.t0 + block.cols

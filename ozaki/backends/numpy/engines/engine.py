@@ -11,7 +11,8 @@ from ozaki.schemes import Scheme
 class Engine(Protocol):
     """Splits images of a scheme, and recombines their products by float64 BLAS, exactly, for inner dimension k.
 
-    A plane is a matrix of slices, one for each matrix product; a slab is a part of k.
+    A plane is a matrix of slices, one for each matrix product; a slab is a part of k. Programs keep engines, so that
+    what is not in their fields is computed once (`functools.cached_property`).
     """
 
     @property
@@ -38,7 +39,7 @@ class Engine(Protocol):
 
     @property
     def sums(self) -> int:
-        """Number of matrices, as large as a panel, that hold sums over slabs, without the products of a slab."""
+        """Number of matrices, as large as a panel, that `sums_of` makes; 0 if it returns the products themselves."""
         ...
 
     @property
@@ -60,10 +61,10 @@ class Engine(Protocol):
         """Write the slices of a tile of an image, which is contiguous, into out, shape (planes, *image.shape)."""
         ...
 
-    def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """Add the product of a slab, shape (planes, batch, m, n), to the sums over slabs, and return these.
+    def sums_of(self, products: Floats) -> Floats:
+        """What the products of a slab, shape (planes, batch, m, n), are in sums over slabs, which NumPy adds exactly.
 
-        `sums` is None for the first slab. Both arguments may be overwritten, and the result may be either.
+        `products` may be overwritten, and returned.
         """
         ...
 
