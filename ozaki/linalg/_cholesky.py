@@ -28,8 +28,9 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import MOST_FACTORS, left_inverse, product_of_inverses, product_within
+from ozaki.linalg._inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._products import product_of_inverses, product_within
 from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty

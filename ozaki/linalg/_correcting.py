@@ -15,7 +15,7 @@ import numpy as np
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm
 from ozaki.linalg._arrays import array_library, masked, rounded
-from ozaki.linalg._inverses import componentwise
+from ozaki.linalg._products import componentwise
 from ozaki.linalg._solution import in_format, too_small
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import LEAST, least_norms, magnitudes

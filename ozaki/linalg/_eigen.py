@@ -15,8 +15,8 @@ from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rounded
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
-from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._products import componentwise
 from ozaki.linalg._scaling import ZERO, scaled, tops, without_tiny
 from ozaki.linalg._solution import empty, in_format, too_small
 from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, row_norm

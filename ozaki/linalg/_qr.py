@@ -27,8 +27,9 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import least_squares_inverse, product_within
+from ozaki.linalg._inverses import least_squares_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._products import product_within
 from ozaki.linalg._scaling import nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.records.accuracy import Accuracy

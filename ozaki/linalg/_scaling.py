@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg._arrays import array_library, on_host
+from ozaki.linalg._arrays import Sum, array_library, on_host
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
@@ -23,8 +23,12 @@ _WIDEST = 16384
 """Elements as small as 2**-_WIDEST are multiplied exactly where they must be: products take their time and memory."""
 
 
-def tops(x: Any, axis: int) -> Exponents:
-    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0."""
+def tops(x: Any, axis: int, by: Any = None) -> Exponents:
+    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0.
+
+    With `by` of the matrix times 2**by, which has a power for each element, row or column.
+    """
+    x = x.high if isinstance(x, Sum) else x
     xp = array_library(x)
     if isinstance(x, Numbers):
         exponents, nonzero = x.exponents, x.signs != 0
@@ -34,20 +38,22 @@ def tops(x: Any, axis: int) -> Exponents:
     found = xp.where(nonzero, exponents, ZERO)
     if found.ndim == 3:
         found = found.max(axis=2)
+    if by is not None:
+        found = xp.where(found == ZERO, ZERO, found + by)
     if not found.shape[axis]:
         return np.full(found.shape[1 - axis], ZERO)
     top: Exponents = on_host(found.max(axis=axis))
     return top
 
 
-def tops_or_zero(x: Any, axis: int) -> Exponents:
+def tops_or_zero(x: Any, axis: int, by: Any = None) -> Exponents:
     """As `tops`, but 0 where all elements are 0."""
-    found = tops(x, axis)
+    found = tops(x, axis, by)
     found[found == ZERO] = 0
     return found
 
 
-def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
+def nonzero_tops(a: Any, axis: int, what: str, by: Any = None) -> Exponents:
     """As `tops` of the matrix a; `what` begins the message about a row or column of zeros, as "singular, row".
 
     Raises
@@ -55,7 +61,7 @@ def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
     numpy.linalg.LinAlgError
         If there is one.
     """
-    found = tops(a, axis)
+    found = tops(a, axis, by)
     if (zeros := np.flatnonzero(found == ZERO)).size:
         raise np.linalg.LinAlgError(f"a: {what} {zeros[0]} is zero")
     return found
@@ -63,15 +69,33 @@ def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
 
 def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
     """The matrix x with row i times 2**rows[i] and column j times 2**columns[j]: exactly, an MPArray if need be."""
-    xp = array_library(x)
     if not (rows.any() or columns.any()):
         return x
-    by = xp.asarray(rows)[:, None] + xp.asarray(columns)
+    xp = array_library(x)
+    return ldexp(x, xp.asarray(rows)[:, None] + xp.asarray(columns))
+
+
+def ldexp(x: Any, by: Any) -> Any:
+    """Numbers times 2**by, exactly: an MPArray if floats do not hold them."""
     if isinstance(x, Numbers):
         return x.ldexp(by)  # type: ignore[attr-defined]
-    found = _ldexp(xp, x, by)
+    if isinstance(x, Sum):
+        high, low = (ldexp(each, by) for each in x)
+        return high + low if isinstance(high, Numbers) or isinstance(low, Numbers) else Sum(high, low)
+    found = float_ldexp(x, by)
     # Where an element over- or underflows, it does not come back.
-    return found if bool((_ldexp(xp, found, -by) == x).all()) else mparray(x).ldexp(by)
+    return found if bool((float_ldexp(found, -by) == x).all()) else mparray(x).ldexp(by)
+
+
+def float_ldexp(x: Any, by: Any) -> Any:
+    """Floats times 2**by, which may over- or underflow."""
+    xp = array_library(x)
+    by = xp.clip(by, -5000, 5000).astype(np.int32)
+    if x.dtype.kind != "c":
+        return xp.ldexp(x, by)
+    found = xp.empty(np.broadcast_shapes(by.shape, x.shape), x.dtype)
+    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
+    return found
 
 
 def without_tiny(x: Any) -> tuple[Any, bool]:
@@ -102,12 +126,3 @@ def check_span(name: str, x: Any) -> None:
                 f"{name}: has an element below 2^{least} times the largest of its column, on which a solution far "
                 f"smaller than b may depend; expected at least 2^-{_WIDEST}, or 0"
             )
-
-
-def _ldexp(xp: Any, x: Any, by: Any) -> Any:
-    by = xp.clip(by, -5000, 5000).astype(np.int32)
-    if x.dtype.kind != "c":
-        return xp.ldexp(x, by)
-    found = xp.empty(by.shape, x.dtype)
-    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
-    return found

@@ -10,9 +10,10 @@ from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, masked
-from ozaki.linalg._inverses import componentwise, least_squares_inverse, left_inverse
+from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
+from ozaki.linalg._inverses import least_squares_inverse, left_inverse
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
+from ozaki.linalg._products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg._refinement import Inversion, Refinement
 from ozaki.linalg._scaling import Exponents, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty, solution
@@ -219,7 +220,7 @@ class System:
         if self._inverse is None or not given.size:
             none = empty(b.shape, target.dtype, b)
             return reached(Solution(none, 0.0, 0), self.a.shape, none, target.measure)
-        sizes = tops_or_zero(scaled(given, self._rows, np.zeros(given.shape[1], np.int64)), 0)
+        sizes = tops_or_zero(given, 0, array_library(given).asarray(self._rows)[:, None])
         unit, cleared = without_tiny(scaled(given, self._rows, -sizes))
         refinement = Refinement(self._inverse, unit)
         found = solution(refinement, self._columns, sizes, target, cleared or self._cleared)
@@ -232,8 +233,7 @@ def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any, bool]:
     It is cleared of tiny elements; whether it had any comes last.
     """
     rows = -nonzero_tops(a, 1, "singular, row")
-    no_columns = np.zeros(a.shape[1], np.int64)
-    columns = -nonzero_tops(scaled(a, rows, no_columns), 0, "singular, column")
+    columns = -nonzero_tops(a, 0, "singular, column", array_library(a).asarray(rows)[:, None])
     return rows, columns, *without_tiny(scaled(a, rows, columns))
 
 
@@ -249,15 +249,25 @@ def _projected(a: Any, b: Any) -> tuple[Any, Any, Exponents, bool]:
     ValueError
         If the smallest elements matter, and are too small.
     """
-    bits = 60
     (large, cleared_a), (large_b, cleared_b) = without_tiny(a), without_tiny(b)
-    products = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-bits), dtype="mp")
-    sizes = column_sizes(large_b)
-    clear = column_sizes(products) > 2.0 ** (10 - bits) * column_norm(large) * sizes
-    if (clear | (sizes == 0)).all():
+    of_a, of_b, sizes = adjoint(rounded(large)), rounded(large_b), column_sizes(large_b)
+    terms = column_norm(large) * sizes
+    products, missed = native_product(of_a, of_b), 2 * native_error(of_a, of_b) + 4 * UNIT
+    if not _clear(products, (_LEAST_SHARE + missed) * terms):
+        products, missed = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-60), dtype="mp"), 0.0
+    if _clear(products, (_LEAST_SHARE + missed) * terms):
         return large, large_b, tops_or_zero(products, 0), cleared_a or cleared_b
     check_span("a", a)
     check_span("b", b)
     products = matmul(adjoint(a), b, accuracy="exact", dtype="mp")
     kept = np.broadcast_to(column_sizes(products) > 0, b.shape).astype(np.int8)
     return a, masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0), False
+
+
+_LEAST_SHARE = 2.0**-50
+"""Where a^H b is larger than this share of the sums of its terms, tiny elements do not matter (docs/linalg.md, L6)."""
+
+
+def _clear(products: Any, limits: Any) -> bool:
+    """Whether each column of a^H b has an element above its limit; the limit of a column of zeros is 0."""
+    return bool(((column_sizes(products) > limits) | (limits == 0)).all())
