@@ -83,8 +83,11 @@ def _by_shapes(x: Any, y: Any, c: Any, tolerance: float, multiprecision: bool) -
 
 @lru_cache(maxsize=64)
 def _plan(m: int, k: int, n: int, dtype: str, tolerance: float) -> Plan:
-    """The plan of a product (m x k) (k x n) whose row-column error is at most the tolerance, whatever is multiplied."""
-    return plan_for_shapes(Shapes((), (m, k, n), (m, n)), dtype, Choices(Accuracy("row-column", tolerance)))
+    """The plan of a product (m x k) (k x n) whose row-column error is at most the tolerance, whatever is multiplied.
+
+    By residues, which multiply multiprecision numbers, too.
+    """
+    return plan_for_shapes(Shapes((), (m, k, n), (m, n)), dtype, Choices(Accuracy("row-column", tolerance), "residues"))
 
 
 # Componentwise products ----------------------------------------------------------------------------------------------
