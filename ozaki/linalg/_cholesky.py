@@ -33,7 +33,7 @@ from ozaki.linalg._inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._products import product_of_inverses, product_within
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
+from ozaki.linalg._scaling import Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
 from ozaki.records.accuracy import Accuracy
@@ -106,10 +106,9 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     a = hermitian(a)
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
-    unit, cleared = without_tiny(scaled(a, scales, scales))
+    unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
     found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
-    powers = (array_library(a).asarray(-scales)[:, None],)
-    (low,), bound = rounded_factors(target, found, _products(unit), powers, cleared)
+    (low,), bound = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
     return reached(Cholesky(low, bound, found.steps), low.shape, low, "row-column")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ozaki.driver.watching import step
 from ozaki.linalg._arrays import added, array_library, exactly, masked, rounded
 from ozaki.linalg._products import UNIT, native_error, native_product, not_tiny, residual
+from ozaki.linalg._scaling import Powers
 from ozaki.linalg._solution import formatted, too_small
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import LEAST, least_norms, magnitudes, norms
@@ -235,9 +236,9 @@ def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float
 
 
 def rounded_factors(
-    target: Target, found: Corrected, products: Products, powers: tuple[Any, ...], cleared: bool
+    target: Target, found: Corrected, products: Products, powers: tuple[Powers, ...], cleared: bool
 ) -> tuple[tuple[Any, ...], float]:
-    """Factors times 2**powers, since they are those of a scaled matrix, in the format of the target, and their error.
+    """Factors times powers of two, since they are those of a scaled matrix, in the target's format, and their error.
 
     If that matrix was `cleared` of tiny elements, `LEAST` is added to the error (docs/linalg.md, L6).
 
@@ -246,7 +247,7 @@ def rounded_factors(
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     """
-    rounded_ones = (formatted(x, by, target.dtype) for x, by in zip(found.factors, powers, strict=True))
+    rounded_ones = (formatted(x, each, target.dtype) for x, each in zip(found.factors, powers, strict=True))
     result, kept = zip(*rounded_ones, strict=True)
     if found.near is None or any(isinstance(x, Numbers) for x in kept):
         bound = largest_error(kept, products, target.tolerance)
@@ -263,7 +264,7 @@ def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple
     tolerance = not_tiny(min(tolerance, 2.0**-8))
     rest = residual(wanted, x, y, tolerance, multiprecision)
     sizes = norms(x, 1)[:, None] * norms(y, 0)
-    rounding = tolerance * magnitudes(wanted) if multiprecision else UNIT * magnitudes(rest)
+    rounding = tolerance * magnitudes(wanted) if multiprecision else UNIT * magnitudes(rest) + LEAST * (sizes > 0)
     return rest, (tolerance * sizes + rounding) * (1 + 2.0**-40)
 
 

@@ -17,7 +17,7 @@ from ozaki.linalg._arrays import Sum, added, adjoint, array_library, exactly, he
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._products import UNIT, componentwise, native_error, native_product, not_tiny, product, residual
-from ozaki.linalg._scaling import ZERO, scaled, tops, without_tiny
+from ozaki.linalg._scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg._solution import empty, formatted, in_format, missing, too_small
 from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, norms, row_norm
 from ozaki.multiprecision.numbers import Numbers
@@ -105,18 +105,17 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
         return reached(Eigen(values, vectors, 0.0, np.zeros(0), 0), a.shape, vectors, "eigenvalue")
-    xp = array_library(a)
     a = hermitian(a)
-    highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
-    top = 0 if highest == ZERO else int(highest)
-    unit, cleared = without_tiny(scaled(a, zeros - top, zeros))
+    highest = tops(a, 0).max()
+    scales = Powers(columns=np.full(a.shape[0], 0 if highest == ZERO else -highest))
+    unit, cleared = without_tiny(scaled(a, scales))
     found = _Decomposition(unit, target.tolerance)
     while not found.bound <= target.tolerance:
         if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
         step("correction %d: eigenvalue error <= %s", found.steps, found.bound)
-    result, kept = formatted(found.values, xp.asarray(zeros + top), part_of(target.dtype))
+    result, kept = formatted(found.values, scales.inverse(), part_of(target.dtype))
     lost = on_host(missing(found.values, kept)).max() / found.largest
     # Errors are relative to a value that may be larger than the largest exact one, by no more than the first of them.
     before = found.bound + LEAST * cleared

@@ -9,6 +9,7 @@ For least squares the triangular factor of QR stands in place of the inverse.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite, log2
 from typing import Any
 
@@ -89,8 +90,8 @@ class LeftInverse:
         return 1.0
 
     def first(self, b: Any) -> Any:
-        """A solution in float64, with as many digits as the contraction lets expect."""
-        return native_product(self.r, rounded(b))
+        """A solution in float64, with as many digits as the contraction lets expect, and 0 for what is not finite."""
+        return _finite(native_product(self.r, rounded(b)))
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """What to add to x, and how far the sum may be from the solution: of each column the largest abs.
@@ -148,7 +149,7 @@ class LeastSquaresInverse:
         found = rounded(b)
         for factor in (adjoint(rounded(self.a)), adjoint(self.s), self.s):
             found = native_product(factor, found)
-        return found
+        return _finite(found)
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """As of `LeftInverse`. The solution is x + S (I - G)^-1 u with u = S^H A^H (b - A x)."""
@@ -158,6 +159,12 @@ class LeastSquaresInverse:
         d, of_d = multiply(self.s, self.norm_s, u, 1.0, allowed)
         spread = self.norm_s * self.contraction * column_sizes(u) + error + of_w + of_u
         return d, spread / (1 - self.contraction) + of_d
+
+
+def _finite(x: Any) -> Any:
+    """Numbers with 0 in place of Inf and NaN: of right-hand sides that float64 does not hold."""
+    xp = array_library(x)
+    return xp.where(xp.isfinite(x), x, 0.0)
 
 
 def _accurate_times(
@@ -171,7 +178,9 @@ def _accurate_times(
     tolerance = tolerance_for(allowed, terms)
     found = product(x, y, tolerance, multiprecision=not in_float64)
     errors = errors_of(tolerance, terms)
-    return found, errors + gain * UNIT * column_sizes(found) if in_float64 else errors
+    if in_float64:
+        errors += gain * (UNIT * column_sizes(found) + LEAST * (terms > 0))
+    return found, errors
 
 
 def _native_times(x: Any, norm_x: float, y: Any, gain: float, _: Bounds) -> tuple[Any, Bounds]:
@@ -297,7 +306,7 @@ def _inverse(x: Any, why: str) -> Any:
         With the message `why`, if it finds none.
     """
     xp = array_library(x)
-    for changed in (x, *_changed(x)):
+    for changed in chain((x,), _changed(x)):
         try:
             found = xp.linalg.inv(changed)
         except np.linalg.LinAlgError:

@@ -32,7 +32,7 @@ from ozaki.linalg._inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._products import product_of_inverses, product_within
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
+from ozaki.linalg._scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
@@ -120,11 +120,11 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         return reached(none, a.shape, no_elements, "row-column")
     system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
-    unit, cleared = without_tiny(scaled(a, np.zeros_like(scales), scales))
+    unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
     if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
         left_inverse(unit, _ILL_CONDITIONED)
     order, found = _factored(unit, target.tolerance)
-    powers = xp.zeros(1, int), xp.asarray(-scales)
+    powers = NO_POWERS, Powers(columns=-scales)
     factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
     return reached(LU(order, *factors, bound, found.steps, system), a.shape, factors[1], "row-column")
 

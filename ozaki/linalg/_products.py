@@ -57,7 +57,7 @@ def product(x: Any, y: Any, tolerance: float, multiprecision: bool) -> Any:
     """The product x y, rounded once to float64 or complex128, or to as many bits as the tolerance asks for.
 
     With t the tolerance, 0 for every bit, an element (i, j) is off by no more than t norm(x_i) norm(y_j), Euclidean
-    norms; float64 adds its rounding, less than `UNIT` times the element.
+    norms; float64 adds its rounding, less than `UNIT` times the element, and less than `LEAST` where that underflows.
     """
     x, y, how = _by_shapes(x, y, None, tolerance, multiprecision)
     return matmul(x, y, **how)

@@ -31,7 +31,7 @@ from ozaki.linalg._correcting import (
 from ozaki.linalg._inverses import least_squares_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._products import product_within
-from ozaki.linalg._scaling import nonzero_tops, scaled, without_tiny
+from ozaki.linalg._scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.records.accuracy import Accuracy
 
@@ -97,11 +97,10 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     if not a.size:
         q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
         return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")
-    xp = array_library(a)
     scales = -nonzero_tops(a, 0, "columns are dependent, column")
-    unit, cleared = without_tiny(scaled(a, np.zeros(a.shape[0], np.int64), scales))
+    unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
     found = _factored(unit, target.tolerance)
-    powers = xp.zeros(1, int), xp.asarray(-scales)
+    powers = NO_POWERS, Powers(columns=-scales)
     (q, r), bound = rounded_factors(target, found, _products(unit), powers, cleared)
     return reached(QR(q, r, bound, found.steps), q.shape, r, "columnwise")
 

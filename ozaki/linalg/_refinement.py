@@ -87,7 +87,7 @@ class Refinement:
         rest = residual(b, inverse.a, x, tolerance, multiprecision=not inverse.residual_in_float64)
         errors = errors_of(tolerance, terms)
         if inverse.residual_in_float64:
-            errors += inverse.residual_gain * UNIT * column_sizes(rest)
+            errors += inverse.residual_gain * (UNIT * column_sizes(rest) + LEAST * (terms > 0))
         return rest, errors
 
 

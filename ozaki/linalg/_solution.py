@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from ozaki.linalg._arrays import Sum, array_library, exactly
 from ozaki.linalg._products import Bounds
-from ozaki.linalg._scaling import Exponents, float_ldexp, ldexp, tops_or_zero
+from ozaki.linalg._scaling import Powers, in_range, scaled, tops_or_zero
 from ozaki.linalg._targets import SMALLEST, Target
 from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.numbers import Numbers
@@ -66,10 +66,8 @@ class Iteration(Protocol):
         ...
 
 
-def solution(
-    iteration: Iteration, rows: Exponents, columns: Exponents, target: Target, cleared: bool = False
-) -> Solution:
-    """Iterate until x, its rows times 2**rows and its columns times 2**columns, meets the target; round it.
+def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool = False) -> Solution:
+    """Iterate until x times powers of two, of all rows and columns, meets the target; round it.
 
     If the iteration's operands were `cleared` of tiny elements, that adds `LEAST` to errors (docs/linalg.md, L6).
 
@@ -84,37 +82,41 @@ def solution(
     while True:
         iteration.reach(goal)
         x, errors = iteration.x, iteration.errors
-        xp = array_library(x)
-        by = xp.asarray(rows)[:, None] + xp.asarray(columns)
-        units = by - xp.asarray(tops_or_zero(x, 0, by))  # elements times 2**units are at most about 1
-        errors = xp.asarray(errors + LEAST * column_sizes(x) if cleared else errors) * (1 + _ROUNDINGS)
-        errors = float_ldexp(errors, units) + LEAST * (errors > 0)
-        unit = ldexp(x, units)
+        assert powers.columns is not None
+        to_unit = powers._replace(columns=powers.columns - tops_or_zero(x, 0, powers))
+        errors = (errors + LEAST * column_sizes(x) if cleared else errors) * (1 + _ROUNDINGS)
+        errors = array_library(x).asarray(errors)[None, :]
+        errors = in_range(errors, to_unit) + LEAST * (errors > 0)
+        unit = scaled(x, to_unit)  # the largest elements of columns are about 1
         reached = _ratio(unit, errors, target.measure)
         if reached <= target.tolerance:
             break
         goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
         if goal < SMALLEST:
             raise ValueError(_UNREACHED[target.measure])
-    found, kept = formatted(x, by, target.dtype)
-    kept = ldexp(kept, units)
+    found, kept = formatted(x, powers, target.dtype)
+    kept = scaled(kept, to_unit)
     bound = _ratio(kept, errors + missing(unit, kept), target.measure)
     if bound == inf:
         too_small(target.dtype)
     return Solution(found, bound, iteration.steps)
 
 
-def formatted(x: Any, by: Any, dtype: str) -> tuple[Any, Any]:
-    """Numbers times 2**by, rounded to a format; and these times 2**-by, exactly.
+def formatted(x: Any, powers: Powers, dtype: str) -> tuple[Any, Any]:
+    """Numbers times powers of two, rounded to a format; and the rounded ones without these powers, exactly.
 
     Raises
     ------
     OverflowError
         If one is too large for the format.
     """
-    found = in_format(ldexp(x, by), dtype)
-    numbers = isinstance(found, Numbers) or found.dtype.name in ("float64", "complex128")
-    return found, ldexp(found if numbers else found.astype("complex128" if found.dtype.kind == "c" else "float64"), -by)
+    found = in_format(scaled(x, powers), dtype)
+    kept = found if isinstance(found, Numbers) else found.astype(_WIDE.get(found.dtype.name, found.dtype), copy=False)
+    return found, scaled(kept, powers.inverse())
+
+
+_WIDE = {"float32": "float64", "complex64": "complex128"}
+"""Formats in which numbers of others are held when they are scaled."""
 
 
 def missing(x: Any, kept: Any) -> Any:

@@ -5,6 +5,7 @@ The abs of a complex number is the modulus. Numbers are NumPy or CuPy arrays, su
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def norms(x: Any, axis: int) -> Any:
 def _euclidean(sizes: Any, axis: int) -> Any:
     """The square roots of sums of squares, up to a 2**-31st."""
     largest = sizes.max(axis=axis, keepdims=True)
-    shares = sizes / array_library(sizes).where(largest > 0, largest, 1.0)  # whose squares do not overflow
+    usual = (largest > 0) & (largest < inf)
+    shares = sizes / array_library(sizes).where(usual, largest, 1.0)  # whose squares do not overflow
     return ((shares * shares).sum(axis=axis, keepdims=True) ** 0.5 * largest).squeeze(axis)
 
 
