@@ -100,12 +100,12 @@ def scaled(x: Any, powers: Powers) -> Any:
     if isinstance(x, Sum):
         high, low = (scaled(each, powers) for each in x)
         return high + low if isinstance(high, Numbers) or isinstance(low, Numbers) else Sum(high, low)
-    found = in_range(x, powers)
+    found = float_scaled(x, powers)
     # Where an element over- or underflows, it does not come back.
-    return found if bool((in_range(found, powers.inverse()) == x).all()) else scaled(mparray(x), powers)
+    return found if bool((float_scaled(found, powers.inverse()) == x).all()) else scaled(mparray(x), powers)
 
 
-def in_range(x: Any, powers: Powers) -> Any:
+def float_scaled(x: Any, powers: Powers) -> Any:
     """Floats times powers of two, which may over- or underflow."""
     xp = array_library(x)
     given = [each for each in powers if each is not None]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from ozaki.linalg._arrays import Sum, array_library, exactly
 from ozaki.linalg._products import Bounds
-from ozaki.linalg._scaling import Powers, in_range, scaled, tops_or_zero
+from ozaki.linalg._scaling import Powers, float_scaled, scaled, tops_or_zero
 from ozaki.linalg._targets import SMALLEST, Target
 from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.numbers import Numbers
@@ -86,7 +86,7 @@ def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool
         to_unit = powers._replace(columns=powers.columns - tops_or_zero(x, 0, powers))
         errors = (errors + LEAST * column_sizes(x) if cleared else errors) * (1 + _ROUNDINGS)
         errors = array_library(x).asarray(errors)[None, :]
-        errors = in_range(errors, to_unit) + LEAST * (errors > 0)
+        errors = float_scaled(errors, to_unit) + LEAST * (errors > 0)
         unit = scaled(x, to_unit)  # the largest elements of columns are about 1
         reached = _ratio(unit, errors, target.measure)
         if reached <= target.tolerance:
