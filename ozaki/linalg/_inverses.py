@@ -3,7 +3,8 @@
 The inverse R that float64 finds of an ill-conditioned matrix A has hardly a correct digit, but R A is better
 conditioned than A, if that product is accurate. The inverse of R A, times R, is a better inverse, and so on until its
 residual is small: the method of S. M. Rump, "Inversion of extremely ill-conditioned matrices in floating-point", 2009.
-For least squares the triangular factor of QR stands in place of the inverse.
+For least squares the triangular factor of QR stands in place of the inverse. Of well-conditioned matrices a native
+product shows that the inverse is good, and native products correct solutions.
 """
 
 from __future__ import annotations
@@ -209,15 +210,15 @@ def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
         condition = _checked(norm_r * norm_a, why)
         # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
-        residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
-        contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
+        rest = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
+        contraction = row_norm(rest) * (1 + 2.0**-50) + 2 * tolerance * condition
         step("inverse %d: norm of I - R A up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
-        product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = product_of_inverses(_shaken(_inverse(product, why), 2 * count + 1), r, count)
+        better = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
+        r = product_of_inverses(_shaken(_inverse(better, why), 2 * count + 1), r, count)
     raise np.linalg.LinAlgError(f"a: {why}")
 
 

@@ -126,7 +126,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     order, found = _factored(unit, target.tolerance)
     powers = NO_POWERS, Powers(columns=-scales)
     factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
-    return reached(LU(order, *factors, bound, found.steps, system), a.shape, factors[1], "row-column")
+    return reached(LU(order, factors[0], factors[1], bound, found.steps, system), a.shape, factors[1], "row-column")
 
 
 def _products(a: Any) -> Products:
