@@ -13,6 +13,8 @@ from scipy.linalg import invhilbert
 
 import ozaki
 from ozaki import Accuracy, linalg
+from ozaki.linalg._arrays import added
+from ozaki.linalg._products import native_error, native_product
 
 
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
@@ -501,6 +503,95 @@ def assert_same(wanted, found):
 def test_eigenvalues_with_gaps_among_the_subnormal_numbers():
     found = linalg.eigh(np.diag([1, 3e-317, 0]).astype(complex), accuracy=106, dtype="mp")
     assert error(found.values, np.array([[0], [Fraction(3e-317)], [1]])) <= found.error_bound <= 2.0**-104
+
+
+# How much is multiplied ----------------------------------------------------------------------------------------------
+
+CALLS = {
+    "solve": (1, lambda a, s, b: linalg.solve(a, b)),
+    "inv": (1, lambda a, s, b: linalg.inv(a)),
+    "lstsq": (2, lambda a, s, b: linalg.lstsq(a, b)),
+    "cholesky": (1, lambda a, s, b: linalg.cholesky(s)),
+    "qr": (2, lambda a, s, b: linalg.qr(a)),
+    "lu_factor": (1, lambda a, s, b: linalg.lu_factor(a)),
+    "eigh": (2, lambda a, s, b: linalg.eigh(s)),
+}
+"""How many products of this library a function takes of a well-conditioned matrix, and its call."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_well_conditioned_matrices_take_few_products(xp, name, dtype, rng):
+    a = (
+        12 * np.eye(12)
+        + rng.standard_normal((12, 12))
+        + (1j * rng.standard_normal((12, 12)) if dtype is complex else 0)
+    )
+    b, (products, call) = rng.standard_normal(12), CALLS[name]
+    with ozaki.recording() as run:
+        found = call(*map(xp.asarray, (a, a @ a.conj().T, b)))
+    assert run.inside == products and found.error_bound < 4e-16
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bounds_hold_where_native_products_have_none(name, rng, monkeypatch):
+    """Then products of this library take their place."""
+    a, b = rng.standard_normal((6, 6)) + 6 * np.eye(6), rng.standard_normal(6)
+    s, (products, call) = a @ a.T, CALLS[name]
+    monkeypatch.setattr("ozaki.backends.numpy.backend.native_obstacle", lambda dtype: "ruled out")
+    with ozaki.recording() as run:
+        found = call(a, s, b)
+    assert run.inside > products
+    exact_a, exact_s, eye = fractions(a), fractions(s), fractions(np.eye(6))
+    x = fractions(found[1] if name == "lu_factor" else found[0])
+    if name in ("solve", "lstsq", "inv"):
+        worst = error(found.x, exact_solve(exact_a, eye if name == "inv" else fractions(b)))
+    elif name == "eigh":
+        with workprec(200):
+            exact = ozaki.mparray(sorted(eigsy(matrix(s.tolist()), eigvals_only=True)))
+        worst = error(found.values, exact.to_fractions()[:, None])
+    elif name == "lu_factor":
+        worst = product_error(exact_a[found.p], x, fractions(found.u))
+    else:
+        worst = (
+            product_error(exact_s, x, x.T)
+            if name == "cholesky"
+            else product_error(exact_a, x, fractions(found.r), by_columns=True)
+        )
+    assert worst <= found.error_bound < 4e-16
+
+
+@pytest.mark.parametrize("power", [0, 20, 26, 33, 40, 50])
+def test_native_products_are_left_where_they_prove_too_little(power, rng):
+    """From a condition number on: bounds hold before and after, and for many bits."""
+    a, b = conditioned(8, 2.0**power, seed=power), rng.standard_normal((8, 2))
+    exact = exact_solve(fractions(a), fractions(b))
+    for accuracy, wanted in (("fp64", 3e-16), (150, 2.0**-149), (3, 0.25)):
+        found = linalg.solve(a, b, accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+        assert error(found.x, exact) <= found.error_bound <= wanted
+        tall = linalg.lstsq(np.vstack([a, a]), np.vstack([b, b]), accuracy=accuracy, dtype="mp")
+        assert error(tall.x, exact) <= tall.error_bound <= wanted
+
+
+def test_the_sum_of_two_floats_is_exact(rng):
+    x = np.ldexp(rng.standard_normal(200), rng.integers(-60, 60, 200))
+    y = np.ldexp(rng.standard_normal(200), rng.integers(-60, 60, 200))
+    x[:50], y[50:60] = -y[:50] * (1 + 2.0**-50), 0
+    high, low = added(x, y)
+    assert (fractions(high) + fractions(low) == fractions(x) + fractions(y)).all() and (high == x + y).all()
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_errors_of_native_products_are_bounded(dtype, rng):
+    for k in (1, 2, 30):
+        x, y = (
+            np.ldexp(rng.standard_normal(shape), rng.integers(-9, 9, shape)).astype(dtype) for shape in ((3, k), (k, 4))
+        )
+        if dtype is complex:
+            x, y = x * (1 + 2j), y * (3 - 1j)
+        missed = parts(native_product(x, y)) - parts(x) @ parts(y)
+        sizes = native_error(x, y) * (abs(x) @ abs(y)) * (1 + 1e-12)
+        assert (abs(missed[:3, :4]) <= sizes).all() and (abs(missed[3:, :4]) <= sizes).all()
 
 
 # Operands and results ------------------------------------------------------------------------------------------------

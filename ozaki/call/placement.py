@@ -89,8 +89,8 @@ def methods_where_it_lies(cls: _Class) -> _Class:
     return cls
 
 
-_LEFT = ("__init__", "__annotate__", "__annotate_func__")
-"""Functions that Python keeps in a class, and that touch no element."""
+_LEFT = ("__init__", "__annotate__", "__annotate_func__", "shape", "ndim", "size", "nbytes", "library")
+"""Functions that Python keeps in a class, and properties: they touch no element."""
 
 
 def _entering(method: Callable[..., Any]) -> Callable[..., Any]:

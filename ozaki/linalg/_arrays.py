@@ -1,8 +1,8 @@
-"""Matrices of NumPy, CuPy and multiprecision numbers alike."""
+"""Matrices of NumPy, CuPy and multiprecision numbers alike, and sums of two arrays of floats."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,36 @@ import numpy.typing as npt
 from ozaki.call.operands import holds_complex
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
+
+
+class Sum(NamedTuple):
+    """The numbers high + low, two arrays of float64 or complex128; `high` is the sum, rounded.
+
+    Results in float64 need no more bits than these have, and no multiprecision arithmetic.
+    """
+
+    high: Any
+    low: Any
+
+
+def added(x: Any, y: Any) -> Sum:
+    """The exact sum of two arrays of floats: D. E. Knuth's two-sum, of complex numbers part by part."""
+    high = x + y
+    of_y = high - x
+    return Sum(high, (x - (high - of_y)) + (y - of_y))
+
+
+def exactly(x: Any) -> Any:
+    """An array of floats, a sum of two, or multiprecision numbers, as an `MPArray`."""
+    return mparray(tuple(x) if isinstance(x, Sum) else x)
+
+
+def rounded(x: Any) -> Any:
+    """An array of float64 or complex128 as it is, a sum or multiprecision numbers rounded to that."""
+    if isinstance(x, Sum):
+        return x.high
+    return x.astype("complex128" if x.is_complex else "float64") if isinstance(x, Numbers) else x  # type: ignore[attr-defined]
 
 
 def on_host(x: Any) -> npt.NDArray[Any]:
@@ -22,14 +52,9 @@ def adjoint(x: Any) -> Any:
     return (x.conj() if holds_complex(x) else x).swapaxes(-1, -2)
 
 
-def rounded(x: Any) -> Any:
-    """An array of float64 or complex128 as it is, one of multiprecision numbers rounded to that."""
-    return x.astype("complex128" if x.is_complex else "float64") if isinstance(x, Numbers) else x  # type: ignore[attr-defined]
-
-
 def array_library(x: Any) -> Any:
     """The module, numpy or cupy, in which the elements of x lie."""
-    return library(x.limbs if isinstance(x, Numbers) else x)
+    return library(x.limbs if isinstance(x, Numbers) else x.high if isinstance(x, Sum) else x)
 
 
 def masked(a: Any, mask: Any) -> Any:

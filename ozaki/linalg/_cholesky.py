@@ -17,8 +17,9 @@ import numpy as np
 from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
+from ozaki.linalg._arrays import adjoint, array_library, exactly, hermitian, masked, rounded
 from ozaki.linalg._correcting import (
+    Corrected,
     Product,
     Products,
     corrected,
@@ -28,10 +29,11 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import MOST_FACTORS, left_inverse, product_of_inverses, product_within
+from ozaki.linalg._inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._products import product_of_inverses, product_within
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
+from ozaki.linalg._scaling import Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
 from ozaki.records.accuracy import Accuracy
@@ -104,11 +106,10 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     a = hermitian(a)
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
-    unit, cleared = without_tiny(scaled(a, scales, scales))
-    factors, steps = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
-    powers = (array_library(a).asarray(-scales)[:, None],)
-    (found,), bound = rounded_factors(target, factors, _products(unit), powers, cleared)
-    return reached(Cholesky(found, bound, steps), found.shape, found, "row-column")
+    unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
+    found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
+    (low,), bound = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
+    return reached(Cholesky(low, bound, found.steps), low.shape, low, "row-column")
 
 
 def _definite_tolerance(a: Any) -> float:
@@ -132,8 +133,8 @@ def _products(a: Any) -> Products:
     return lambda factors: [Product(a, factors[0], adjoint(factors[0]))]
 
 
-def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
-    """The factor of a Hermitian matrix with a diagonal of about 1, and how many corrections it took.
+def _factored(a: Any, tolerance: float) -> Corrected:
+    """The factor of a Hermitian matrix with a diagonal of about 1.
 
     Raises
     ------
@@ -144,16 +145,17 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
         return _corrected(a, tolerance)
     x = _preconditioner(a)
 
-    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
-        (inner,), steps = _corrected(_transformed(x, a, finer), finer)
-        whole = product_within(inverse_within(inner, finer), x, finer)
+    def factors_at(finer: float) -> Corrected:
+        inner = _corrected(_transformed(x, a, finer), finer)
+        whole = product_within(inverse_within(exactly(inner.factors[0]), finer), x, finer)
         # That approximates inv(L), so L = A whole^H.
-        return (triangle(product_within(a, adjoint(whole), finer), array_library(a).tri(a.shape[0]), finer),), steps
+        low = triangle(product_within(a, adjoint(whole), finer), array_library(a).tri(a.shape[0]), finer)
+        return Corrected((low,), inner.steps)
 
     return transformed(tolerance, a.shape[0], factors_at, _products(a), _NOT_POSITIVE)
 
 
-def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
+def _corrected(a: Any, tolerance: float) -> Corrected:
     """The factor that NumPy or CuPy finds, corrected.
 
     Raises
@@ -164,7 +166,7 @@ def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     xp = array_library(a)
     strict, half = xp.tri(a.shape[0], k=-1), xp.eye(a.shape[0]) / 2
 
-    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
+    def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         left = rounded(factors[0])
         inverse = xp.linalg.inv(left)
         f = inverse @ rests[0] @ adjoint(inverse)

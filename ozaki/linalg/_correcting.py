@@ -1,6 +1,7 @@
 """Factors of a matrix, corrected until their product is the matrix to a named accuracy.
 
-A correction is computed in float64 from the residual, for example A - L U, which has as many bits as are needed.
+A correction is computed in float64 from the residual, for example A - L U, which has as many bits as are needed. One
+residual is often enough: those of factors that differ little from these follow from it by native products (`Near`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ozaki.driver.watching import step
-from ozaki.functions.products import gemm
-from ozaki.linalg._arrays import array_library, masked, rounded
-from ozaki.linalg._inverses import componentwise
-from ozaki.linalg._solution import in_format, too_small
+from ozaki.linalg._arrays import added, array_library, exactly, masked, rounded
+from ozaki.linalg._products import UNIT, native_error, native_product, not_tiny, residual
+from ozaki.linalg._scaling import Powers
+from ozaki.linalg._solution import formatted, too_small
 from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import LEAST, least_norms, magnitudes
-from ozaki.multiprecision.objects import mparray
+from ozaki.linalg._upper import LEAST, least_norms, magnitudes, norms
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
 
 MOST_CORRECTIONS = 60
@@ -80,51 +81,124 @@ def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
     raise np.linalg.LinAlgError(f"a: {why}")
 
 
-def corrected(
-    tolerance: float,
-    factors: tuple[Any, ...],
-    products: Products,
-    correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
-) -> tuple[tuple[Any, ...], int]:
-    """Correct factors until their products are what they should be, to a tolerance, and count the steps.
+class Near:
+    """Factors in float64, and the residuals of their products; those of other factors, not far away, follow.
 
-    `correction` takes the factors and the residuals, wanted - x y of each product, in float64, and returns what is
-    added to each factor.
+    Since (x + dx) (y + dy) = x y + x dy + dx (y + dy), a residual changes by two products that are as small as dx and
+    dy, and so is what float64 errs by in them.
+
+    Attributes
+    ----------
+    factors : the factors
+    rests : the residuals wanted - x y of their products, in float64
+    """
+
+    def __init__(self, factors: tuple[Any, ...], products: Products, tolerance: float) -> None:
+        self.factors, self._products = factors, products
+        measured = [_residual(each, tolerance, multiprecision=False) for each in products(factors)]
+        self.rests, self._missed = zip(*measured, strict=True)
+
+    def error(self, changes: tuple[Any, ...] | None = None) -> float:
+        """An upper bound of the largest error of the products of the factors, with `changes` added to them."""
+        products = self._products(self.factors)
+        if changes is None:
+            return max(map(_ratio, products, self.rests, self._missed))
+        changed = zip(products, self.rests, self._missed, self._products(changes), strict=True)
+        return max(self._ratio_of_changed(*each) for each in changed)
+
+    @staticmethod
+    def _ratio_of_changed(product: Product, rest: Any, missed: Any, change: Product) -> float:
+        wanted, x, y, by_columns = product
+        dx, dy, z = change.x, change.y, y + change.y
+        rest = rest - (native_product(x, dy) + native_product(dx, z))
+        sizes = norms(x, 1)[:, None] * norms(dy, 0) + norms(dx, 1)[:, None] * norms(z, 0)
+        # Of the sums here, and of changes that are differences of floats, at most 2**-50 of the products.
+        missed = missed + (native_error(x, y) + 2.0**-50) * sizes + UNIT * magnitudes(rest) + LEAST * (sizes > 0)
+        return _ratio(Product(wanted, x + dx, z, by_columns), rest, missed)
+
+
+class Corrected(NamedTuple):
+    """Factors that are corrected.
+
+    Attributes
+    ----------
+    factors : float64 arrays, Sums or MPArrays
+    steps : corrections
+    near : the float64 factors that they were found from, if these are so near that no other residual was needed
+    """
+
+    factors: tuple[Any, ...]
+    steps: int
+    near: Near | None = None
+
+
+Correction = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
+"""A function of factors and of the residuals, wanted - x y of each product, in float64, that returns what is added to
+each factor, in float64."""
+
+_FINEST = 2.0**-100
+"""Of residuals that are rounded to float64 no more is asked: factors near others are known to some 100 bits at most."""
+
+
+def corrected(tolerance: float, first: tuple[Any, ...], products: Products, correction: Correction) -> Corrected:
+    """Correct factors in float64 until their products are what they should be, to a tolerance.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If a correction gains nothing.
     """
-    bits = ceil(-log2(tolerance)) + 8
-    found = tuple(mparray(x) for x in factors)
-    reached, steps = inf, 0
+    near = Near(first, products, max(tolerance, _FINEST) / 16)
+    before = near.error()
+    step("0 corrections: error of the factors up to %s", before)
+    if before <= tolerance:
+        return Corrected(first, 0, near)
+    changes = _changes(correction, first, near.rests)
+    factors, reached = tuple(map(added, first, changes)), near.error(changes)
+    step("1 corrections: error of the factors up to %s", reached)
+    if reached <= tolerance:
+        return Corrected(factors, 1, near)
+    bits, steps, reached = ceil(-log2(tolerance)) + 8, 1, before
+    found = tuple(exactly(x).round_to(bits) for x in factors)
     while True:
-        rests, ratios = zip(*(_residual(each, tolerance / 16) for each in products(found)), strict=True)
-        before, reached = reached, max(ratios)
-        step("%d corrections: error of the factors up to %s", steps, reached)
+        measured = [(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(found)]
+        before, reached = reached, max(_ratio(*each) for each in measured)
+        if steps > 1:
+            step("%d corrections: error of the factors up to %s", steps, reached)
         if reached <= tolerance:
-            return found, steps
+            return Corrected(found, steps)
         # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.
         if steps == MOST_CORRECTIONS or (steps > 2 and not reached < before / 2):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        try:
-            changes = correction(found, [rounded(rest) for rest in rests])
-        except np.linalg.LinAlgError:  # a native inverse of a singular factor
-            raise np.linalg.LinAlgError(_NOT_CONVERGING) from None
-        if not all(bool(array_library(change).isfinite(change).all()) for change in changes):
-            raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
+        changes = _changes(correction, found, tuple(rounded(rest) for _, rest, _ in measured))
+        found = tuple((x + exactly(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
         steps += 1
+
+
+def _changes(correction: Correction, factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a correction adds to factors.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is no such correction.
+    """
+    try:
+        changes = correction(factors, rests)
+    except np.linalg.LinAlgError:  # a native inverse of a singular factor
+        raise np.linalg.LinAlgError(_NOT_CONVERGING) from None
+    if not all(bool(array_library(change).isfinite(change).all()) for change in changes):
+        raise np.linalg.LinAlgError(_NOT_CONVERGING)
+    return changes
 
 
 def transformed(
     tolerance: float,
     n: int,
-    factors_at: Callable[[float], tuple[tuple[Any, ...], int]],
+    factors_at: Callable[[float], Corrected],
     products: Products,
     why: str,
-) -> tuple[tuple[Any, ...], int]:
+) -> Corrected:
     """Factors of an n x n or m x n matrix to a tolerance from those of a well-conditioned transformed matrix.
 
     `factors_at` takes the tolerance of the transformed matrix and its factors, and returns factors of the matrix itself
@@ -139,9 +213,9 @@ def transformed(
     first = min(tolerance / (64 * n), 2.0**-60)
     for finer in (first, first * 2.0**-40):
         with suppress(np.linalg.LinAlgError):
-            factors, steps = factors_at(finer)
-            if largest_error(factors, products, tolerance) <= tolerance:
-                return factors, steps
+            found = factors_at(finer)
+            if largest_error(found.factors, products, tolerance) <= tolerance:
+                return found
     raise np.linalg.LinAlgError(f"a: {why}")
 
 
@@ -158,13 +232,13 @@ def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float
 
     Residuals are computed to a sixteenth of the tolerance, which the bound includes.
     """
-    return max(_residual(each, tolerance / 16)[1] for each in products(factors))
+    return max(_ratio(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(factors))
 
 
 def rounded_factors(
-    target: Target, factors: tuple[Any, ...], products: Products, powers: tuple[Any, ...], cleared: bool
+    target: Target, found: Corrected, products: Products, powers: tuple[Powers, ...], cleared: bool
 ) -> tuple[tuple[Any, ...], float]:
-    """Factors times 2**powers, since they are those of a scaled matrix, in the format of the target, and their error.
+    """Factors times powers of two, since they are those of a scaled matrix, in the target's format, and their error.
 
     If that matrix was `cleared` of tiny elements, `LEAST` is added to the error (docs/linalg.md, L6).
 
@@ -173,28 +247,38 @@ def rounded_factors(
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     """
-    result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(factors, powers, strict=True))
-    kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
-    bound = largest_error(kept, products, target.tolerance)
+    rounded_ones = (formatted(x, each, target.dtype) for x, each in zip(found.factors, powers, strict=True))
+    result, kept = zip(*rounded_ones, strict=True)
+    if found.near is None or any(isinstance(x, Numbers) for x in kept):
+        bound = largest_error(kept, products, target.tolerance)
+    else:
+        bound = found.near.error(tuple(x - first for x, first in zip(kept, found.near.factors, strict=True)))
     if bound == inf:
         too_small(target.dtype)
     return result, bound + LEAST * cleared
 
 
-def _residual(product: Product, tolerance: float) -> tuple[Any, float]:
-    """wanted - x y, and its largest element over the norms of a row of x and a column of y, rounded up.
+def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple[Any, Any]:
+    """The residual wanted - x y, in many bits or in float64, and upper bounds of what its elements are off by."""
+    wanted, x, y, _ = product
+    tolerance = not_tiny(min(tolerance, 2.0**-8))
+    rest = residual(wanted, x, y, tolerance, multiprecision)
+    sizes = norms(x, 1)[:, None] * norms(y, 0)
+    rounding = tolerance * magnitudes(wanted) if multiprecision else UNIT * magnitudes(rest) + LEAST * (sizes > 0)
+    return rest, (tolerance * sizes + rounding) * (1 + 2.0**-40)
 
-    The residual is off by no more than the tolerance times abs(wanted) + abs(x) abs(y), which the ratio counts; abs(x)
-    abs(y) is no larger than the product of the norms (Cauchy and Schwarz).
+
+def _ratio(product: Product, rest: Any, missed: Any) -> float:
+    """The largest element of wanted - x y over the norms of a row of x and a column of y, rounded up.
+
+    `rest` is the residual, but for errors of at most `missed`.
     """
-    wanted, x, y, by_columns = product
-    xp, tolerance = array_library(x), min(tolerance, 2.0**-8)
-    rest = gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp")
+    _, x, y, by_columns = product
+    xp = array_library(x)
     rows, columns = least_norms(x, 1)[:, None], least_norms(y, 0)
-    terms = rows * columns * (1 + 2.0**-20)
     sizes = xp.ones_like(rows) * columns if by_columns else rows * columns
-    missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + terms) * (1 + 2.0**-40)
+    missed = magnitudes(rest) + missed
     # Where a norm may have underflowed, nothing is known of the error of the residual.
     unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
     ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))
-    return rest, float(ratios.max()) * (1 + 2.0**-48)
+    return float(ratios.max()) * (1 + 2.0**-40)

@@ -13,13 +13,14 @@ from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached, step
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rounded
+from ozaki.linalg._arrays import Sum, added, adjoint, array_library, exactly, hermitian, on_host, rounded
 from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
-from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._scaling import ZERO, scaled, tops, without_tiny
-from ozaki.linalg._solution import empty, in_format, too_small
-from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, row_norm
+from ozaki.linalg._products import UNIT, componentwise, native_error, native_product, not_tiny, product, residual
+from ozaki.linalg._scaling import ZERO, Powers, scaled, tops, without_tiny
+from ozaki.linalg._solution import empty, formatted, in_format, missing, too_small
+from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, norms, row_norm
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import part_of
@@ -104,63 +105,85 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
         return reached(Eigen(values, vectors, 0.0, np.zeros(0), 0), a.shape, vectors, "eigenvalue")
-    xp = array_library(a)
     a = hermitian(a)
-    highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
-    top = 0 if highest == ZERO else int(highest)
-    unit, cleared = without_tiny(scaled(a, zeros - top, zeros))
-    found = _Decomposition(unit)
+    highest = tops(a, 0).max()
+    scales = Powers(columns=np.full(a.shape[0], 0 if highest == ZERO else -highest))
+    unit, cleared = without_tiny(scaled(a, scales))
+    found = _Decomposition(unit, target.tolerance)
     while not found.bound <= target.tolerance:
         if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
         step("correction %d: eigenvalue error <= %s", found.steps, found.bound)
-    values = found.values.ldexp(xp.asarray(zeros + top))
-    result, vectors = in_format(values, part_of(target.dtype)), in_format(found.vectors, target.dtype)
-    kept, down = mparray(result), xp.asarray(zeros - top)
-    lost = on_host(magnitudes((values - kept).ldexp(down))).max() / found.largest
+    result, kept = formatted(found.values, scales.inverse(), part_of(target.dtype))
+    lost = on_host(missing(found.values, kept)).max() / found.largest
     # Errors are relative to a value that may be larger than the largest exact one, by no more than the first of them.
     before = found.bound + LEAST * cleared
     bound = float((before + lost) / (1 - before) * (1 + 2.0**-40))
-    if highest != ZERO and not bound < on_host(least_magnitudes(kept.ldexp(down))).max() / found.largest:
+    if highest != ZERO and not bound < on_host(least_magnitudes(kept)).max() / found.largest:
         too_small(target.dtype)
-    decomposed = Eigen(result, vectors, bound, found.vector_bounds(mparray(vectors)), found.steps)
+    vectors = in_format(found.vectors, target.dtype)
+    decomposed = Eigen(result, vectors, bound, found.vector_bounds(vectors), found.steps)
     return reached(decomposed, a.shape, vectors, "eigenvalue")
 
 
 class _Decomposition:
     """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix, the parts of whose elements are below 1.
 
+    Those of float64 come first. Of their residuals, in float64 too, follow those after the first correction; of later
+    ones residuals are computed anew, in more and more bits.
+
     Attributes
     ----------
-    values, vectors : MPArray
+    values, vectors : float64 arrays, Sums or MPArrays
     bound : an upper bound of the error of each eigenvalue, relative to the largest abs of all
     before : `bound` one correction before
     steps : corrections so far
     """
 
-    def __init__(self, a: Any) -> None:
+    def __init__(self, a: Any, tolerance: float) -> None:
         self._a, self._xp = a, array_library(a)
-        values, vectors = native(self._xp.linalg.eigh, rounded(a), "float64 finds no eigenvalues")
-        self.values, self.vectors = mparray(values), mparray(vectors)
+        self.values, self.vectors = native(self._xp.linalg.eigh, rounded(a), "float64 finds no eigenvalues")
         self.steps, self.bound = 0, float("inf")
-        self._measure(2.0**-60)
+        self._measure_in_float64(max(tolerance, 2.0**-80))
+
+    def _measure_in_float64(self, tolerance: float) -> None:
+        """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound."""
+        a, x, d, xp = self._a, self.vectors, self.values, self._xp
+        columns_x, self.largest = column_norm(x), float(on_host(magnitudes(d)).max()) or 1.0
+        words, left_out = [rounded(a)], 0.0
+        if isinstance(a, Numbers):
+            words += [rounded(a - exactly(words[0]))]
+            left_out = 2.0**-104 * row_norm(a) * row_norm(x)
+        left, right = xp.concatenate([*words, x], axis=1), xp.concatenate([*[x] * len(words), xp.diag(-d)])
+        terms = _product_norm(left, right)
+        fine = not_tiny(min(_FINER * tolerance * self.largest / (8 * columns_x * terms), 2.0**-8))
+        self._rest = product(left, right, fine, multiprecision=False)  # P = A X - X D of L5
+        of_rest = fine * terms + UNIT * row_norm(self._rest) + left_out
+        left = adjoint(x)
+        terms = _product_norm(left, x)
+        fine = not_tiny(min(_FINER * tolerance / (32 * terms), 2.0**-8))
+        self._gram = residual(xp.eye(len(d)), left, x, fine, multiprecision=False)
+        self._bound_by(of_rest, fine * terms + UNIT * row_norm(self._gram))
 
     def _measure(self, tolerance: float) -> None:
         """Find the residuals of the present D and X, with relative errors of the tolerance, and the bound."""
         a, x, xp = self._a, self.vectors, self._xp
-        n, norm_x, columns_x, norm_a = a.shape[0], row_norm(x), column_norm(x), row_norm(a)
-        sizes = on_host(magnitudes(self.values))
-        self.largest = float(sizes.max()) or 1.0
+        norm_x, columns_x, norm_a = row_norm(x), column_norm(x), row_norm(a)
+        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
         # The errors of the three products enter the bound with these factors.
         fine = min(tolerance / (8 * columns_x * norm_x * (norm_a / self.largest + 5)), 2.0**-8)
         words = tuple(xp.diag(each) for each in self.values.words(2 + ceil(-log2(fine) / 53)))
         scaled_x = matmul(x, mparray(words), accuracy=componentwise(fine), dtype="mp")
-        self._rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")  # P = A X - X D of L5
-        self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(n), accuracy=componentwise(fine), dtype="mp")
+        self._rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")
+        self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(a.shape[0]), accuracy=componentwise(fine), dtype="mp")
         # The products' errors, and what the words leave out of D.
-        of_rest = fine * (norm_a * norm_x + 3 * norm_x * self.largest)
-        of_gram = fine * (columns_x * norm_x + 1)
+        self._bound_by(fine * (norm_a * norm_x + 3 * norm_x * self.largest), fine * (columns_x * norm_x + 1))
+
+    def _bound_by(self, of_rest: float, of_gram: float) -> None:
+        """Bound the errors by the residuals, whose own errors have row norms of at most these."""
+        columns_x, n = column_norm(self.vectors), self._a.shape[0]
+        self._of_rest, self._of_gram = of_rest, of_gram
         self._norm_rest, self._norm_gram = row_norm(self._rest) + of_rest, row_norm(self._gram) + of_gram
         self._column_errors = self._norms(magnitudes(self._rest)) + of_rest * n**0.5
         self.before = self.bound
@@ -182,56 +205,101 @@ class _Decomposition:
 
         `kept` are the vectors after they were rounded, which adds the sines of their angles to those before.
         """
-        values = on_host(self.values.astype("float64"))
-        n = len(values)
+        values = self.values
+        n = values.high.shape[0] if isinstance(values, Sum) else len(values)
         gaps = np.full(n, np.inf)
         if n > 1:
-            between = on_host((self.values[1:] - self.values[:-1]).astype("float64"))
+            if isinstance(values, Sum):
+                between = on_host((values.high[1:] - values.high[:-1]) + (values.low[1:] - values.low[:-1]))
+            else:
+                between = on_host(rounded(values[1:] - values[:-1]))
             gaps[1:] = between  # to the next lower one
             gaps[:-1] = np.minimum(gaps[:-1], between)
-        gaps = gaps * (1 - 2.0**-50) - self.bound * self.largest - LEAST
-        errors = np.where(gaps > 0, self._column_errors / gaps, np.inf) + self._norms(magnitudes(self.vectors - kept))
+        gaps = gaps * (1 - 2.0**-50) - (self.bound + 2.0**-104) * self.largest - LEAST
+        errors = np.where(gaps > 0, self._column_errors / gaps, np.inf) + self._norms(missing(self.vectors, kept))
         found: npt.NDArray[np.float64] = errors / (1 - self._norm_gram) ** 0.5 * (1 + 2.0**-40)
         return found
 
     def correct(self, tolerance: float) -> None:
         """One correction; `tolerance` is what is wanted in the end."""
-        x = self.vectors
+        small, change, clusters = self._rotation_and_change()
+        n, gram, x, values = len(small), rounded(self._gram), exactly(self.vectors), exactly(self.values)
         self.steps += 1
         next_tolerance = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))  # a correction gains some 50 bits
-        rotation, change = self._rotation_and_change()
-        n, gram = len(rotation), rounded(self._gram)
         bits = ceil(-log2(next_tolerance) + 2 * log2(n)) + 12
+        if self.steps == 1 and not clusters and self._correct_in_float64(small, change):
+            if not self.bound <= tolerance:  # later corrections take sharper residuals
+                self.vectors, self.values = (exactly(each).round_to(bits) for each in (self.vectors, self.values))
+                self._measure(next_tolerance)
+            return
+        rotation = self._xp.eye(n) + small
+        for part, of_cluster in clusters:
+            rotation[:, part] = rotation[:, part] @ of_cluster
         x = (x + matmul(x, mparray(gram / 2), accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
         x = matmul(x, _orthonormal(rotation, bits), accuracy=componentwise(2.0**-bits), dtype="mp")
-        values = (self.values + mparray(change)).round_to(bits)
+        values = (values + exactly(change)).round_to(bits)
         order = _order(values)
         x, _ = without_tiny(x.round_to(bits))  # or each correction would double what elements span
         self.vectors, self.values = x[:, order], values[order]
         self._measure(next_tolerance)
 
-    def _rotation_and_change(self) -> tuple[Any, Any]:
-        """What turns the vectors towards exact ones, and what is added to the values, in float64."""
+    def _correct_in_float64(self, small: Any, change: Any) -> bool:
+        """Add X (G / 2 + K) to X, and `change` to D; the residuals follow. False if values leave their order.
+
+        With dX and dD what is added, P of L5 grows by A dX - X dD - dX (D + dD), and G by -X^H dX - dX^H (X + dX).
+        """
+        a, x = rounded(self._a), self.vectors
+        dx = native_product(x, self._gram / 2 + small)
+        values, vectors = added(self.values, change), added(x, dx)
+        d, y = values.high, vectors.high
+        if not bool((d[1:] > d[:-1]).all()):
+            return False
+        self._rest = self._rest + (native_product(a, dx) - (x * change + dx * d))
+        self._gram = self._gram - (native_product(adjoint(x), dx) + native_product(adjoint(dx), y))
+        norm_dx, columns_dx, error = row_norm(dx), column_norm(dx), native_error(x, dx) + 2.0**-50
+        largest, largest_change = (float(on_host(magnitudes(each)).max()) for each in (d, change))
+        terms = row_norm(a) * norm_dx + row_norm(x) * largest_change + norm_dx * largest
+        of_rest = self._of_rest + error * terms + UNIT * row_norm(self._rest)
+        terms = column_norm(x) * norm_dx + columns_dx * row_norm(y)
+        of_gram = self._of_gram + error * terms + UNIT * row_norm(self._gram)
+        self.values, self.vectors, self.largest = values, vectors, largest or 1.0
+        self._bound_by(of_rest, of_gram)
+        return True
+
+    def _rotation_and_change(self) -> tuple[Any, Any, list[tuple[slice, Any]]]:
+        """What turns the vectors towards exact ones, and what is added to the values, in float64.
+
+        The first is K of `eigh`; the last are the clusters of eigenvalues, with eigenvectors of the blocks of each.
+        """
         xp, gram = self._xp, rounded(self._gram)
         coupling = adjoint(rounded(self.vectors)) @ rounded(self._rest)  # N of `eigh`
-        gaps = (self.values[None, :] - self.values[:, None]).astype("float64")
+        gaps = rounded(self.values[None, :] - self.values[:, None])
         # Eigenvalues whose distance is not well above what couples them form clusters.
         together = abs(gaps) <= 32 * (abs(coupling).max() + abs(gram).max() * self.largest) + LEAST
         small = xp.where(together, 0.0, (coupling + adjoint(coupling)) / (2 * xp.where(together, 1.0, gaps)))
         # The Rayleigh quotients of the vectors, less the eigenvalues so far.
         change = xp.diagonal(coupling).real / (1 - xp.diagonal(gram).real)
-        of_clusters = xp.eye(len(coupling), dtype=coupling.dtype)
+        clusters = []
         for first, last in _clusters(on_host(together)):
             part = slice(first, last)
             block = (coupling[part, part] + adjoint(coupling[part, part])) / 2
-            offsets = (self.values[part] - self.values[first : first + 1]).astype("float64")
+            offsets = rounded(self.values[part] - self.values[first : first + 1])
             found, of_cluster = xp.linalg.eigh(block + xp.diag(offsets))
-            of_clusters[part, part], small[part, part] = of_cluster, 0
+            small[part, part] = 0
             change[part] = found - offsets
-        rotation = (xp.eye(len(coupling)) + small) @ of_clusters
-        if not bool(xp.isfinite(rotation).all()) or not bool(xp.isfinite(change).all()):
+            clusters.append((part, of_cluster))
+        if not all(bool(xp.isfinite(x).all()) for x in (small, change, *(of_cluster for _, of_cluster in clusters))):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
-        return rotation, change
+        return small, change, clusters
+
+
+_FINER = 2.0**-16
+"""How much sharper the first residuals are than the values need: of vectors they bound errors divided by gaps."""
+
+
+def _product_norm(x: Any, y: Any) -> float:
+    """An upper bound of the row norm of a matrix whose elements are norm(x_i) norm(y_j), Euclidean norms."""
+    return float(norms(x, 1).max()) * float(norms(y, 0).sum()) * (1 + 2.0**-30)
 
 
 def _orthonormal(x: Any, bits: int) -> Any:

@@ -3,26 +3,35 @@
 The inverse R that float64 finds of an ill-conditioned matrix A has hardly a correct digit, but R A is better
 conditioned than A, if that product is accurate. The inverse of R A, times R, is a better inverse, and so on until its
 residual is small: the method of S. M. Rump, "Inversion of extremely ill-conditioned matrices in floating-point", 2009.
-For least squares the triangular factor of QR stands in place of the inverse.
+For least squares the triangular factor of QR stands in place of the inverse. Of well-conditioned matrices a native
+product shows that the inverse is good, and native products correct solutions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite, log2
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg._arrays import adjoint, array_library, rounded
-from ozaki.linalg._upper import LEAST, column_norm, column_sizes, magnitudes, row_norm
-from ozaki.records.accuracy import Accuracy
-
-Bounds = npt.NDArray[np.float64]
+from ozaki.linalg._products import (
+    UNIT,
+    Bounds,
+    componentwise,
+    errors_of,
+    native_error,
+    native_product,
+    product,
+    product_of_inverses,
+    tolerance_for,
+)
+from ozaki.linalg._upper import LEAST, column_norm, column_norms, column_sizes, magnitudes, row_norm
 
 LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""
@@ -42,41 +51,9 @@ MOST_FACTORS = 12
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
 
-
-def componentwise(tolerance: float) -> Accuracy:
-    """The componentwise accuracy of a product inside; no coarser than 2**-8, which is as cheap."""
-    return Accuracy("componentwise", min(tolerance, 2.0**-8))
-
-
-def tolerance_for(allowed: Any, terms: Any) -> float:
-    """The largest tolerance, at most 2**-8, with which a product adds no more than `allowed` to a column.
-
-    `terms` are sums of the abs of the product's terms, the largest of each column, times what an error of the product
-    is multiplied by later. The tolerance is 0, which asks for every bit, where a column allows next to nothing.
-    """
-    live = terms > 0
-    return not_tiny(min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8))
-
-
-def not_tiny(tolerance: float) -> float:
-    """The tolerance, or 0, which asks for every bit, in place of one below `LEAST`."""
-    return tolerance if tolerance >= LEAST else 0.0
-
-
-def product_within(x: Any, y: Any, tolerance: float) -> Any:
-    """The multiprecision product x y, its elements off by no more than the tolerance."""
-    fine = not_tiny(min(tolerance / (row_norm(x) * float(magnitudes(y).max())), 2.0**-8))
-    return matmul(x, y, accuracy=componentwise(fine), dtype="mp")
-
-
-def product_of_inverses(x: Any, y: Any, count: int) -> Any:
-    """A product of `count` inverses in float64 and one more: all 53 bits of each, and some more."""
-    return matmul(x, y, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
-
-
-def errors_of(tolerance: float, terms: Any) -> Any:
-    """Error bounds of the columns of a product computed with a tolerance; zeros for 0: the product is exact then."""
-    return tolerance * terms + LEAST * (terms > 0) if tolerance else np.zeros_like(terms)
+_NATIVE = 2.0**-20
+"""The largest bound of such a norm with which the products of a correction are native ones. They are as accurate as
+that bound, which has what a native product errs by in it, so each correction gains as many bits."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +65,7 @@ class LeftInverse:
     a, r : matrices, shape (n, n)
     contraction : an upper bound of the row norm of I - R A, below 1
     norm_a, norm_r : upper bounds of row norms
+    native : whether native products, and residuals in float64, do for corrections: R is in float64, too
     """
 
     a: Any
@@ -95,6 +73,7 @@ class LeftInverse:
     contraction: float
     norm_a: float
     norm_r: float
+    native: bool = False
 
     @property
     def residual_gain(self) -> float:
@@ -102,20 +81,30 @@ class LeftInverse:
         return self.norm_r
 
     @property
+    def residual_in_float64(self) -> bool:
+        """Whether b - A x may be rounded to float64: what that changes is small beside b - A x, and so beside x."""
+        return self.native
+
+    @property
     def error_gain(self) -> float:
         """If x is off by e, the bound after the next correction is near the contraction times this times e."""
         return 1.0
+
+    def first(self, b: Any) -> Any:
+        """A solution in float64, with as many digits as the contraction lets expect, and 0 for what is not finite."""
+        return _finite(native_product(self.r, rounded(b)))
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """What to add to x, and how far the sum may be from the solution: of each column the largest abs.
 
         `rest` is b - A x but for an error that changes the correction by no more than `error`, of each column the
-        largest abs; products add errors of `allowed`.
+        largest abs; products that are not native add errors of `allowed`.
 
         With E = I - R A the solution is x + (I - E)^-1 R (b - A x), so for d = R (b - A x) + f it is at most
         (norm(E) norm(d) + norm(f)) / (1 - norm(E)) from x + d.
         """
-        d, added = _correction_product(self.r, rest, self.norm_r, allowed)
+        multiply = _native_times if self.native else _accurate_times
+        d, added = multiply(self.r, self.norm_r, rest, 1.0, allowed)
         return d, (self.contraction * column_sizes(d) + error + added) / (1 - self.contraction)
 
 
@@ -129,6 +118,7 @@ class LeastSquaresInverse:
     s : matrix, shape (n, n), upper triangular
     contraction : an upper bound of the row norm of G = I - (A S)^H (A S), below 1
     norm_a, norm_s : upper bounds of row norms, and `columns_a`, `columns_s` of column norms
+    native : whether native products do for corrections, but for A^H (b - A x); S is in float64, too
     """
 
     a: Any
@@ -138,6 +128,7 @@ class LeastSquaresInverse:
     norm_s: float
     columns_a: float
     columns_s: float
+    native: bool = False
 
     @property
     def residual_gain(self) -> float:
@@ -145,27 +136,58 @@ class LeastSquaresInverse:
         return self.norm_s * self.columns_s * self.columns_a
 
     @property
+    def residual_in_float64(self) -> bool:
+        """As of `LeftInverse`: no, as b - A x may be large beside A x, and A^H (b - A x) cancels."""
+        return False
+
+    @property
     def error_gain(self) -> float:
         """As of `LeftInverse`: an error e in x changes u by S^-1 e, and the bound by norm(S) norm(S^-1 e)."""
         return max(1.0, self.norm_s * self.norm_a)
 
+    def first(self, b: Any) -> Any:
+        """As of `LeftInverse`."""
+        found = rounded(b)
+        for factor in (adjoint(rounded(self.a)), adjoint(self.s), self.s):
+            found = native_product(factor, found)
+        return _finite(found)
+
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """As of `LeftInverse`. The solution is x + S (I - G)^-1 u with u = S^H A^H (b - A x)."""
-        w, of_w = _correction_product(adjoint(self.a), rest, self.residual_gain, allowed)
-        u, of_u = _correction_product(adjoint(self.s), w, self.norm_s * self.columns_s, allowed)
-        d, of_d = _correction_product(self.s, u, self.norm_s, allowed)
+        multiply, gain = _native_times if self.native else _accurate_times, self.norm_s * self.columns_s
+        w, of_w = _accurate_times(adjoint(self.a), self.columns_a, rest, gain, allowed, in_float64=self.native)
+        u, of_u = multiply(adjoint(self.s), self.columns_s, w, self.norm_s, allowed)
+        d, of_d = multiply(self.s, self.norm_s, u, 1.0, allowed)
         spread = self.norm_s * self.contraction * column_sizes(u) + error + of_w + of_u
         return d, spread / (1 - self.contraction) + of_d
 
 
-def _correction_product(x: Any, y: Any, gain: float, allowed: Bounds) -> tuple[Any, Bounds]:
+def _finite(x: Any) -> Any:
+    """Numbers with 0 in place of Inf and NaN: of right-hand sides that float64 does not hold."""
+    xp = array_library(x)
+    return xp.where(xp.isfinite(x), x, 0.0)
+
+
+def _accurate_times(
+    x: Any, norm_x: float, y: Any, gain: float, allowed: Bounds, in_float64: bool = False
+) -> tuple[Any, Bounds]:
     """The product x y, and by how much its error changes a correction: of each column the largest abs, or `allowed`.
 
-    `gain` is the norm of x times what an error of the product is multiplied by later.
+    `norm_x` is the row norm of x, and `gain` what an error of the product is multiplied by later.
     """
-    terms = gain * column_sizes(y)
+    terms = gain * norm_x * column_norms(y)
     tolerance = tolerance_for(allowed, terms)
-    return matmul(x, y, accuracy=componentwise(tolerance), dtype="mp"), errors_of(tolerance, terms)
+    found = product(x, y, tolerance, multiprecision=not in_float64)
+    errors = errors_of(tolerance, terms)
+    if in_float64:
+        errors += gain * (UNIT * column_sizes(found) + LEAST * (terms > 0))
+    return found, errors
+
+
+def _native_times(x: Any, norm_x: float, y: Any, gain: float, _: Bounds) -> tuple[Any, Bounds]:
+    """As `_accurate_times`, by a native product."""
+    terms, y = gain * norm_x * column_sizes(y), rounded(y)
+    return native_product(x, y), (native_error(x, y) + UNIT) * terms + LEAST * (terms > 0)
 
 
 def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
@@ -179,21 +201,34 @@ def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
     xp, dtype = array_library(a), _float(a)
     eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
     r = _inverse(rounded(a), why)
+    contraction = _native_contraction(rounded(a), r, norm_a, eye)
+    step("inverse in float64: norm of I - R A up to %s", contraction)
+    if contraction <= _NATIVE:
+        return LeftInverse(a, r, contraction, norm_a, row_norm(r), native=True)
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
         condition = _checked(norm_r * norm_a, why)
         # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
-        residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
-        contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
+        rest = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
+        contraction = row_norm(rest) * (1 + 2.0**-50) + 2 * tolerance * condition
         step("inverse %d: norm of I - R A up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
-        product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = product_of_inverses(_shaken(_inverse(product, why), 2 * count + 1), r, count)
+        better = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
+        r = product_of_inverses(_shaken(_inverse(better, why), 2 * count + 1), r, count)
     raise np.linalg.LinAlgError(f"a: {why}")
+
+
+def _native_contraction(a: Any, r: Any, norm_a: float, eye: Any) -> float:
+    """An upper bound of the row norm of I - R A by a native product; a is A rounded to float64.
+
+    The factor is for all roundings here, and for what underflows, as norm(R) norm(A) is 1/2 at least.
+    """
+    missed = (native_error(r, a) + UNIT) * row_norm(r) * norm_a
+    return (row_norm(eye - native_product(r, a)) + missed) * (1 + 2.0**-40)
 
 
 def least_squares_inverse(a: Any) -> LeastSquaresInverse:
@@ -209,25 +244,42 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     a = a[xp.argsort(-magnitudes(a).max(axis=1))]
     eye, norm_a, columns_a = xp.eye(a.shape[1]), row_norm(a), column_norm(a)
     s = xp.triu(_inverse(xp.linalg.qr(rounded(a), mode="r"), _DEPENDENT))
+    norm_s, columns_s = row_norm(s), column_norm(s)
+    w = native_product(rounded(a), s)
+    relative, of_square = native_error(a, s) + UNIT, native_error(w.T, w)
+    gram = eye - native_product(adjoint(w), w)
+    contraction = _square_contraction(gram, w, of_square, relative * norm_a * norm_s, relative * columns_a * columns_s)
+    step("inverse in float64: norm of I - (A S)^H (A S) up to %s", contraction)
+    if contraction <= _NATIVE:
+        return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s, native=True)
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)
         condition = _checked(max(norm_a * norm_s, columns_a * columns_s), _DEPENDENT)
         tolerance = min(2.0**-60 / condition, 2.0**-8)
         w = matmul(a, s, accuracy=componentwise(tolerance), dtype=dtype)
-        norm_w, columns_w = row_norm(w), column_norm(w)
         # Row and column norms of what w differs from A S: the tolerance, and the rounding to float64.
-        rows, columns = tolerance * norm_a * norm_s + 2.0**-52 * norm_w, tolerance * columns_a * columns_s
-        columns += 2.0**-52 * columns_w
-        fine = min(2.0**-26 / (columns_w * norm_w), 2.0**-8)
-        residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=componentwise(fine), dtype=dtype)
-        contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
-        contraction += columns * norm_w + columns_w * rows + columns * rows
+        rows = tolerance * norm_a * norm_s + 2.0**-52 * row_norm(w)
+        columns = tolerance * columns_a * columns_s + 2.0**-52 * column_norm(w)
+        fine = min(2.0**-26 / (column_norm(w) * row_norm(w)), 2.0**-8)
+        gram = gemm(-1, adjoint(w), w, 1, eye, accuracy=componentwise(fine), dtype=dtype)
+        contraction = _square_contraction(gram, w, 2 * fine, rows, columns)
         step("inverse %d: norm of I - (A S)^H (A S) up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT))
         s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
     raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
+
+
+def _square_contraction(gram: Any, w: Any, tolerance: float, rows: float, columns: float) -> float:
+    """An upper bound of the row norm of I - (A S)^H (A S), `gram` being I - W^H W.
+
+    That is off by the tolerance times abs(W^H) abs(W), and W by a matrix with these row and column norms. The factor is
+    for roundings here, and for what underflows.
+    """
+    norm_w, columns_w = row_norm(w), column_norm(w)
+    missed = tolerance * columns_w * norm_w + columns * norm_w + columns_w * rows + columns * rows
+    return (row_norm(gram) + missed) * (1 + 2.0**-40)
 
 
 def _float(a: Any) -> str:
@@ -255,7 +307,7 @@ def _inverse(x: Any, why: str) -> Any:
         With the message `why`, if it finds none.
     """
     xp = array_library(x)
-    for changed in (x, *_changed(x)):
+    for changed in chain((x,), _changed(x)):
         try:
             found = xp.linalg.inv(changed)
         except np.linalg.LinAlgError:

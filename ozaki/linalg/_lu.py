@@ -16,8 +16,9 @@ import numpy as np
 from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import array_library, rounded
+from ozaki.linalg._arrays import array_library, exactly, rounded
 from ozaki.linalg._correcting import (
+    Corrected,
     Product,
     Products,
     corrected,
@@ -27,10 +28,11 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import LIMIT, MOST_FACTORS, left_inverse, product_of_inverses, product_within
+from ozaki.linalg._inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._products import product_of_inverses, product_within
 from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import scaled, tops_or_zero, without_tiny
+from ozaki.linalg._scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
@@ -118,21 +120,21 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         return reached(none, a.shape, no_elements, "row-column")
     system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
-    unit, cleared = without_tiny(scaled(a, np.zeros_like(scales), scales))
+    unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
     if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
         left_inverse(unit, _ILL_CONDITIONED)
-    order, found, steps = _factored(unit, target.tolerance)
-    powers = xp.zeros(1, int), xp.asarray(-scales)
+    order, found = _factored(unit, target.tolerance)
+    powers = NO_POWERS, Powers(columns=-scales)
     factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
-    return reached(LU(order, factors[0], factors[1], bound, steps, system), a.shape, factors[1], "row-column")
+    return reached(LU(order, factors[0], factors[1], bound, found.steps, system), a.shape, factors[1], "row-column")
 
 
 def _products(a: Any) -> Products:
     return lambda factors: [Product(a, factors[0], factors[1])]
 
 
-def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
-    """The order of the rows and the factors of a matrix with columns of about 1, and how many corrections they took.
+def _factored(a: Any, tolerance: float) -> tuple[Any, Corrected]:
+    """The order of the rows and the factors of a matrix with columns of about 1.
 
     Raises
     ------
@@ -141,20 +143,22 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, tuple[Any, ...], int]:
     """
     order, *first = native(_native_factors, rounded(a), _ILL_CONDITIONED)
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
-        return order, *_corrected(a[order], tuple(first), tolerance)
+        return order, _corrected(a[order], tuple(first), tolerance)
     order, s, first = _preconditioner(a, order, first)
     ordered = a[order]
 
-    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
-        (lower, _), steps = _corrected(product_within(ordered, s, finer), tuple(first), finer)
+    def factors_at(finer: float) -> Corrected:
+        inner = _corrected(product_within(ordered, s, finer), tuple(first), finer)
+        lower = exactly(inner.factors[0])
         # S is upper triangular, so L of A S is that of A: inv(L) A is upper triangular, too.
         upper = array_library(a).tri(len(order)).T
-        return (lower, triangle(product_within(inverse_within(lower, finer), ordered, finer), upper, finer)), steps
+        high = triangle(product_within(inverse_within(lower, finer), ordered, finer), upper, finer)
+        return Corrected((lower, high), inner.steps)
 
-    return order, *transformed(tolerance, len(order), factors_at, _products(ordered), _ILL_CONDITIONED)
+    return order, transformed(tolerance, len(order), factors_at, _products(ordered), _ILL_CONDITIONED)
 
 
-def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[Any, ...], int]:
+def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> Corrected:
     """Factors of a, whose rows are in order, from near ones in float64.
 
     Raises
@@ -165,7 +169,7 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> tuple[tuple[
     xp = array_library(a)
     strict = xp.tri(len(first[0]), k=-1)
 
-    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
+    def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         left, right = map(rounded, factors)
         f = xp.linalg.inv(left) @ rests[0] @ xp.linalg.inv(right)
         return left @ (f * strict), (f * (1 - strict)) @ right

@@ -16,8 +16,9 @@ import numpy as np
 from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, rounded
+from ozaki.linalg._arrays import adjoint, array_library, exactly, rounded
 from ozaki.linalg._correcting import (
+    Corrected,
     Product,
     Products,
     corrected,
@@ -27,9 +28,10 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import least_squares_inverse, product_within
+from ozaki.linalg._inverses import least_squares_inverse
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._scaling import nonzero_tops, scaled, without_tiny
+from ozaki.linalg._products import product_within
+from ozaki.linalg._scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.records.accuracy import Accuracy
 
@@ -95,13 +97,12 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     if not a.size:
         q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
         return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")
-    xp = array_library(a)
     scales = -nonzero_tops(a, 0, "columns are dependent, column")
-    unit, cleared = without_tiny(scaled(a, np.zeros(a.shape[0], np.int64), scales))
-    factors, steps = _factored(unit, target.tolerance)
-    powers = xp.zeros(1, int), xp.asarray(-scales)
-    (q, r), bound = rounded_factors(target, factors, _products(unit), powers, cleared)
-    return reached(QR(q, r, bound, steps), q.shape, r, "columnwise")
+    unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
+    found = _factored(unit, target.tolerance)
+    powers = NO_POWERS, Powers(columns=-scales)
+    (q, r), bound = rounded_factors(target, found, _products(unit), powers, cleared)
+    return reached(QR(q, r, bound, found.steps), q.shape, r, "columnwise")
 
 
 def _products(a: Any) -> Products:
@@ -112,8 +113,8 @@ def _products(a: Any) -> Products:
     ]
 
 
-def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
-    """The factors of a matrix with columns of about 1, and how many corrections they took.
+def _factored(a: Any, tolerance: float) -> Corrected:
+    """The factors of a matrix with columns of about 1.
 
     Raises
     ------
@@ -124,11 +125,12 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
 
-    def factors_at(finer: float) -> tuple[tuple[Any, ...], int]:
-        (q, _), steps = _corrected(product_within(a, s, finer), finer)
+    def factors_at(finer: float) -> Corrected:
+        inner = _corrected(product_within(a, s, finer), finer)
+        q = exactly(inner.factors[0])
         # S is upper triangular, so the first columns of Q span those of A: Q^H A is upper triangular, too.
         upper = array_library(a).tri(a.shape[1]).T
-        return (q, triangle(product_within(adjoint(q), a, finer), upper, finer)), steps
+        return Corrected((q, triangle(product_within(adjoint(q), a, finer), upper, finer)), inner.steps)
 
     return transformed(tolerance, a.shape[1], factors_at, _products(a), _DEPENDENT)
 
@@ -136,7 +138,7 @@ def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
 _DEPENDENT = "columns are dependent, or the condition number is too large"
 
 
-def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
+def _corrected(a: Any, tolerance: float) -> Corrected:
     """The factors that NumPy or CuPy finds, corrected.
 
     Raises
@@ -147,7 +149,7 @@ def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
     xp = array_library(a)
     upper = adjoint(xp.tri(a.shape[1])) - xp.eye(a.shape[1]) / 2
 
-    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
+    def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         q, r = map(rounded, factors)
         of_a, of_eye = rests
         change = of_a @ xp.linalg.inv(r)

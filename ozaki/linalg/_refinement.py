@@ -9,20 +9,21 @@ import numpy as np
 
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg._arrays import array_library
-from ozaki.linalg._inverses import (
+from ozaki.linalg._arrays import Sum, added, array_library, exactly
+from ozaki.linalg._inverses import LeastSquaresInverse, LeftInverse, left_inverse
+from ozaki.linalg._products import (
+    UNIT,
     Bounds,
-    LeastSquaresInverse,
-    LeftInverse,
     componentwise,
     errors_of,
-    left_inverse,
+    native_error,
+    native_product,
     not_tiny,
+    residual,
     tolerance_for,
 )
 from ozaki.linalg._scaling import without_tiny
-from ozaki.linalg._upper import LEAST, column_sizes, row_norm
-from ozaki.multiprecision.objects import mparray
+from ozaki.linalg._upper import LEAST, column_norms, column_sizes, row_norm
 
 MOST_CORRECTIONS = 200
 """The most corrections of a solution: 900 bits take fewer than 100."""
@@ -31,23 +32,28 @@ MOST_CORRECTIONS = 200
 class Refinement:
     """The solution of a x = b, or the one of least squares, corrected by its residual in more and more bits.
 
+    The first solution and the first correction are float64 numbers, unless the matrix is too ill-conditioned; their
+    sum is exact, and enough for results in float64.
+
     Attributes
     ----------
-    x : MPArray, shape (n, columns)
+    x : float64 array, Sum or MPArray, shape (n, columns); None before the first correction of ill-conditioned systems
     errors : float64 array, shape (columns,): an upper bound of the largest error in each column of x
     steps : corrections so far
     """
 
     def __init__(self, inverse: LeftInverse | LeastSquaresInverse, b: Any) -> None:
         self._inverse, self._b, self._b_sizes = inverse, b, column_sizes(b)
-        self.x: Any = None
+        self.x: Any = inverse.first(b) if inverse.native else None
         self.errors: Bounds = np.full(b.shape[1], np.inf)
         self.steps = 0
 
     def reach(self, goal: float) -> None:
         """Correct x until the errors of each column are at most `goal` times its largest element."""
-        while self.x is None or not self._within(goal):
-            share = max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.error_gain)
+        inverse = self._inverse
+        while not self._within(goal):
+            solutions = self.steps + inverse.native + 1  # the first one of ill-conditioned systems is 0
+            share = max(goal, inverse.contraction**solutions) / (4 * inverse.error_gain)
             if share < LEAST or self.steps == MOST_CORRECTIONS:
                 raise np.linalg.LinAlgError("a: too ill-conditioned for this accuracy; ask for fewer bits")
             self._correct(share)
@@ -55,23 +61,34 @@ class Refinement:
             step("correction %d: errors of columns up to %s", self.steps, self.errors.max(initial=0.0))
 
     def _within(self, goal: float) -> bool:
-        return bool((self.errors <= goal * (column_sizes(self.x) - self.errors)).all())
+        return self.steps > 0 and bool((self.errors <= goal * (column_sizes(self.x) - self.errors)).all())
 
     def _correct(self, share: float) -> None:
         """One correction whose products and rounding err by no more than this share of the largest element."""
-        inverse = self._inverse
-        if self.x is None:
-            rest, error, sizes = mparray(self._b), np.zeros_like(self._b_sizes), self._b_sizes / inverse.norm_a
-        else:
-            sizes = column_sizes(self.x)
-            terms = inverse.residual_gain * (inverse.norm_a * sizes + self._b_sizes)
-            tolerance = tolerance_for(share * sizes / 8, terms)
-            rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=componentwise(tolerance), dtype="mp")
-            error = errors_of(tolerance, terms)
+        inverse, x = self._inverse, self.x
+        sizes = self._b_sizes / inverse.norm_a if x is None else column_sizes(x)
+        rest, error = self._residual(share * sizes / 8)
         d, errors = inverse.correction(rest, error, share * sizes / 8)
+        if inverse.native and self.steps == 0:
+            self.x, self.errors = added(x, d), errors
+            return
         bits = ceil(-log2(share)) + 8
-        self.x = (d if self.x is None else self.x + d).round_to(bits)
+        self.x = (exactly(d) if x is None else exactly(x) + exactly(d)).round_to(bits)
         self.errors = errors + 2.0**-bits * column_sizes(self.x)
+
+    def _residual(self, allowed: Bounds) -> tuple[Any, Bounds]:
+        """The residual b - a x, and by how much its error changes the correction: of each column, or `allowed`."""
+        inverse, b, x = self._inverse, self._b, self.x
+        if x is None:
+            return exactly(b), np.zeros_like(self._b_sizes)
+        terms = inverse.residual_gain * (inverse.norm_a * column_norms(x) + self._b_sizes)
+        tolerance = tolerance_for(allowed, terms)
+        x = exactly(x) if isinstance(x, Sum) else x
+        rest = residual(b, inverse.a, x, tolerance, multiprecision=not inverse.residual_in_float64)
+        errors = errors_of(tolerance, terms)
+        if inverse.residual_in_float64:
+            errors += inverse.residual_gain * (UNIT * column_sizes(rest) + LEAST * (terms > 0))
+        return rest, errors
 
 
 def inverse_within(a: Any, goal: float) -> Any:
@@ -83,20 +100,24 @@ def inverse_within(a: Any, goal: float) -> Any:
     """
     inversion = Inversion(left_inverse(a))
     inversion.reach(goal)
-    return inversion.x
+    return exactly(inversion.x)
 
 
 class Inversion:
     """The inverse of a matrix by Newton-Schulz steps R + (I - R A) R, which square the residual I - R A.
 
+    As in `Refinement` the first step adds a float64 matrix, unless A is too ill-conditioned.
+
     Attributes
     ----------
-    x, errors, steps : as of `Refinement`
+    x : float64 array, Sum or MPArray, shape (n, n)
+    errors, steps : as of `Refinement`
     """
 
     def __init__(self, inverse: LeftInverse) -> None:
         self._inverse, self._contraction = inverse, inverse.contraction
-        self.x: Any = mparray(inverse.r)
+        self._eye = array_library(inverse.a).eye(inverse.a.shape[0])
+        self.x: Any = inverse.r
         self.steps = 0
 
     @property
@@ -107,26 +128,40 @@ class Inversion:
     def reach(self, goal: float) -> None:
         """Step until the errors of each column are at most `goal` times its largest element."""
         while self._contraction / (1 - 2 * self._contraction) > goal:
-            self._step(max(self._contraction**2, goal / 4))
+            take = self._native_step if self._inverse.native and self.steps == 0 else self._step
+            take(max(self._contraction**2, goal / 4))
             self.steps += 1
             step("step %d: norm of the residual up to %s", self.steps, self._contraction)
 
-    def _step(self, added: float) -> None:
-        """One step that leaves a residual of norm(E)^2, and `added` from products and roundings."""
-        a, norm_a, r = self._inverse.a, self._inverse.norm_a, self.x
+    # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
+    # I - (R + e R + H) A = E^2 - F (I - E) - H A.
+
+    def _native_step(self, share: float) -> None:
+        """The step of R in float64, which leaves a residual of norm(E)^2, about `share` and what e R errs by."""
+        a, norm_a, r, norm_r = self._inverse.a, self._inverse.norm_a, self._inverse.r, self._inverse.norm_r
+        terms = norm_r * float(column_norms(a).sum()) * (1 + 2.0**-30)
+        tolerance = not_tiny(min(share / (8 * terms), 2.0**-8))
+        e = residual(self._eye, r, a, tolerance, multiprecision=False)
+        missed = tolerance * terms + UNIT * row_norm(e)
+        contraction = row_norm(e) + missed
+        self.x = added(r, native_product(e, r))
+        self._contraction = contraction**2 + missed * (1 + contraction) + LEAST
+        self._contraction += native_error(e, r) * contraction * norm_r * norm_a
+
+    def _step(self, share: float) -> None:
+        """One step that leaves a residual of norm(E)^2, and `share` from products and roundings."""
+        a, norm_a, r = self._inverse.a, self._inverse.norm_a, exactly(self.x)
         norm_r = row_norm(r)
-        tolerance = not_tiny(min(added / (8 * norm_r * norm_a), 2.0**-8))
-        e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=componentwise(tolerance), dtype="mp")
+        tolerance = not_tiny(min(share / (8 * norm_r * norm_a), 2.0**-8))
+        e = gemm(-1, r, a, 1, self._eye, accuracy=componentwise(tolerance), dtype="mp")
         e, cleared = without_tiny(e)  # or each step would double what elements span
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
         missed = 3 * tolerance * norm_r * norm_a + LEAST * cleared
         contraction = row_norm(e) + missed
         growth = contraction * (norm_r * norm_a)
-        d_tolerance = not_tiny(min(added / (8 * growth), 2.0**-8) if growth else 2.0**-8)
+        d_tolerance = not_tiny(min(share / (8 * growth), 2.0**-8) if growth else 2.0**-8)
         d = matmul(e, r, accuracy=componentwise(d_tolerance), dtype="mp")
-        bits = ceil(3 + log2(norm_r) + log2(norm_a) - log2(added)) + 1
+        bits = ceil(3 + log2(norm_r) + log2(norm_a) - log2(share)) + 1
         self.x, _ = without_tiny((r + d).round_to(bits))  # which adds less than LEAST to the residual
-        # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
-        # I - (R + e R + H) A = E^2 - F (I - E) - H A.
         more = d_tolerance * growth + ldexp(row_norm(self.x) * norm_a, -bits)
         self._contraction = contraction**2 + missed * (1 + contraction) + more + LEAST

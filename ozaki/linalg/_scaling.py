@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg._arrays import array_library, on_host
+from ozaki.linalg._arrays import Sum, array_library, on_host
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
@@ -23,8 +23,36 @@ _WIDEST = 16384
 """Elements as small as 2**-_WIDEST are multiplied exactly where they must be: products take their time and memory."""
 
 
-def tops(x: Any, axis: int) -> Exponents:
-    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0."""
+class Powers(NamedTuple):
+    """Powers of two, as their exponents: row i of a matrix times 2**rows[i] and column j times 2**columns[j].
+
+    None in place of exponents leaves rows, or columns, as they are.
+    """
+
+    rows: Exponents | None = None
+    columns: Exponents | None = None
+
+    def inverse(self) -> Powers:
+        """The powers that undo these."""
+        return Powers(*(None if each is None else -each for each in self))
+
+    def of_elements(self, xp: Any) -> Any:
+        """The exponents of elements, in arrays of a library: an array that broadcasts to the matrix."""
+        rows, columns = (None if each is None else xp.asarray(each) for each in self)
+        if rows is None:
+            return 0 if columns is None else columns
+        return rows[:, None] if columns is None else rows[:, None] + columns
+
+
+NO_POWERS = Powers()
+
+
+def tops(x: Any, axis: int, powers: Powers = NO_POWERS) -> Exponents:
+    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0.
+
+    That of the matrix times powers of two, if these are given.
+    """
+    x = x.high if isinstance(x, Sum) else x
     xp = array_library(x)
     if isinstance(x, Numbers):
         exponents, nonzero = x.exponents, x.signs != 0
@@ -36,18 +64,20 @@ def tops(x: Any, axis: int) -> Exponents:
         found = found.max(axis=2)
     if not found.shape[axis]:
         return np.full(found.shape[1 - axis], ZERO)
+    if powers is not NO_POWERS:
+        found = xp.where(found == ZERO, ZERO, found + powers.of_elements(xp))
     top: Exponents = on_host(found.max(axis=axis))
     return top
 
 
-def tops_or_zero(x: Any, axis: int) -> Exponents:
+def tops_or_zero(x: Any, axis: int, powers: Powers = NO_POWERS) -> Exponents:
     """As `tops`, but 0 where all elements are 0."""
-    found = tops(x, axis)
+    found = tops(x, axis, powers)
     found[found == ZERO] = 0
     return found
 
 
-def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
+def nonzero_tops(a: Any, axis: int, what: str, powers: Powers = NO_POWERS) -> Exponents:
     """As `tops` of the matrix a; `what` begins the message about a row or column of zeros, as "singular, row".
 
     Raises
@@ -55,23 +85,44 @@ def nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
     numpy.linalg.LinAlgError
         If there is one.
     """
-    found = tops(a, axis)
+    found = tops(a, axis, powers)
     if (zeros := np.flatnonzero(found == ZERO)).size:
         raise np.linalg.LinAlgError(f"a: {what} {zeros[0]} is zero")
     return found
 
 
-def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
-    """The matrix x with row i times 2**rows[i] and column j times 2**columns[j]: exactly, an MPArray if need be."""
-    xp = array_library(x)
-    if not (rows.any() or columns.any()):
+def scaled(x: Any, powers: Powers) -> Any:
+    """A matrix times powers of two, exactly: an MPArray if floats do not hold it."""
+    if not any(each is not None and each.any() for each in powers):
         return x
-    by = xp.asarray(rows)[:, None] + xp.asarray(columns)
     if isinstance(x, Numbers):
-        return x.ldexp(by)  # type: ignore[attr-defined]
-    found = _ldexp(xp, x, by)
+        return x.ldexp(powers.of_elements(x.library))  # type: ignore[attr-defined]
+    if isinstance(x, Sum):
+        high, low = (scaled(each, powers) for each in x)
+        return high + low if isinstance(high, Numbers) or isinstance(low, Numbers) else Sum(high, low)
+    found = float_scaled(x, powers)
     # Where an element over- or underflows, it does not come back.
-    return found if bool((_ldexp(xp, found, -by) == x).all()) else mparray(x).ldexp(by)
+    return found if bool((float_scaled(found, powers.inverse()) == x).all()) else scaled(mparray(x), powers)
+
+
+def float_scaled(x: Any, powers: Powers) -> Any:
+    """Floats times powers of two, which may over- or underflow."""
+    xp = array_library(x)
+    given = [each for each in powers if each is not None]
+    if all(abs(each).max(initial=0) <= _PLAIN for each in given):
+        rows, columns = (None if each is None else xp.asarray(np.ldexp(1.0, each)) for each in powers)
+        x = x if rows is None else x * rows[:, None]
+        return x if columns is None else x * columns
+    by = xp.clip(powers.of_elements(xp), -5000, 5000).astype(np.int32)
+    if x.dtype.kind != "c":
+        return xp.ldexp(x, by)
+    found = xp.empty(np.broadcast_shapes(by.shape, x.shape), x.dtype)
+    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
+    return found
+
+
+_PLAIN = 1000
+"""Exponents of which powers of two are float64 numbers, by which multiplying is quicker than ldexp."""
 
 
 def without_tiny(x: Any) -> tuple[Any, bool]:
@@ -102,12 +153,3 @@ def check_span(name: str, x: Any) -> None:
                 f"{name}: has an element below 2^{least} times the largest of its column, on which a solution far "
                 f"smaller than b may depend; expected at least 2^-{_WIDEST}, or 0"
             )
-
-
-def _ldexp(xp: Any, x: Any, by: Any) -> Any:
-    by = xp.clip(by, -5000, 5000).astype(np.int32)
-    if x.dtype.kind != "c":
-        return xp.ldexp(x, by)
-    found = xp.empty(by.shape, x.dtype)
-    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
-    return found

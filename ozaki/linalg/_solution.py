@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import inf, isfinite, isnan
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-import numpy as np
-
-from ozaki.linalg._arrays import array_library
-from ozaki.linalg._inverses import Bounds
-from ozaki.linalg._scaling import ZERO, Exponents, tops
+from ozaki.linalg._arrays import Sum, array_library, exactly
+from ozaki.linalg._products import Bounds
+from ozaki.linalg._scaling import Powers, float_scaled, scaled, tops_or_zero
 from ozaki.linalg._targets import SMALLEST, Target
 from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import is_multiprecision, precision_of
 
@@ -51,7 +50,7 @@ class Iteration(Protocol):
 
     Attributes
     ----------
-    x : MPArray
+    x : float64 array, Sum or MPArray
     errors : an upper bound of the largest error in each column of x
     steps : how many steps it took so far
     """
@@ -67,10 +66,8 @@ class Iteration(Protocol):
         ...
 
 
-def solution(
-    iteration: Iteration, rows: Exponents, columns: Exponents, target: Target, cleared: bool = False
-) -> Solution:
-    """Iterate until x, its rows times 2**rows and its columns times 2**columns, meets the target; round it.
+def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool = False) -> Solution:
+    """Iterate until x times powers of two, of all rows and columns, meets the target; round it.
 
     If the iteration's operands were `cleared` of tiny elements, that adds `LEAST` to errors (docs/linalg.md, L6).
 
@@ -84,28 +81,50 @@ def solution(
     goal = target.tolerance / 4
     while True:
         iteration.reach(goal)
-        xp = array_library(iteration.x)
-        by = xp.asarray(rows)[:, None] + xp.asarray(columns)
-        x = iteration.x.ldexp(by)
-        top = tops(x, 0)  # of each column
-        top[top == ZERO] = 0
-        top = xp.asarray(top)
-        errors = iteration.errors + LEAST * column_sizes(iteration.x) if cleared else iteration.errors
-        errors = xp.asarray(errors) * (1 + _ROUNDINGS)
-        errors = xp.ldexp(errors, xp.clip(by - top, -5000, 5000).astype(np.int32)) + LEAST * (errors > 0)
-        reached = _ratio(x, errors, top, target.measure)
+        x, errors = iteration.x, iteration.errors
+        assert powers.columns is not None
+        to_unit = powers._replace(columns=powers.columns - tops_or_zero(x, 0, powers))
+        errors = (errors + LEAST * column_sizes(x) if cleared else errors) * (1 + _ROUNDINGS)
+        errors = array_library(x).asarray(errors)[None, :]
+        errors = float_scaled(errors, to_unit) + LEAST * (errors > 0)
+        unit = scaled(x, to_unit)  # the largest elements of columns are about 1
+        reached = _ratio(unit, errors, target.measure)
         if reached <= target.tolerance:
             break
         goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
         if goal < SMALLEST:
             raise ValueError(_UNREACHED[target.measure])
-    found = in_format(x, target.dtype)
-    kept = mparray(found)
-    rounding = magnitudes((x - kept).ldexp(-top))
-    bound = _ratio(kept, errors + rounding, top, target.measure)
+    found, kept = formatted(x, powers, target.dtype)
+    kept = scaled(kept, to_unit)
+    bound = _ratio(kept, errors + missing(unit, kept), target.measure)
     if bound == inf:
         too_small(target.dtype)
     return Solution(found, bound, iteration.steps)
+
+
+def formatted(x: Any, powers: Powers, dtype: str) -> tuple[Any, Any]:
+    """Numbers times powers of two, rounded to a format; and the rounded ones without these powers, exactly.
+
+    Raises
+    ------
+    OverflowError
+        If one is too large for the format.
+    """
+    found = in_format(scaled(x, powers), dtype)
+    kept = found if isinstance(found, Numbers) else found.astype(_WIDE.get(found.dtype.name, found.dtype), copy=False)
+    return found, scaled(kept, powers.inverse())
+
+
+_WIDE = {"float32": "float64", "complex64": "complex128"}
+"""Formats in which numbers of others are held when they are scaled."""
+
+
+def missing(x: Any, kept: Any) -> Any:
+    """Upper bounds of abs(x - kept)."""
+    if isinstance(x, Numbers) or isinstance(kept, Numbers):
+        return magnitudes(exactly(x) - exactly(kept))
+    high, low = x if isinstance(x, Sum) else (x, x - x)
+    return magnitudes(high - kept) + magnitudes(low)
 
 
 def too_small(dtype: str) -> NoReturn:
@@ -119,7 +138,7 @@ def too_small(dtype: str) -> NoReturn:
 
 
 def in_format(x: Any, dtype: str) -> Any:
-    """Multiprecision numbers rounded to a format.
+    """Floats, sums or multiprecision numbers rounded to a format, once.
 
     Raises
     ------
@@ -127,7 +146,9 @@ def in_format(x: Any, dtype: str) -> Any:
         If one is too large for it.
     """
     if is_multiprecision(dtype):
-        return x.round_to(precision_of(dtype))
+        return exactly(x).round_to(precision_of(dtype))
+    if isinstance(x, Sum):
+        x = x.high if x.high.dtype.name == dtype else exactly(x)
     found = x.astype(dtype)
     if not bool(array_library(found).isfinite(found).all()):
         raise OverflowError(f"dtype: an element of the result is too large for {dtype}; ask for dtype='mp'")
@@ -141,9 +162,9 @@ def empty(shape: tuple[int, ...], dtype: str, like: Any) -> Any:
     return mparray(x) if wide else x
 
 
-def _ratio(x: Any, errors: Any, top: Any, measure: str) -> float:
-    """The largest error of x in a measure, rounded up; `errors` and sizes of columns are in units of 2**top."""
-    xp, sizes = array_library(x), least_magnitudes(x.ldexp(-top))
+def _ratio(x: Any, errors: Any, measure: str) -> float:
+    """The largest error of x in a measure, rounded up."""
+    xp, sizes = array_library(errors), least_magnitudes(x)
     if measure == "normwise":
         sizes, errors = sizes.max(axis=0), errors.max(axis=0)
     found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0)

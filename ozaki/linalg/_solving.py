@@ -10,11 +10,12 @@ from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, masked
-from ozaki.linalg._inverses import componentwise, least_squares_inverse, left_inverse
+from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
+from ozaki.linalg._inverses import least_squares_inverse, left_inverse
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
+from ozaki.linalg._products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg._refinement import Inversion, Refinement
-from ozaki.linalg._scaling import Exponents, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg._scaling import Exponents, Powers, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import Solution, empty, solution
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import column_norm, column_sizes
@@ -124,8 +125,8 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     if not a.size:
         found = Solution(empty(a.shape, target.dtype, a), 0.0, 0)
     else:
-        row_scales, column_scales, unit, cleared = _equilibrated(a)
-        found = solution(Inversion(left_inverse(unit)), column_scales, row_scales, target, cleared)
+        scales, unit, cleared = _equilibrated(a)
+        found = solution(Inversion(left_inverse(unit)), Powers(scales.columns, scales.rows), target, cleared)
     return reached(found, a.shape, found.x, target.measure)
 
 
@@ -178,16 +179,16 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     if not a.shape[1]:
         none = empty(shape, target.dtype, a)
         return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
-    column_scales, no_rows = -nonzero_tops(a, 0, "columns are dependent, column"), np.zeros(a.shape[0], np.int64)
-    unit = scaled(a, no_rows, column_scales)  # rows are left: other weights would be another problem
+    scales = -nonzero_tops(a, 0, "columns are dependent, column")
+    unit = scaled(a, Powers(columns=scales))  # rows are left: other weights would be another problem
     sizes = tops_or_zero(columns, 0)
-    unit, columns, of_solutions, cleared = _projected(unit, scaled(columns, no_rows, -sizes))
+    unit, columns, of_solutions, cleared = _projected(unit, scaled(columns, Powers(columns=-sizes)))
     inverse = least_squares_inverse(unit)
     if not columns.shape[1]:
         none = empty(shape, target.dtype, a)
         return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
-    refinement = Refinement(inverse, scaled(columns, no_rows, -of_solutions))
-    found = solution(refinement, column_scales, sizes + of_solutions, target, cleared)
+    refinement = Refinement(inverse, scaled(columns, Powers(columns=-of_solutions)))
+    found = solution(refinement, Powers(scales, sizes + of_solutions), target, cleared)
     return reached(found._replace(x=found.x.reshape(shape)), a.shape, found.x, target.measure)
 
 
@@ -207,7 +208,7 @@ class System:
 
     def __init__(self, a: Any, formats: list[str]) -> None:
         self.formats, self.a = formats, a
-        self._rows, self._columns, unit, self._cleared = _equilibrated(a)
+        self._scales, unit, self._cleared = _equilibrated(a)
         self._inverse = left_inverse(unit) if a.size else None
 
     def __repr__(self) -> str:
@@ -219,22 +220,22 @@ class System:
         if self._inverse is None or not given.size:
             none = empty(b.shape, target.dtype, b)
             return reached(Solution(none, 0.0, 0), self.a.shape, none, target.measure)
-        sizes = tops_or_zero(scaled(given, self._rows, np.zeros(given.shape[1], np.int64)), 0)
-        unit, cleared = without_tiny(scaled(given, self._rows, -sizes))
+        rows = self._scales.rows
+        sizes = tops_or_zero(given, 0, Powers(rows))
+        unit, cleared = without_tiny(scaled(given, Powers(rows, -sizes)))
         refinement = Refinement(self._inverse, unit)
-        found = solution(refinement, self._columns, sizes, target, cleared or self._cleared)
+        found = solution(refinement, Powers(self._scales.columns, sizes), target, cleared or self._cleared)
         return reached(found._replace(x=found.x.reshape(b.shape)), self.a.shape, found.x, target.measure)
 
 
-def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any, bool]:
+def _equilibrated(a: Any) -> tuple[Powers, Any, bool]:
     """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1.
 
     It is cleared of tiny elements; whether it had any comes last.
     """
     rows = -nonzero_tops(a, 1, "singular, row")
-    no_columns = np.zeros(a.shape[1], np.int64)
-    columns = -nonzero_tops(scaled(a, rows, no_columns), 0, "singular, column")
-    return rows, columns, *without_tiny(scaled(a, rows, columns))
+    scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
+    return scales, *without_tiny(scaled(a, scales))
 
 
 def _projected(a: Any, b: Any) -> tuple[Any, Any, Exponents, bool]:
@@ -249,15 +250,25 @@ def _projected(a: Any, b: Any) -> tuple[Any, Any, Exponents, bool]:
     ValueError
         If the smallest elements matter, and are too small.
     """
-    bits = 60
     (large, cleared_a), (large_b, cleared_b) = without_tiny(a), without_tiny(b)
-    products = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-bits), dtype="mp")
-    sizes = column_sizes(large_b)
-    clear = column_sizes(products) > 2.0 ** (10 - bits) * column_norm(large) * sizes
-    if (clear | (sizes == 0)).all():
+    of_a, of_b, sizes = adjoint(rounded(large)), rounded(large_b), column_sizes(large_b)
+    terms = column_norm(large) * sizes
+    products, missed = native_product(of_a, of_b), 2 * native_error(of_a, of_b) + 4 * UNIT
+    if not _clear(products, (_LEAST_SHARE + missed) * terms):
+        products, missed = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-60), dtype="mp"), 0.0
+    if _clear(products, (_LEAST_SHARE + missed) * terms):
         return large, large_b, tops_or_zero(products, 0), cleared_a or cleared_b
     check_span("a", a)
     check_span("b", b)
     products = matmul(adjoint(a), b, accuracy="exact", dtype="mp")
     kept = np.broadcast_to(column_sizes(products) > 0, b.shape).astype(np.int8)
     return a, masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0), False
+
+
+_LEAST_SHARE = 2.0**-50
+"""Where a^H b is larger than this share of the sums of its terms, tiny elements do not matter (docs/linalg.md, L6)."""
+
+
+def _clear(products: Any, limits: Any) -> bool:
+    """Whether each column of a^H b has an element above its limit; the limit of a column of zeros is 0."""
+    return bool(((column_sizes(products) > limits) | (limits == 0)).all())

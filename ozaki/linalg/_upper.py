@@ -1,16 +1,17 @@
 """Upper bounds in float64: each result is at least the real number that it stands for, whatever float64 has rounded.
 
-The abs of a complex number is the modulus. Numbers are NumPy or CuPy arrays, or MPArrays.
+The abs of a complex number is the modulus. Numbers are NumPy or CuPy arrays, sums of two, or MPArrays.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg._arrays import array_library, on_host
+from ozaki.linalg._arrays import Sum, array_library, on_host, rounded
 from ozaki.multiprecision.numbers import Numbers
 
 LEAST = 2.0**-1000
@@ -20,14 +21,16 @@ each row or column, though not below each element."""
 
 def magnitudes(x: Any) -> Any:
     """Upper bounds of the abs of elements: a float64 array of the shape and in the library of x; 0 of zeros alone."""
-    nonzero = x.signs != 0 if isinstance(x, Numbers) else x != 0
     if isinstance(x, Numbers):
-        nonzero = nonzero.any(axis=-1) if x.is_complex else nonzero
-        x = x.astype("complex128" if x.is_complex else "float64")  # type: ignore[attr-defined]
-    elif x.dtype.kind == "c":
-        x = x.astype(np.complex128)  # the modulus of a complex64 number would be rounded to float32
+        nonzero = (x.signs != 0).any(axis=-1) if x.is_complex else x.signs != 0
+        x = rounded(x)
+    else:
+        x = x.high if isinstance(x, Sum) else x
+        nonzero = x != 0
+        if x.dtype.kind == "c":
+            x = x.astype(np.complex128, copy=False)  # the modulus of a complex64 number would be rounded to float32
     # A modulus, and a number that was rounded to float64, may be too small by a few units of the last place.
-    return (abs(x).astype(np.float64) * (1 + 2.0**-48) + LEAST) * nonzero
+    return (abs(x).astype(np.float64, copy=False) * (1 + 2.0**-48) + LEAST) * nonzero
 
 
 def least_magnitudes(x: Any) -> Any:
@@ -40,11 +43,20 @@ def least_norms(x: Any, axis: int) -> Any:
 
     They are less than the norms by no more than a 2**-29th, unless all elements are below 2**-990.
     """
-    sizes = least_magnitudes(x)
+    return _euclidean(least_magnitudes(x), axis) * (1 - 2.0**-30)
+
+
+def norms(x: Any, axis: int) -> Any:
+    """Upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0), as `least_norms`."""
+    return _euclidean(magnitudes(x), axis) * (1 + 2.0**-30)
+
+
+def _euclidean(sizes: Any, axis: int) -> Any:
+    """The square roots of sums of squares, up to a 2**-31st."""
     largest = sizes.max(axis=axis, keepdims=True)
-    shares = sizes / array_library(sizes).where(largest > 0, largest, 1.0)  # whose squares do not overflow
-    norms = ((shares * shares).sum(axis=axis, keepdims=True) ** 0.5 * largest) * (1 - 2.0**-30)
-    return norms.squeeze(axis)
+    usual = (largest > 0) & (largest < inf)
+    shares = sizes / array_library(sizes).where(usual, largest, 1.0)  # whose squares do not overflow
+    return ((shares * shares).sum(axis=axis, keepdims=True) ** 0.5 * largest).squeeze(axis)
 
 
 def row_norm(x: Any) -> float:
@@ -64,4 +76,10 @@ def _summed(x: Any, axis: int) -> float:
 
 def column_sizes(x: Any) -> npt.NDArray[np.float64]:
     """Upper bounds of the largest abs of each column, in NumPy; 0 of a column of zeros."""
-    return on_host(magnitudes(x).max(axis=0)) if x.shape[0] else np.zeros(x.shape[1])
+    sizes = magnitudes(x)
+    return on_host(sizes.max(axis=0)) if sizes.shape[0] else np.zeros(sizes.shape[1])
+
+
+def column_norms(x: Any) -> npt.NDArray[np.float64]:
+    """Upper bounds of the Euclidean norms of columns, in NumPy."""
+    return on_host(norms(x, 0))
