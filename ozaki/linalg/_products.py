@@ -23,7 +23,7 @@ from ozaki.linalg._upper import LEAST, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.choices import Choices
+from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 
 Bounds = npt.NDArray[np.float64]
@@ -87,7 +87,7 @@ def _plan(m: int, k: int, n: int, dtype: str, tolerance: float) -> Plan:
 
     By residues, which multiply multiprecision numbers, too.
     """
-    return plan_for_shapes(Shapes((), (m, k, n), (m, n)), dtype, Choices(Accuracy("row-column", tolerance), "residues"))
+    return plan_for_shapes(Shapes((), (m, k, n), (m, n)), dtype, Options(Accuracy("row-column", tolerance), "residues"))
 
 
 # Componentwise products ----------------------------------------------------------------------------------------------
