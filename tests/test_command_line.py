@@ -97,9 +97,9 @@ def test_the_self_test(device, rng):
 def test_steps_of_a_multiprecision_product(device):
     if device.xp is np:
         pytest.skip("steps of a CUDA device")
-    listing, devices = (importlib.import_module(f"ozaki.backends.cupy.{name}") for name in ("listing", "devices"))
+    products, devices = (importlib.import_module(f"ozaki.backends.cupy.{name}") for name in ("products", "devices"))
     plan = ozaki.plan((300, 400), (400, 200), dtype="mp", accuracy=ozaki.Accuracy("row-column", 2.0**-100))
     hopper = devices.of("90", multiprocessors=132, shared_memory=233472)
-    steps = str(listing.program_of(plan, hopper))
+    steps = str(products.program_of(plan, hopper))
     for name in ("row_tops", "leading", "split_numbers", "residue_gemm", "recombine_numbers", "a.limbs", "c.limbs"):
         assert name in steps, steps
