@@ -101,5 +101,13 @@ def test_steps_of_a_multiprecision_product(device):
     plan = ozaki.plan((300, 400), (400, 200), dtype="mp", accuracy=ozaki.Accuracy("row-column", 2.0**-100))
     hopper = devices.of("90", multiprocessors=132, shared_memory=233472)
     steps = str(products.program_of(plan, hopper))
-    for name in ("row_tops", "leading", "split_numbers", "residue_gemm", "recombine_numbers", "limbs of a", "limbs of c"):
+    for name in (
+        "row_tops",
+        "leading",
+        "split_numbers",
+        "residue_gemm",
+        "recombine_numbers",
+        "limbs of a",
+        "limbs of c",
+    ):
         assert name in steps, steps

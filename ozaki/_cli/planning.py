@@ -27,10 +27,10 @@ from ozaki.records.formats import (
     is_multiprecision,
     part_of,
     precision_of,
+    result_format,
 )
 from ozaki.records.options import Options
 from ozaki.records.report import priced
-from ozaki.records.result_format import result_format
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.named import known
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from ozaki.call.combination import Combination
+from ozaki.call.complex_parts import REAL
 from ozaki.call.operands import Side
 from ozaki.driver.memory import Memory
 from ozaki.driver.progress import Progress
@@ -261,6 +262,8 @@ def as_computed(plan: Plan, backend: Planner) -> Plan:
 
     Of a plan of real operands the plan itself.
     """
+    if plan.parts == REAL:
+        return plan
     return plan.of_complex_slices if backend.splits_complex(plan.scheme, plan.engine) else plan.of_real
 
 

@@ -20,13 +20,6 @@ _HELD = 2**53
 """Float64 holds all integers up to this one, and of larger ones those with zeros below the first 53 bits."""
 
 
-def are_integers(x: Any) -> bool:
-    """Whether an operand, as `as_array` returns it, was given as integers or bools."""
-    if isinstance(x, Numbers):  # whose dtype is that of the objects which NumPy makes of them
-        return isinstance(x, Integers)
-    return getattr(getattr(x, "dtype", None), "kind", None) in ("b", "i", "u", "O")
-
-
 def as_numbers(x: Any) -> Numbers:
     """Integers as `as_array` returns them, exactly, as multiprecision numbers."""
     if isinstance(x, Integers):

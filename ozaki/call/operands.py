@@ -16,7 +16,7 @@ from ozaki.call.integers import of_objects, of_sequences
 from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.floats import not_finite
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.multiprecision.quads import is_quad
 from ozaki.records.formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, is_multiprecision, precision_of
 from ozaki.records.prepared import Prepared
@@ -296,6 +296,13 @@ def dtype_of(name: str, x: Any) -> str:
             f"{_remedy(name, x.dtype)}"
         )
     return known
+
+
+def are_integers(x: Any) -> bool:
+    """Whether an operand, as `as_array` returns it, was given as integers or bools."""
+    if isinstance(x, Numbers):  # whose dtype is that of the objects which NumPy makes of them
+        return isinstance(x, Integers)
+    return getattr(getattr(x, "dtype", None), "kind", None) in ("b", "i", "u", "O")
 
 
 class Operand(Protocol):

@@ -20,8 +20,8 @@ from ozaki.call.format_checks import (
     format_of_plan,
     refuse_words,
 )
-from ozaki.call.integers import are_integers, as_floats, as_numbers
-from ozaki.call.operands import Operand, Shapes, Side, as_array, operand, scalar_if_no_axes, shapes
+from ozaki.call.integers import as_floats, as_numbers
+from ozaki.call.operands import Operand, Shapes, Side, are_integers, as_array, operand, scalar_if_no_axes, shapes
 from ozaki.driver.memory import Memory
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
@@ -29,11 +29,18 @@ from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.formats import MULTIPRECISION, QUAD, format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.formats import (
+    MULTIPRECISION,
+    QUAD,
+    format_named,
+    is_multiprecision,
+    part_of,
+    precision_of,
+    result_format,
+)
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
-from ozaki.records.result_format import result_format
 from ozaki.schemes import PRESETS, Words
 
 NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"

@@ -282,7 +282,8 @@ class Product:
         c = pair.destination.memory(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
-        self._memory.hold(pair.returning_bytes(plan.dtype))
+        if pair.sums_exactly:
+            self._memory.hold(pair.returning_bytes(plan.dtype))
         if pair.nothing_to_multiply:
             self._without_product(plan, combination, c)
             return c
@@ -293,9 +294,11 @@ class Product:
             computed = as_computed(plan, pair.backend)
             self._check_describing(as_real=computed.parts == REAL)
             self._check_slices_within_limit(plan)
-            entries = pair.destination.entries(c) if computed.parts == REAL else c
+            apart = pair.sizes.parts != REAL and computed.parts == REAL
+            entries = pair.destination.entries(c) if apart else c
             self._going_on(self._work_of(computed)).multiply(computed, entries)
-            pair.destination.join(entries, c)
+            if apart:
+                pair.destination.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)
         return c

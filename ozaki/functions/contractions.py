@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki.backends import backend_of
-from ozaki.call.integers import are_integers, as_floats, as_numbers
-from ozaki.call.operands import as_array, dtype_of, scalar_if_no_axes
+from ozaki.call.integers import as_floats, as_numbers
+from ozaki.call.operands import are_integers, as_array, dtype_of, scalar_if_no_axes
 from ozaki.driver.progress import ProgressFunction
 from ozaki.driver.watching import named
 from ozaki.functions.products import multiply_rearranged

@@ -23,9 +23,10 @@ from ozaki.call.checks import (
     check_transposition,
 )
 from ozaki.call.complex_parts import real_rows
-from ozaki.call.integers import are_integers, as_floats, as_numbers
+from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import (
     Side,
+    are_integers,
     as_array,
     dtype_of,
     holds_complex,
@@ -238,7 +239,8 @@ def _multiply(
         check_plan_alone(plan, options)
     with np.errstate(all="ignore"):
         memory = _memory(options, plan)
-        memory.hold_copy(copied)
+        if copied:
+            memory.hold_copy(copied)
         pair = Pair(a, b, memory, options, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         watched = Watched(name, pair.left, pair.right, pair.combination, pair.asked) if watching() else None
         relative = isinstance(return_report, str)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ozaki.backends import backend_of
 from ozaki.call.checks import check_finite
-from ozaki.call.integers import are_integers
-from ozaki.call.operands import as_array, dtype_of, holds_complex
+from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex
 from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm

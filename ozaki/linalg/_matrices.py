@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ozaki.backends import backend_of
-from ozaki.call.integers import are_integers, as_numbers
-from ozaki.call.operands import as_array, dtype_of
+from ozaki.call.integers import as_numbers
+from ozaki.call.operands import are_integers, as_array, dtype_of
 from ozaki.linalg._arrays import array_library
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import is_matrix

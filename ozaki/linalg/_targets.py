@@ -6,8 +6,15 @@ from math import ceil, log2
 from typing import Any, Literal, NamedTuple
 
 from ozaki.records.accuracy import Accuracy, of_text
-from ozaki.records.formats import COMPLEX, QUAD, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
-from ozaki.records.result_format import result_format
+from ozaki.records.formats import (
+    COMPLEX,
+    QUAD,
+    SIGNIFICAND_BITS,
+    format_named,
+    is_multiprecision,
+    precision_of,
+    result_format,
+)
 
 _MOST_BITS = 900
 

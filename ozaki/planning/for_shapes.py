@@ -15,10 +15,9 @@ from ozaki.planning.candidates import names_of
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
 from ozaki.records.accuracy import Accuracy, default_accuracy
-from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
+from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision, result_format
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
-from ozaki.records.result_format import result_format
 from ozaki.schemes import Scheme, Words
 
 NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"

@@ -21,7 +21,7 @@ from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.program import DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
-from ozaki.call.operands import Side
+from ozaki.call.operands import DTYPES, Side
 from ozaki.driver import environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
@@ -46,7 +46,7 @@ def owns(x: Any) -> bool:
 
 def empty(shape: tuple[int, ...], dtype: str) -> Any:
     """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
-    return results.empty(shape, dtype, np)
+    return np.empty(shape, dtype) if dtype in DTYPES else results.empty(shape, dtype, np)
 
 
 def contiguous(x: npt.NDArray[Any]) -> bool:
