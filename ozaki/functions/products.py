@@ -39,7 +39,7 @@ from ozaki.call.pair import Pair
 from ozaki.driver.environment import default_environment
 from ozaki.driver.memory import Memory
 from ozaki.driver.product import Product
-from ozaki.driver.progress import ProgressFunction, progress_of
+from ozaki.driver.progress import SILENT, ProgressFunction, progress_of
 from ozaki.driver.watching import Watched, watching
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -228,10 +228,11 @@ def _multiply(
     """
     key = plan, *options.key
     check_report(return_report)
-    counter, name = progress_of(progress), "matmul" if terms is None else "gemm"
+    counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
     if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
         c, chosen = found
-        counter.end()
+        if progress is not None:
+            counter.end()
         if watching():
             Watched(name, a, b, dtype=options.dtype).ran_before(chosen)
         return c
@@ -249,7 +250,8 @@ def _multiply(
             if not return_report and (found := repeated(*pair.given, key)) is not None:
                 c, chosen = found
                 c = pair.returned(c)
-                counter.end()
+                if progress is not None:
+                    counter.end()
                 if watched is not None:
                     watched.ran_before(chosen)
                 return c
@@ -266,7 +268,8 @@ def _multiply(
         c = pair.returned(c)
         if report is not None:
             report = replace(report, workspace_bytes=memory.most)  # to return the result may have taken more
-        counter.end()
+        if progress is not None:
+            counter.end()
         if watched is not None:
             watched.ran(product.chosen(plan), report)
         return c if report is None else (c, report)

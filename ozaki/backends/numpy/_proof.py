@@ -37,19 +37,19 @@ class FactsProgram:
     Attributes
     ----------
     level : of the lower bound
-    panels : of the product, one after another
+    panels : of the product, one after another; None if it is one
     nbytes : bytes that are held while it runs, beside operands and their descriptions
     """
 
     level: Level
-    panels: Panels
+    panels: Panels | None
     nbytes: int
 
     @property
     def steps(self) -> tuple[str, str]:
         """The steps once rows are described, in words."""
         of = {"sampled": "of 7 bits of a sample of k", "narrow": "of 7 bits", "wide": "of up to 21 bits"}[self.level]
-        panels = "" if self.panels.one else "   for each of several panels"
+        panels = "" if self.panels is None else "   for each of several panels"
         return (
             f"lower bound          a, b -> of abs(a) abs(b)   by a product of magnitudes {of}, exact{panels}",
             "worst ratio          lower bound, error terms -> bound   sharper levels where it proves too little",
@@ -73,7 +73,11 @@ def facts_program(level: Level, left: tuple[int, ...], right: tuple[int, ...], l
     def workspace(batch: int, rows: int, columns: int) -> int:
         return proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
 
-    panels = Panels((max(batch_a, batch_b), m, n), workspace, limit)
+    stack = max(batch_a, batch_b), m, n
+    nbytes = workspace(*stack)
+    if limit is None or nbytes <= limit:
+        return FactsProgram(level, None, nbytes)
+    panels = Panels(stack, workspace, limit)
     return FactsProgram(level, panels, panels.workspace)
 
 
@@ -130,7 +134,7 @@ class Ratios:
         limit = None if self._memory.limit is None else self._memory.rest
         program = facts_program(level, left.x.shape, right.x.shape, limit)
         self._memory.pass_through(program.nbytes)
-        if program.panels.one:
+        if program.panels is None:
             if self._lower is None:
                 self._level, self._lower = level, lower_bound(left, right, level)
             return [found(0, self._lower, left, right)]
