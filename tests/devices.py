@@ -107,7 +107,7 @@ def device(name: str) -> Device:
     if name == REAL and not _has_gpu(cupy):
         pytest.skip("no GPU")
     capability = cupy.cuda.Device().compute_capability
-    return Device(name, cupy, ("cublas", "hopper") if capability == "90" else ("cublas",), slow=name in EMULATED)
+    return Device(name, cupy, ("cublas", "fused") if capability == "90" else ("cublas",), slow=name in EMULATED)
 
 
 def _has_gpu(cupy: Any) -> bool:

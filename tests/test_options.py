@@ -7,6 +7,7 @@ import typing
 import numpy as np
 import pytest
 
+import ozaki
 from ozaki.records.options import AccuracyOptions, MethodOptions, Options, ProductOptions
 
 KINDS = {
@@ -86,3 +87,9 @@ def test_another_name_is_refused_as_python_refuses_it(name):
 
 def test_a_call_without_options_has_the_defaults():
     assert Options.of("matmul", {}) == Options()
+
+
+def test_engines_by_their_old_names():
+    assert Options.of("matmul", {"engine": "hopper"}) == Options.of("matmul", {"engine": "fused"})
+    with pytest.raises(ValueError, match=r"^engine: 'fused' is not available for numpy arrays"):
+        ozaki.matmul(np.eye(2), np.eye(2), engine="hopper", scheme="residues", slices=14)

@@ -311,8 +311,8 @@ def test_engines_by_the_record_of_a_device():
     for device, scheme, shape, label in cases:
         dtype = "float32" if isinstance(scheme, Words) else "float64"
         assert engine_of(device, plan_of(scheme, shape, dtype)).label == label
-    with pytest.raises(ValueError, match="engine: 'hopper' multiplies residues"):
-        engine_of(A100, plan_of(Residues(14), large, engine="hopper"))
+    with pytest.raises(ValueError, match="engine: 'fused' multiplies residues"):
+        engine_of(A100, plan_of(Residues(14), large, engine="fused"))
 
 
 def test_machines_answer_without_a_gpu():
@@ -330,7 +330,7 @@ def test_machines_answer_without_a_gpu():
     assert h100.obstacle(Digits(3, 12, "fp16"), "cublas") is None
     assert "digits of 12 bits have no kernels for int8" in h100.obstacle(Digits(3, 12), "auto")
     assert h100.obstacle(Residues(2000), "auto") is None
-    assert "multiplies residues below 2**14" in h100.obstacle(Residues(2000), "hopper")
+    assert "multiplies residues below 2**14" in h100.obstacle(Residues(2000), "fused")
     times = [h100.seconds(shapes((n, n), (n, n)), "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
     assert all(x <= y for x, y in pairwise(times))
 

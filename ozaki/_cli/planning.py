@@ -120,7 +120,7 @@ def of_shapes(
         As `ozaki.plan`.
     """
     sizes = shapes(a, b)
-    plan, undecided = _plan_of_shapes(a, b, sizes, Options(**options), planner)
+    plan, undecided = _plan_of_shapes(a, b, sizes, Options.of("plan", options), planner)
     return _planned(plan, undecided, device, sizes, planner, options.get("accuracy") is not None)
 
 

@@ -82,7 +82,7 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     ordinary operands need for the same accuracy. Bounds are componentwise where the accuracy is a relative one, which
     would take a product for each count.
     """
-    asked_for, plan = Options(**options), planned.plan
+    asked_for, plan = Options.of("multiply", options), planned.plan
     pair = Pair(a, b, Memory(asked_for.workspace_limit), asked_for)
     product = Product(pair, pair.choices)
     question = replace(product.question(for_operands=True), dtype=plan.dtype)

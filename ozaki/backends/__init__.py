@@ -18,7 +18,7 @@ from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.schemes import Scheme, Words
 
-ENGINES = ("float64", "int8", "cublas", "hopper")
+ENGINES = ("float64", "int8", "cublas", "fused")
 """The names of all engines, of every backend, that a caller may give."""
 
 

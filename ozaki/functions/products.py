@@ -137,8 +137,8 @@ def matmul(
         Number of digits or residues, instead of the plan's own choice; needs `scheme`.
     engine : str
         What multiplies slices; "auto" chooses. NumPy: "float64" multiplies integers as wide as float64 BLAS adds
-        exactly; "int8", slower, the slices that a GPU multiplies. CuPy: "cublas", on every GPU, or "hopper", this
-        library's own kernels (compute capability 9.0).
+        exactly; "int8", slower, the slices that a GPU multiplies. CuPy: "cublas", on every GPU, or "fused", this
+        library's own kernels (compute capability 9.0); "hopper" is an old name of it.
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
     workspace_limit : int, optional
@@ -192,7 +192,7 @@ def matmul(
     part is the sum of real products of parts. The inputs are never modified.
 
     On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
-    can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
+    can capture it with engine="fused" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
     the same shapes, so that the kernels are compiled; give `out`; and let intermediate arrays come from a memory pool
     that nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
 
@@ -480,7 +480,7 @@ def gemm(
     ------
     ValueError, TypeError
         For an argument that cannot be used, which the message names, also a factor that the dtype does not hold; before
-        anything is computed. For engine="hopper" with digits, whose kernels round nothing but products.
+        anything is computed. For engine="fused" with digits, whose kernels round nothing but products.
     NotImplementedError, OverflowError
         As in `matmul`.
 

@@ -37,6 +37,10 @@ class ProductOptions(AccuracyOptions, total=False):
     dtype: str | None
 
 
+OLD_NAMES = {"hopper": "fused"}
+"""Names that engines had before, with those that they have now."""
+
+
 class Options(NamedTuple):
     """The options of one product, as the caller gave them."""
 
@@ -62,6 +66,9 @@ class Options(NamedTuple):
         for name in options:
             if name not in known.__optional_keys__:
                 raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        engine = options.get("engine", "auto")
+        if isinstance(engine, str) and engine in OLD_NAMES:
+            return cls(**{**options, "engine": OLD_NAMES[engine]})
         return cls(**options)
 
     @property

@@ -66,7 +66,7 @@ def engines(scheme, slices, k):
     if scheme == "fp16-digits":
         return ("cublas",)
     try:
-        slice_engine(devices.current(), forced(scheme, slices), "hopper", 1, (300, k, 300))
+        slice_engine(devices.current(), forced(scheme, slices), "fused", 1, (300, k, 300))
     except ValueError:
         return ("cublas",)
-    return "cublas", "hopper"
+    return "cublas", "fused"

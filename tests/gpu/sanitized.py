@@ -29,19 +29,19 @@ from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 
 COUNTED = (
-    ("digits", 3, "f4", (513, 4000, 200), "hopper"),  # its last tiles are split along k
-    ("digits", 7, "f8", (513, 700, 200), "hopper"),
+    ("digits", 3, "f4", (513, 4000, 200), "fused"),  # its last tiles are split along k
+    ("digits", 7, "f8", (513, 700, 200), "fused"),
     ("digits", 4, "f8", (50, 300, 40), "cublas"),
-    ("residues", 5, "f4", (300, 300, 200), "hopper"),
-    ("residues", 14, "f8", (300, 1100, 200), "hopper"),  # rows too long for a warp alone
+    ("residues", 5, "f4", (300, 300, 200), "fused"),
+    ("residues", 14, "f8", (300, 1100, 200), "fused"),  # rows too long for a warp alone
     ("residues", 14, "f8", (300, 500, 300), "cublas"),
-    ("residues", 7, "f4", (100, 9000, 40), "hopper"),  # in parts of k
+    ("residues", 7, "f4", (100, 9000, 40), "fused"),  # in parts of k
     ("fp16-digits", 4, "f4", (50, 300, 40), "auto"),
 )
-QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "hopper"), ("residues", 14, "f8", (300, 700, 400), "hopper"))
+QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "fused"), ("residues", 14, "f8", (300, 700, 400), "fused"))
 TOGETHER = (  # tiles for more than two waves
-    ("residues", 5, "f4", (9, 260, 5300), "hopper"),
-    ("digits", 3, "f4", (9, 260, 25400), "hopper"),
+    ("residues", 5, "f4", (9, 260, 5300), "fused"),
+    ("digits", 3, "f4", (9, 260, 25400), "fused"),
 )
 WORDS = [replace(words, core=H100) for words in PRESETS.values()]
 
@@ -62,7 +62,7 @@ def main() -> int:
         words = replace(PRESETS["halfhalf"], core=H100)
         same("halfhalf, together", ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
     with mock.patch.object(fused_residues, "_LARGE", 0):  # places by halves of the cache
-        counted(rng, "residues", 5, "f4", (600, 300, 700), "hopper")
+        counted(rng, "residues", 5, "f4", (600, 300, 700), "fused")
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)

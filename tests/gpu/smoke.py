@@ -70,7 +70,7 @@ def main() -> int:
 
 def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield names of cases, and functions that run them and raise `WrongError` if a result is wrong."""
-    engines = ["cublas", "hopper"] if device.family.fused else ["cublas"]
+    engines = ["cublas", "fused"] if device.family.fused else ["cublas"]
     for dtype in ("f4", "f8"):
         native = Case(dtype, {"scheme": "native"}, ("whole",), expected=lambda a, b, _: a @ b)
         yield f"native {dtype}", native.run

@@ -20,7 +20,7 @@ def test_panels_prepared_and_streams():
     for scheme, slices, engine in choices:
         expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
         options = {"scheme": scheme, "slices": slices, "engine": engine}
-        fixed = 91 * 10**6 if (scheme, engine) == ("digits", "hopper") else 0  # scratch of each multiprocessor
+        fixed = 91 * 10**6 if (scheme, engine) == ("digits", "fused") else 0  # scratch of each multiprocessor
         for limit in (fixed + 5 * 10**7, fixed + 2 * 10**7, fixed + 13 * 10**6):
             c, report = ozaki.matmul(ca, cb, workspace_limit=limit, return_report=True, **options)
             assert report.workspace_bytes <= limit

@@ -116,7 +116,7 @@ def test_graph_of_a_product(scheme, slices):
     second[0][3, 4] = np.nan
     a, b = (cp.asarray(x) for x in first)
     c = cp.full((600, 500), cp.nan)
-    options = {"scheme": scheme, "slices": slices, "engine": "hopper", "out": c}
+    options = {"scheme": scheme, "slices": slices, "engine": "fused", "out": c}
     pool = cp.cuda.MemoryPool()
     with cp.cuda.Stream(non_blocking=True) as stream, cp.cuda.using_allocator(pool.malloc):
         ozaki.matmul(a, b, **options)  # compiles the kernels and fills the pool

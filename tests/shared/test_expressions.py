@@ -247,8 +247,8 @@ def test_engines(device, rng):
         expected = defined(a, b, scheme, 0.3, -1.0, c)
         for engine in device.engines:
             options = {"scheme": scheme.name, "slices": scheme.count, "engine": engine, "return_report": True}
-            if engine == "hopper" and scheme.name == "digits":
-                with pytest.raises(ValueError, match=r"^engine: 'hopper' rounds products of digits alone"):
+            if engine == "fused" and scheme.name == "digits":
+                with pytest.raises(ValueError, match=r"^engine: 'fused' rounds products of digits alone"):
                     ozaki.gemm(0.3, *given, -1.0, device.asarray(c), **options)
                 options["engine"] = "auto"
             got, report = ozaki.gemm(0.3, *given, -1.0, device.asarray(c), **options)

@@ -32,19 +32,19 @@ def engines(device, scheme, slices, k=1):
     """The device's engines for such slices; on an emulated device only the last one, since each needs kernels built."""
     if scheme == "fp16-digits":
         return [name for name in device.engines if name in ("float64", "cublas")]
-    found = [name for name in device.engines if name != "hopper" or is_for_hopper(device, scheme, slices, k)]
+    found = [name for name in device.engines if name != "fused" or is_for_hopper(device, scheme, slices, k)]
     return found[-1:] if device.slow else found
 
 
 def is_for_hopper(device, scheme, slices, k):
-    """Whether the engine "hopper" takes these slices; if not, assert what its error says."""
-    options = {"scheme": scheme, "slices": slices, "engine": "hopper"}
+    """Whether the engine "fused" takes these slices; if not, assert what its error says."""
+    options = {"scheme": scheme, "slices": slices, "engine": "fused"}
     if scheme == "residues" or (slices <= 7 and k < 2**14):
         return True
     with contextlib.suppress(ValueError):
         device.matmul(np.zeros((1, k)), np.zeros((k, 1)), **options)
         return True
-    with pytest.raises(ValueError, match=r"^engine: 'hopper' multiplies residues, or up to 7 digits with moderate k"):
+    with pytest.raises(ValueError, match=r"^engine: 'fused' multiplies residues, or up to 7 digits with moderate k"):
         device.matmul(np.zeros((1, k)), np.zeros((k, 1)), **options)
     return False
 
@@ -61,7 +61,7 @@ def test_products(device, rng, scheme, slices, dtype):
         pytest.skip("its kernels are not built for this device")
     options = {"scheme": scheme, "slices": slices}
     for engine in engines(device, scheme, slices):
-        for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if device.slow and engine == "hopper" else 2]:
+        for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if device.slow and engine == "fused" else 2]:
             a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
             b[0, 0] = np.inf
             tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))

@@ -11,7 +11,7 @@ from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slic
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 
-ENGINES = ("cublas", "hopper")
+ENGINES = ("cublas", "fused")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def engines(_rng: np.random.Generator) -> None:
         (Residues(14), 1, (10**6, 64, 64), hopper),
     ):
         assert slice_engine(device, scheme, "auto", batch, shape) == engine(device, scheme), (scheme, batch, shape)
-    assert slice_engine(device, Residues(14), "hopper", 1, (64, 2**16, 64)) == hopper(device, Residues(14))
+    assert slice_engine(device, Residues(14), "fused", 1, (64, 2**16, 64)) == hopper(device, Residues(14))
 
 
 def empty_products(_rng: np.random.Generator) -> None:

@@ -188,24 +188,24 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
         multiply = partial(ozaki.matmul, scheme=scheme, slices=slices)
         with seen() as calls:
-            c = multiply(cp.asarray(a), cp.asarray(b), engine="hopper")
+            c = multiply(cp.asarray(a), cp.asarray(b), engine="fused")
         assert once_each(calls.names, "describe_split"), (dtype, k, scheme)
         same(multiply(a, b), c)
         done.append((multiply, a, b, c))
     for multiply, a, b, c in done:  # after calls with rows of other lengths
         with seen() as calls:
-            same(c, multiply(cp.asarray(a), cp.asarray(b), engine="hopper"))
+            same(c, multiply(cp.asarray(a), cp.asarray(b), engine="fused"))
         assert calls.repeated == 1 and once_each(calls.names, "describe_split")
     default = partial(ozaki.matmul, accuracy="fp64", reproducible=True)
     for repeated in (0, 1, 1):
         a, b = rng.standard_normal((10, 300)), rng.standard_normal((300, 11))
         with seen() as calls:
-            same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="hopper"))
+            same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="fused"))
         assert calls.repeated == repeated and once_each(calls.names, "describe_split")
     for with_report in (True, False, False, True):  # magnitudes are taken in the same read
         a, b = matrix(rng, (260, 300), "f4"), matrix(rng, (300, 257), "f4")
         with seen() as calls:
-            c = default(cp.asarray(a), cp.asarray(b), engine="hopper", return_report=with_report)
+            c = default(cp.asarray(a), cp.asarray(b), engine="fused", return_report=with_report)
         assert {"describe_split", "proof_gemm"} <= {*calls.names}
         assert {"describe", "magnitudes"}.isdisjoint(calls.names)
         expected, other = default(a, b, return_report=True)
@@ -218,7 +218,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         ("f4", 16400, "digits", 2, True), ("f4", 16400, "digits", 2, False), ("f8", 6200, "residues", 14, False),
     ):  # fmt: skip
         x = cp.zeros((9, k) if along_k else (k, 9), dtype)
-        plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="hopper", scheme=scheme, slices=slices)
+        plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="fused", scheme=scheme, slices=slices)
         assert not reads_once(plan, x if along_k else x.T, whole=scheme == "residues"), (dtype, k, scheme, along_k)
     words = replace(PRESETS["halfhalf"], core=H100)
     a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")

@@ -71,7 +71,7 @@ def winograd(rng: np.random.Generator) -> None:
                     out = cp.full((m, n), np.nan, dtype)
                     with np.errstate(all="ignore"):
                         expected = ozaki.matmul(x, y, **options)
-                    same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine="hopper", **options))
+                    same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine="fused", **options))
             assert (calls.long, calls.repeated) == ((2, 1) if slices == 7 else (1, 0))  # two pairs have equal strides
             assert calls.names.count("split_quadrants") == 2 * calls.names.count("recombine_quadrants")
             assert calls.names.count("recombine_quadrants") == calls.long + calls.repeated
@@ -80,10 +80,10 @@ def winograd(rng: np.random.Generator) -> None:
                 expected = ozaki.gemm(-1 / 3, a, b, 0.7, addend, **options)
                 given = cp.asarray(a), cp.asarray(b), cp.asarray(addend)
                 with seen() as calls:
-                    same(expected, ozaki.gemm(-1 / 3, *given[:2], 0.7, given[2], engine="hopper", **options))
+                    same(expected, ozaki.gemm(-1 / 3, *given[:2], 0.7, given[2], engine="fused", **options))
                 assert "recombine_quadrants" in calls.names
                 expected = ozaki.matmul(a, b, **options)
-                plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
+                plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="fused", **options)
                 left, right = ozaki.prepare(cp.asarray(a), "left", plan), ozaki.prepare(cp.asarray(b), "right", plan)
                 c, report = ozaki.matmul(left, right, plan=plan, return_report=True)
                 same(expected, c)

@@ -38,7 +38,7 @@ def together(rng: np.random.Generator) -> None:
             for repeated in range(2):
                 a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
                 with seen() as calls:
-                    c = multiply(cp.asarray(a), cp.asarray(b), engine="hopper" if slices else "auto")
+                    c = multiply(cp.asarray(a), cp.asarray(b), engine="fused" if slices else "auto")
                 same(multiply(a, b), c)
                 assert (calls.repeated, calls.clears("cluster count")) == (repeated, 1), scheme
 
@@ -50,7 +50,7 @@ def split_along_k(rng: np.random.Generator) -> None:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
         with seen() as calls:
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="fused", out=out)
         assert calls.clears("flags") == 1
         same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
 
@@ -65,12 +65,12 @@ def column_tiles(rng: np.random.Generator) -> None:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
         with mock.patch.object(fused_residues, "_LARGE", 0), seen() as calls:
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="fused", out=out)
         assert calls.clears("place count") == 1
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
     a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
     options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
-    plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="fused", **options)
     assert panel_of(engine_of(devices.current(), plan), plan, (1, 30, 448)) == (30, 384)  # and 64
     right = ozaki.prepare(cp.asarray(b), "right", plan)
     for y in (cp.asarray(b), right):
@@ -156,7 +156,7 @@ def side_by_side(rng: np.random.Generator) -> None:
             launched = 2 if split[2] > 0 else -(-blocks // deepest) if parts == 1 else 1
             for repeated in range(2):
                 with seen() as calls:
-                    ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
+                    ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="fused", out=out, **options)
                 same(ozaki.matmul(a, b, **options), out)
                 assert (calls.repeated, calls.names.count("residue_gemm")) == (repeated, launched)
                 out[:] = np.nan

@@ -117,11 +117,11 @@ def workspaces(rng: np.random.Generator) -> None:
     """Calls hold as many bytes as `workspace_of` says; fused digits may hold fewer."""
     a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
     schemes: tuple[KernelScheme, ...] = (Residues(3), Digits(4))
-    for scheme, name in itertools.product(schemes, ("cublas", "hopper")):
+    for scheme, name in itertools.product(schemes, ("cublas", "fused")):
         options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": name}
         engine = (cublas_engine if name == "cublas" else fused_engine)(devices.current(), scheme)
         expected = workspace_of(engine, scheme, 260, 3, 40, 50)
-        at_most = isinstance(scheme, Digits) and name == "hopper"
+        at_most = isinstance(scheme, Digits) and name == "fused"
         for limit in (None, expected):
             for _ in range(2):
                 with held_bytes() as held:

@@ -92,18 +92,18 @@ def has_complex_slices(scheme: Scheme | Words | None) -> bool:
 def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
     """Why no engine, or not the one that is asked for, multiplies the slices of this scheme; None if one does.
 
-    That some devices lack the kernels of "hopper", or lack them for these slices, is for `slice_engine` to say.
+    That some devices lack the kernels of "fused", or lack them for these slices, is for `slice_engine` to say.
     """
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
     if isinstance(scheme, Residues):
-        if asked == "hopper" and not fused_residues.multiplies(scheme):
-            return f"engine='hopper' multiplies residues below 2**14, and {scheme.count} have more; use engine='auto'"
+        if asked == "fused" and not fused_residues.multiplies(scheme):
+            return f"engine='fused' multiplies residues below 2**14, and {scheme.count} have more; use engine='auto'"
         return None
     if scheme.bits not in _DIGIT_BITS[scheme.word]:
         return f"digits of {scheme.bits} bits have no kernels for {scheme.word}; use scheme='digits'"
-    if scheme.word == "fp16" and asked == "hopper":
-        return f"{scheme.name} are not the int8 slices that engine='hopper' multiplies; use engine='auto'"
+    if scheme.word == "fp16" and asked == "fused":
+        return f"{scheme.name} are not the int8 slices that engine='fused' multiplies; use engine='auto'"
     return None
 
 
@@ -125,13 +125,13 @@ def slice_engine(
         return cublas
     own = _own_engine(device, scheme, batch, shape, quadrants)
     if own is None:
-        if asked == "hopper":
+        if asked == "fused":
             raise ValueError(
-                "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute "
+                "engine: 'fused' multiplies residues, or up to 7 digits with moderate k, on devices of compute "
                 "capability 9.0; use scheme='residues' there, or engine='auto'"
             )
         return cublas
-    return own if asked == "hopper" or _is_faster(own, cublas, scheme, batch, shape) else cublas
+    return own if asked == "fused" or _is_faster(own, cublas, scheme, batch, shape) else cublas
 
 
 def cublas_engine(device: Device, scheme: KernelScheme) -> Engine:
