@@ -102,7 +102,6 @@ def proven_by(count):
     return {WorstRatio(Residues(n), "narrow"): ratio(2.0**-59 if n < count else SMALL) for n in range(14, count + 1)}
 
 
-
 TABLE = {
     # No facts are asked.
     "a count": (question(scheme="residues", slices=9), {}, slices(Residues(9))),
