@@ -16,13 +16,10 @@ from devices import EMULATED
 
 import items as emulated_items
 
-FULL = pytest.mark.full
-
 
 def some_first(count: int, cases: Iterable[Any]) -> list[Any]:
-    """The cases of a test as parameters, of which the first `count` are in the first tier."""
-    made = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [pytest.param(*case, marks=() if i < count else FULL) for i, case in enumerate(made)]
+    """The values of a parameter, of which the first `count` are in the first tier."""
+    return [pytest.param(case, marks=() if i < count else pytest.mark.full) for i, case in enumerate(cases)]
 
 
 FIRST = pytest.StashKey[dict[Path, set[str | None]]]()
