@@ -13,13 +13,17 @@ GPU := $(if $(filter-out 9 10 11,$(CUDA)),$(comma)cuda1$(if $(filter 12,$(CUDA))
 # Tests run in one process per core, so that each needs one BLAS thread only.
 TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test docs lint format clean wheel
+.PHONY: demo test test-all docs lint format clean wheel
 
 demo: $(VENV)/.demo
 	$(BIN)/ozaki demo
 
+# The first tier of tests; those with the marker "full" are left out (tests/tiers.py).
 test: $(VENV)/.dev
-	$(TEST) $(ARGS)
+	$(TEST) -m "not full" $(ARGS)
+
+test-all: test
+	$(TEST) -m full $(ARGS)
 
 # The site, in build/site. Warnings are errors.
 docs: $(VENV)/.docs

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "emulated"))
 
 import devices  # noqa: E402
+import tiers  # noqa: E402
 
 import items as emulated_items  # noqa: E402
 
@@ -50,8 +51,13 @@ def device(request, seed):
     device.synchronize()
 
 
-def pytest_collection_modifyitems(items):
-    """Have tests of an emulated device run by the child process of that device, unless this process is that child."""
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by markers
+def pytest_collection_modifyitems(config, items):
+    """Divide the tests into tiers, and have those of an emulated device run by the child process of that device.
+
+    Unless this process is that child.
+    """
+    tiers.divide(config, items)
     for item in items:
         name = emulated_items.device_of(item)
         if name in devices.EMULATED and not emulated_items.is_emulated_here(name):

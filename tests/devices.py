@@ -90,13 +90,11 @@ def emulation_obstacle() -> str | None:
     return None if compiler() else "a C++ compiler (CXX, g++, c++) builds the kernels"
 
 
-def parameters() -> list[Any]:
-    """The parameters of the fixture `device`: names of devices."""
+def parameters(emulated: Sequence[str] = EMULATED) -> list[Any]:
+    """The parameters of the fixture `device`: names of devices, of these emulated ones."""
     obstacle = emulation_obstacle()
-    emulated = [
-        pytest.param(name, marks=pytest.mark.skipif(obstacle is not None, reason=str(obstacle))) for name in EMULATED
-    ]
-    return [NUMPY, *emulated, pytest.param(REAL, marks=pytest.mark.gpu)]
+    skipped = pytest.mark.skipif(obstacle is not None, reason=str(obstacle))
+    return [NUMPY, *(pytest.param(name, marks=skipped) for name in emulated), pytest.param(REAL, marks=pytest.mark.gpu)]
 
 
 def device(name: str) -> Device:

@@ -69,6 +69,37 @@ def complex_solve(a, b):
     return x[: a.shape[1]], x[a.shape[1] :]
 
 
+def complex_error(x, real, imag):
+    """As `error` of an `MPArray`: the largest modulus of an error of a column over the largest modulus in that column.
+
+    `real` and `imag` are the parts of the exact solution.
+    """
+    missed = (fractions(x.real) - real) ** 2 + (fractions(x.imag) - imag) ** 2
+    sizes = (real**2 + imag**2).max(axis=0)
+    return max(sqrt_of(m / s) for m, s in zip(missed.max(axis=0), sizes, strict=True) if m) if missed.any() else 0
+
+
+def holds_eigenvalues(a, values, bound):
+    """Whether the eigenvalues of a Hermitian `MPArray` lie within bound times the largest one of these values."""
+    matrix, near = parts(a), fractions(values)
+    error = Fraction(bound) * abs(near).max() * (1 + Fraction(2) ** -40)
+    # A matrix of parts has each eigenvalue twice.
+    return all(
+        eigenvalues_below(matrix, x - error) <= 2 * i and eigenvalues_below(matrix, x + error) >= 2 * (i + 1)
+        for i, x in enumerate(near)
+    )
+
+
+def eigenvalues_below(a, x):
+    """How many eigenvalues of a symmetric matrix of fractions are below x: the negative pivots of a - x I."""
+    rows, count = a - x * np.eye(len(a), dtype=int), 0
+    for i in range(len(a)):
+        pivot = rows[i, i]
+        count += pivot < 0
+        rows[i + 1 :] = rows[i + 1 :] - np.outer(rows[i + 1 :, i] / pivot, rows[i])
+    return count
+
+
 def complex_product_error(a, x, y, by_columns=False):
     """As `product_error`, of complex `MPArray`s."""
     missed = parts(a)[:, : a.shape[1]] - parts(x) @ parts(y)[:, : a.shape[1]]

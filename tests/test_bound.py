@@ -7,6 +7,7 @@ import definition
 import numpy as np
 import pytest
 from cases import LOOSEST, bounds_of, measured, power, same_bits, spread, viewed, with_ranges, work_of
+from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, reference
@@ -29,7 +30,7 @@ def sampled(rng, size, most=10):
 # The promise --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("repetition", range(10))
+@pytest.mark.parametrize("repetition", some_first(2, range(10)))
 @pytest.mark.parametrize("measure", list(MEASURES))
 @pytest.mark.parametrize("scheme", ["digits", "residues"])
 def test_error_bound_and_target(rng, scheme, measure, repetition):
@@ -285,7 +286,16 @@ def adversaries(rng, scheme, k):
     yield "subnormal", tiny
 
 
-@pytest.mark.parametrize(("scheme", "k"), [(s, k) for s in SCHEMES for k in (1, 2, 17, 300) if s.scaling(k)], ids=str)
+@pytest.mark.parametrize(
+    ("scheme", "k"),
+    [
+        pytest.param(s, k, marks=() if k == 17 else pytest.mark.full)
+        for s in SCHEMES
+        for k in (1, 2, 17, 300)
+        if s.scaling(k)
+    ],
+    ids=str,
+)
 def test_bounds_of_adversarial_data(rng, scheme, k):
     kinds = dict(adversaries(rng, scheme, k))
     for name, a in kinds.items():
@@ -293,6 +303,7 @@ def test_bounds_of_adversarial_data(rng, scheme, k):
             check_every_bound(a, kinds[other].T[:, :4], scheme, name, other, k)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", [Residues(4), Digits(3)], ids=str)
 def test_bounds_of_adversarial_data_with_a_large_k(rng, scheme):
     k = 30000
@@ -314,7 +325,7 @@ def test_the_a_priori_bound_is_sharp(rng, scheme, k):
     assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(a_priori(scheme, k)) * norm
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", [Residues(8), Digits(3)], ids=str)
 def test_bits_and_bounds_with_magnitudes_of_fewer_bits(rng, scheme):
     """Bits and bounds for k above 2**20, where the statistics of rows have fewer than 20 bits."""
@@ -437,7 +448,7 @@ def test_a_native_product_proves_nothing_where_it_may_leave_its_range(dtype):
             ozaki.matmul(row, column, scheme="native", accuracy=1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", some_first(1, ["float32", "float64"]))
 def test_a_named_accuracy_is_met_whatever_runs(rng, dtype):
     """Operands near the ends of the range, multiplied natively where B5 holds."""
     least, past = native_bounds.RANGE[dtype]

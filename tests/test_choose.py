@@ -61,6 +61,8 @@ WIDE = 100, 100
 
 SAMPLED_SMOOTH = {Sample(): (Least(384.0, 300.0, 0, True),) * 2}
 SAMPLED_PEAKS = {Sample(): (Least(1.0, 1.0, 0, True),) * 2}
+HARDLY_SMOOTH, HARDLY_PEAKS = ({Sample(): (Least(384.0, sums, 0, True),) * 2} for sums in (35.0, 33.0))
+"""Samples whose estimate for 3 digits (E4) is 1.45 and 1.54 times below what digits have to prove, at k = 2560."""
 
 
 _OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision"
@@ -97,6 +99,12 @@ HALFHALF = PRESETS["halfhalf"]
 SMALL, LARGE = 2.0**-75, 2.0**-55
 """Worst ratios, in units of the level, that prove "fp64" at k = 2048, and that do not."""
 
+
+def proven_by(count):
+    """Worst ratios of the narrow level that prove "fp64" of `count` residues, and hardly do not of fewer."""
+    return {WorstRatio(Residues(n), "narrow"): ratio(2.0**-59 if n < count else SMALL) for n in range(14, count + 1)}
+
+
 TABLE = {
     # No facts are asked.
     "a count": (question(scheme="residues", slices=9), {}, slices(Residues(9))),
@@ -126,6 +134,26 @@ TABLE = {
         compared(Residues(14), LARGE) | compared(Residues(14), LARGE, "narrow"),
         lambda need: isinstance(need, WorstRatio) and need.scheme.count > 14 and need.level == "narrow",
     ),
+    "the wide level would save 23 slice products: not worth it": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), LARGE) | proven_by(14 + 23),
+        slices(Residues(14 + 23)),
+    ),
+    "the wide level would save 24": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), LARGE) | proven_by(14 + 24),
+        needs(WorstRatio(Residues(14), "wide")),
+    ),
+    "residues are proven, and 2 digits fewer than usual would be faster: their proof begins": (
+        question(accuracy=Accuracy("componentwise", 2.0**-36), reproducible=True),
+        compared(Residues(11), 2.0**-51),
+        needs(WorstRatio(Digits(4), "sampled", few_rows=True)),
+    ),
+    "3 digits fewer than usual would be: no proof of these is tried": (
+        question(accuracy=Accuracy("componentwise", 2.0**-44), reproducible=True),
+        compared(Residues(13), 2.0**-59),
+        slices(Residues(13)),
+    ),
     "exact images need no more": (
         question(**FP64),
         compared(Residues(14), ratio(0.0, (10, 10)))
@@ -153,6 +181,8 @@ TABLE = {
     "nothing has to be proven: a sample first": (question(), {}, needs(Overlap())),
     "a sample shows that slices will not be proven": (question(), {Overlap(): 0.05}, native),
     "a sample lets expect that they are": (question(), {Overlap(): 0.9}, needs(WorstRatio(Residues(14), "sampled"))),
+    "it hardly does": (question(), {Overlap(): 0.063}, needs(WorstRatio(Residues(14), "sampled"))),
+    "it hardly shows that they will not be": (question(), {Overlap(): 0.062}, native),
     # Bounds in other measures come from the descriptions of rows.
     "spans first": (question(**ROW), {}, needs(Spans())),
     "then the bound": (question(**ROW), {Spans(): WIDE}, lambda need: need.measure == "row-column"),
@@ -191,6 +221,12 @@ TABLE = {
         needs(WorstRatio(Digits(3), "sampled")),
     ),
     "not ordinary: words": (question("float32", QUICK_DIGITS, k=2560), SAMPLED_PEAKS, needs(CutBound(HALFHALF))),
+    "hardly ordinary": (
+        question("float32", QUICK_DIGITS, k=2560),
+        HARDLY_SMOOTH,
+        needs(WorstRatio(Digits(3), "sampled")),
+    ),
+    "hardly not": (question("float32", QUICK_DIGITS, k=2560), HARDLY_PEAKS, needs(CutBound(HALFHALF))),
     "a setting makes the native product less than IEEE's": (
         question(machine=Machine(), native_obstacle="native product ruled out: a variable"),
         {},

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from devices import EMULATED, parameters
 from mparrays import same_planes
 from typer.testing import CliRunner
 
@@ -15,12 +16,13 @@ from ozaki._cli.files import read, write
 from ozaki._cli.selftest import hash_on, published
 from ozaki._cli.selftest.products import PRODUCTS
 
+# What the emulated Hopper does here is what the emulated Ampere does.
+pytestmark = pytest.mark.parametrize("device", parameters(EMULATED[:1]), indirect=True)
+
 
 @pytest.fixture
 def run(device, tmp_path, monkeypatch):
     """Runs a command line in a folder with two float matrices, two multiprecision ones and one of integers."""
-    if device.name == "emulated Hopper":
-        pytest.skip("its kernels are those of the emulated Ampere")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commands, "pick_device", lambda _: "cpu" if device.xp is np else "gpu")
     rng = np.random.default_rng(1)

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tiers import some_first
 
 import ozaki
 
@@ -39,7 +40,10 @@ def test_there_are_examples():
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(PRINTED)
 
 
-@pytest.mark.parametrize("name", PRINTED)
+CHEAP = [name for name in PRINTED if name not in NEEDED]
+
+
+@pytest.mark.parametrize("name", some_first(len(CHEAP), [*CHEAP, *NEEDED]))
 def test_an_example_runs(name, capsys):
     run(name)
     lines = capsys.readouterr().out.splitlines()
@@ -54,7 +58,7 @@ def rounded(x):
     return x.astype("complex64" if x.dtype.kind == "c" else "float32").astype(x.dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in PRINTED if name != "training_bits"])
+@pytest.mark.parametrize("name", some_first(3, [*CHEAP, "mp2_energy"]))
 def test_an_example_notices_a_rounded_product(name, monkeypatch):
     exact = ozaki.matmul
 
@@ -67,6 +71,7 @@ def test_an_example_notices_a_rounded_product(name, monkeypatch):
         run(name)
 
 
+@pytest.mark.full
 def test_training_notices_other_bits(monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed, which the example imports")
     emulate = import_module("ozaki.torch").emulate

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import eigsy, matrix, mpc, norm, workprec
 from scipy.linalg import invhilbert
+from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
@@ -163,7 +164,7 @@ def test_least_squares_solutions_that_are_tiny_or_zero():
     assert abs(found.x.to_fractions()[0] * 2**200 - 1) < Fraction(2) ** -390 and found.error_bound < 2.0**-880
 
 
-@pytest.mark.parametrize("power", [60, 120, 250])
+@pytest.mark.parametrize("power", some_first(1, [60, 120, 250]))
 def test_many_bits_of_ill_conditioned_matrices(power):
     a = ozaki.mparray([[1, 1], [1, 1]]) + ozaki.mparray([[0, 1], [0, 0]]).ldexp(-power)
     exact = np.array([[-(2**power), 2**power + 1], [2**power, -(2**power)]])
@@ -194,6 +195,7 @@ def test_singular_matrices_are_refused(xp, name):
             function(a)
 
 
+@pytest.mark.full
 def test_nearly_singular_matrices_are_solved(xp):
     """Whose inverse in float64 may be exactly singular: then products with it are, too."""
     for seed in range(20):
@@ -212,6 +214,7 @@ def test_nearly_singular_matrices_are_solved(xp):
         assert error(found.x, exact) <= found.error_bound <= 2.0**-79
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["mp", "mp1400"])
 @pytest.mark.parametrize("function", ["solve", "inv"])
 def test_bounds_of_many_bits_and_large_condition_numbers_do_not_underflow(function, dtype):
@@ -375,8 +378,8 @@ ANGLES = {
 }
 
 
-@pytest.mark.parametrize("accuracy", ["fp64", 100, 706])
-@pytest.mark.parametrize("name", ANGLES)
+@pytest.mark.parametrize("accuracy", some_first(1, [100, "fp64", 706]))
+@pytest.mark.parametrize("name", some_first(2, ANGLES))
 def test_the_angles_of_eigenvectors_are_bounded(name, accuracy):
     a = ANGLES[name]
     found = linalg.eigh(a, accuracy=accuracy, dtype="mp1100")
@@ -392,7 +395,7 @@ def test_angles_of_vectors_of_equal_eigenvalues_have_no_bound():
     assert (linalg.eigh(np.diag([1.0, 1.0, 2.0])).vector_bounds[:2] == np.inf).all()
 
 
-@pytest.mark.parametrize("dtype", ["mp2", "mp10", "float32"])
+@pytest.mark.parametrize("dtype", some_first(1, ["mp2", "mp10", "float32"]))
 def test_eigenvalues_that_are_rounded_to_few_bits(dtype):
     for a in (np.array([[1.25]]), np.array([[1 / 7]]), np.diag([1.3, -0.7])):
         found = linalg.eigh(a, accuracy=300, dtype=dtype)
@@ -439,8 +442,8 @@ def test_matrices_without_such_factors_are_refused(function, a):
         function(a)
 
 
-@pytest.mark.parametrize("accuracy", [2, 300])
-@pytest.mark.parametrize("power", [30, 110])
+@pytest.mark.parametrize("accuracy", some_first(1, [2, 300]))
+@pytest.mark.parametrize("power", some_first(1, [30, 110]))
 def test_factors_of_large_condition_numbers(power, accuracy):
     """Of integers times powers of two: the square of the condition number of b is that of b^T b."""
     for seed in range(4):

@@ -253,7 +253,7 @@ def test_multiples_beyond_the_widest_exponent_are_refused():
     assert same(mparray([0, 0]) * mpmath.ldexp(1, 2**59), [0, 0])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_multiples_by_a_factor_of_many_bits():
     """Sums of 2**15 products of 48 bits and more are carried before they leave int64."""
     factor, value = 2**1150000 - 1, 2**1150000 - 3

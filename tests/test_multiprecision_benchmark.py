@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from devices import EMULATED, parameters
 from mparrays import rationals
 
 import ozaki
@@ -35,8 +36,6 @@ class Emulated:
 
 @pytest.fixture
 def gpu(device, monkeypatch):
-    if device.xp is np or device.name == "emulated Hopper":
-        pytest.skip("a GPU, real or emulated")
     if not device.slow:
         return device_of("gpu")
     on_host = multiprecision.drawn
@@ -44,6 +43,7 @@ def gpu(device, monkeypatch):
     return Emulated(device.xp)
 
 
+@pytest.mark.parametrize("device", parameters(EMULATED[:1])[1:], indirect=True)
 @pytest.mark.parametrize("bits", [106, 512])
 def test_products_are_measured_after_a_comparison(gpu, monkeypatch, bits):
     monkeypatch.setattr(multiprecision, "BITS", (bits,))

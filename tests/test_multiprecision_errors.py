@@ -145,7 +145,7 @@ def test_nan_passes_into_results_of_floats():
     assert np.isnan(ozaki.matmul(zero, INF, dtype="float64")).tolist() == [[False, True], [False, True]]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_rows_too_long_for_every_bit():
     far = ozaki.MPArray(X.signs, X.exponents - [[0, 200_000]], X.limbs, X.bits)
     with pytest.raises(ValueError, match=r"^accuracy: .* too many for an exact product"):

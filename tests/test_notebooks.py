@@ -36,7 +36,7 @@ def test_notebook_has_the_outputs_of_one_run(path):
     assert path.stat().st_size < 300_000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("this_python")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path):

@@ -27,6 +27,7 @@ def figures():
     }
 
 
+@pytest.mark.full
 def test_what_was_published_comes_out(figures):
     assert len(figures) == 23
     failed = [claim.published for figure in figures.values() for claim in figure.claims if not claim.holds]
@@ -38,6 +39,7 @@ def test_what_was_published_comes_out(figures):
     ]
 
 
+@pytest.mark.full
 def test_stored_results_quote_what_the_scripts_do(figures):
     for seed in SEEDS:
         stored = read(FOLDER / f"{seed}.json").figures
@@ -46,6 +48,7 @@ def test_stored_results_quote_what_the_scripts_do(figures):
             assert published(figure) == published(figures[seed, figure.name])
 
 
+@pytest.mark.full
 def test_every_figure_says_something(figures):
     for figure in figures.values():
         assert figure.claims and all(isinstance(claim.holds, bool) for claim in figure.claims)
@@ -53,6 +56,7 @@ def test_every_figure_says_something(figures):
             assert points and np.isfinite(np.array(points)).all()
 
 
+@pytest.mark.full
 def test_tables_1_and_2(figures):
     for name, expected in (("Table 1 (to nearest)", 22.75), ("Table 2 (toward zero)", 22.25)):
         for points in figures["recovering", name].series.values():
@@ -69,6 +73,7 @@ def test_underflow_probabilities():
     assert recovering.p_underflow(0, gradual=False) == 0 < recovering.p_underflow(-1, gradual=False)
 
 
+@pytest.mark.full
 def test_rounding_toward_zero_is_what_hurts(figures):
     figure = figures["multiword", "Figure 4.3"]
     assert figure.last("double-fp16, toward zero") > 5 * figure.last("double-fp16, to nearest")

@@ -366,6 +366,7 @@ def test_a_circuit_that_is_wrong_or_slow_is_seen():
 # Files and page ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_command_line(tmp_path, device, monkeypatch):
     monkeypatch.setattr(command, "device_of", lambda name: device)
     monkeypatch.setattr(recovering, "Nvml", Meter)

@@ -40,7 +40,6 @@ def wheel(tmp_path_factory):
     return built
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_what_it_needs(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"ozaki/data/longley.dat", "ozaki/data/selftest.json"} <= set(names)
@@ -50,7 +49,7 @@ def test_the_wheel_holds_what_it_needs(wheel):
     assert not [name for name in names if name.startswith(others)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_installed_wheel_finds_kernels_and_data(wheel, tmp_path):
     venv.create(tmp_path / "env", symlinks=True)
     python = tmp_path / "env" / "bin" / "python"

@@ -75,8 +75,9 @@ def _load_threads(capability: str) -> None:
 
 
 def _place(name: str, capability: str, source: str = "") -> Path:
-    """Where a file lies that is made of this source, of all headers, and with the options below."""
-    return BUILT / f"{name}-{sha256(source.encode() + capability.encode() + _shared()).hexdigest()[:24]}"
+    """Where a file lies that is made of this source, of all headers, and with these options."""
+    made_of = (source + capability + "".join(_options())).encode() + _shared()
+    return BUILT / f"{name}-{sha256(made_of).hexdigest()[:24]}"
 
 
 @cache
@@ -85,12 +86,25 @@ def _shared() -> bytes:
     return b"".join(path.read_bytes() for path in [*sorted(KERNELS.rglob("*.cuh")), *sorted(ours)])
 
 
+@cache
+def _options() -> tuple[str, ...]:
+    """The compiler's options. -Og: most kernels run for less time than -O1 would take more to compile them."""
+    options = "-std=c++17 -Og -ffp-contract=off -frounding-math -fno-strict-aliasing -w -fPIC -fvisibility=hidden"
+    return (*options.split(), *(("-mfma",) if _has_fma() else ()))
+
+
+def _has_fma() -> bool:
+    """Whether this is an x86 processor for which std::fma may be an instruction: else it is a call, as is usual."""
+    with contextlib.suppress(OSError):
+        return " fma " in Path("/proc/cpuinfo").read_text()
+    return False
+
+
 def _compile(made: Path, capability: str, *arguments: str) -> None:
     """Compile to that file, which no other process sees before it is complete."""
-    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w", "-fPIC"]
-    options += ["-fvisibility=hidden", f"-DCAPABILITY={capability}"]
     with _folder() as folder:
-        command = [str(compiler()), *options, *arguments, f"-I{HERE}", f"-I{KERNELS}", "-o", str(folder / "made")]
+        command = [str(compiler()), *_options(), f"-DCAPABILITY={capability}", *arguments]
+        command += [f"-I{HERE}", f"-I{KERNELS}", "-o", str(folder / "made")]
         # Not where hopper.h lies, since the compiler would find that before the precompiled one.
         done = subprocess.run(command, capture_output=True, text=True, cwd=BUILT)
         assert done.returncode == 0, done.stderr

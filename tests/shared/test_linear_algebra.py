@@ -1,0 +1,103 @@
+"""Linear algebra on every device: results lie there, and their bounds hold in exact rational numbers."""
+
+import numpy as np
+import pytest
+from exact_linalg import complex_error, complex_product_error, complex_solve, holds_eigenvalues
+from mparrays import back
+
+from ozaki import MPArray, linalg, mparray
+
+FORMATS = {"float64": {}, "complex128": {}, "100 bits": {"accuracy": 100, "dtype": "mp"}}
+"""Formats of results, with the options that ask for them of float64 operands, or of complex ones."""
+
+
+def matrix(rng, form, rows=4):
+    """Random numbers, whose columns are far from dependent."""
+    made = rng.standard_normal((rows, 4)) + 5 * np.eye(rows, 4)
+    return made + 1j * rng.standard_normal(made.shape) if form == "complex128" else made
+
+
+def hermitian(rng, form):
+    """A positive definite matrix."""
+    a = matrix(rng, form)
+    return a + a.conj().T + 5 * np.eye(4)
+
+
+def vector(rng, form, rows=4):
+    return matrix(rng, form, rows)[:, :1]
+
+
+def adjoint(x):
+    return x.conj().T
+
+
+FUNCTIONS = {
+    "solve": (
+        lambda rng, form: (matrix(rng, form), vector(rng, form)),
+        lambda bound, a, b, x: complex_error(x, *complex_solve(a, b)) <= bound,
+    ),
+    "inv": (
+        lambda rng, form: (matrix(rng, form),),
+        lambda bound, a, x: complex_error(x, *complex_solve(a, mparray(np.eye(4)))) <= bound,
+    ),
+    "lstsq": (
+        lambda rng, form: (matrix(rng, form, 7), vector(rng, form, 7)),
+        lambda bound, a, b, x: complex_error(x, *complex_solve(a, b)) <= bound,
+    ),
+    "lu_factor": (
+        lambda rng, form: (matrix(rng, form),),
+        lambda bound, a, p, low, up: complex_product_error(a[p], low, up) <= bound,
+    ),
+    "cholesky": (
+        lambda rng, form: (hermitian(rng, form),),
+        lambda bound, a, low: complex_product_error(a, low, adjoint(low)) <= bound,
+    ),
+    "qr": (
+        lambda rng, form: (matrix(rng, form, 6),),
+        lambda bound, a, q, r: (
+            complex_product_error(a, q, r, by_columns=True) <= bound
+            and complex_product_error(mparray(np.eye(4)), adjoint(q), q) <= bound
+        ),
+    ),
+    "eigh": (
+        lambda rng, form: (hermitian(rng, form),),
+        lambda bound, a, values, vectors: holds_eigenvalues(a, values, bound),
+    ),
+}
+"""Operands of each function, for a generator and a format; whether the bound holds of operands and results."""
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_lie_where_operands_do_and_bounds_hold(device, rng, name):
+    operands_of, holds = FUNCTIONS[name]
+    for form in device.some(FORMATS, 1, rng):
+        operands = operands_of(rng, form)
+        found = getattr(linalg, name)(*map(device.asarray, operands), **FORMATS[form])
+        arrays = [x for x in found if isinstance(x, MPArray | device.xp.ndarray)]
+        if name == "eigh":
+            assert isinstance(arrays.pop() if device.xp is np else found.vector_bounds, np.ndarray)
+        indices = arrays[:1] if name == "lu_factor" else []
+        for x in arrays[len(indices) :]:
+            assert isinstance(x, MPArray) == (form == "100 bits"), form
+            assert isinstance(x.limbs if isinstance(x, MPArray) else x, device.xp.ndarray), form
+        values = [mparray(back(device, x)) for x in arrays[len(indices) :]]
+        exact = [mparray(x) for x in operands]
+        assert holds(found.error_bound, *exact, *map(device.asnumpy, indices), *values), form
+        assert found.error_bound < (2.0**-97 if form == "100 bits" else 1e-15), form
+
+
+@pytest.mark.parametrize("name", ["solve", "cholesky", "qr"])
+def test_matrices_without_a_result_are_refused(device, name):
+    """Singular ones, ones that are not positive definite, ones with dependent columns."""
+    a = device.asarray(np.array([[1.0, 2.0], [2.0, 4.0]]))
+    with pytest.raises(np.linalg.LinAlgError):
+        getattr(linalg, name)(*((a, device.full(2, 1)) if name == "solve" else (a,)))
+
+
+def test_many_systems_with_one_matrix(device, rng):
+    a, b = matrix(rng, "float64"), vector(rng, "float64")
+    factors = linalg.lu_factor(device.asarray(a))
+    x, bound, _ = linalg.lu_solve(factors, device.asarray(b))
+    assert isinstance(x, device.xp.ndarray)
+    exact = complex_solve(mparray(a), mparray(b))
+    assert complex_error(mparray(device.asnumpy(x)), *exact) <= bound < 1e-15
