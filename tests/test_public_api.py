@@ -202,7 +202,7 @@ def test_docstrings_of_functions(name):
     text, known = inspect.getdoc(function), inspect.signature(function).parameters.values()
     for section in ("Parameters", "Returns", "Raises") if known else ("Returns", "Raises"):
         assert f"\n{section}\n{'-' * len(section)}\n" in text, section
-    parameters = text.partition("\nParameters\n")[2].split("\n\n")[0]
+    parameters = re.split(r"\n\n(?=\w+\n-+\n)", text.partition("\nParameters\n")[2])[0]
     elsewhere = {*Options._fields} if "**options" in parameters else set()  # in the docstring of `matmul`
     for parameter in known:
         if parameter.name in elsewhere:
