@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from benchmarks import row_files
 from benchmarks.results import ROOT, SCHEMA
 
 FOLDER = ROOT / "benchmarks" / "seeds" / "results"
@@ -96,9 +97,8 @@ class SeedRun:
 
     def write(self, folder: Path = FOLDER) -> Path:
         """Write the JSON file, and return its path."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.stem}.json"
-        path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        row_files.write(path, {"schema": SCHEMA, **asdict(self)})
         return path
 
 
