@@ -13,9 +13,9 @@ import ozaki
 from benchmarks.devices import Device
 from benchmarks.measure import drawn
 from benchmarks.results import Shape
-from benchmarks.seeds.data import spread_normal
-from benchmarks.seeds.figures import Claim, Figure, Series, between, since
-from benchmarks.seeds.speed import Product, over, ratios, speeds
+from reproduce.data import spread_normal
+from reproduce.figures import Claim, Figure, Series, between, since
+from reproduce.speed import Product, over, ratios, speeds
 
 DGEMM, INT8, FP16, RESIDUES = "cuBLAS DGEMM", "int8 digits", "FP16 digits", "residues"
 

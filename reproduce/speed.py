@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import Sample, WrongAnswerError
-from benchmarks.seeds.figures import Series
+from reproduce.figures import Series
 
 
 @dataclass(frozen=True)

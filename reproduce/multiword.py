@@ -11,16 +11,16 @@ import numpy as np
 import ozaki
 from benchmarks.devices import Device
 from benchmarks.measure import host
-from benchmarks.seeds import words_speed
-from benchmarks.seeds.data import uniform
-from benchmarks.seeds.figures import Claim, Figure, Series, between, grows, times
-from benchmarks.seeds.methods import BLOCK_FMA_1, PARTS, componentwise, in_parts, largest_ratio, product_and_scale, simt
-from benchmarks.seeds.speed import ratios
-from benchmarks.seeds.throughput import PEAKS
-from benchmarks.seeds.words_speed import ALGORITHM, BLOCKS, algorithm_4_1, two_words
 from ozaki.bounds import words as word_bounds
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, H100, V100, TensorCore
+from reproduce import words_speed
+from reproduce.data import uniform
+from reproduce.figures import Claim, Figure, Series, between, grows, times
+from reproduce.methods import BLOCK_FMA_1, PARTS, componentwise, in_parts, largest_ratio, product_and_scale, simt
+from reproduce.speed import ratios
+from reproduce.throughput import PEAKS
+from reproduce.words_speed import ALGORITHM, BLOCKS, algorithm_4_1, two_words
 
 SEED = "multiword"
 

@@ -8,11 +8,11 @@ import numpy as np
 
 import ozaki
 from benchmarks.devices import Device
-from benchmarks.seeds import circuit, digits_speed
-from benchmarks.seeds.data import spread_normal
-from benchmarks.seeds.figures import Claim, Figure, Series
 from ozaki.schemes.digits import fp16_digit_bits
 from ozaki.schemes.image import ceil_log2
+from reproduce import circuit, digits_speed
+from reproduce.data import spread_normal
+from reproduce.figures import Claim, Figure, Series
 
 SEED = "slides"
 

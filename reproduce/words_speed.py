@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import ozaki
-from benchmarks.cublas import Compute, gemm
 from benchmarks.devices import Device
-from benchmarks.seeds.figures import Claim, Figure, Series, between, since
-from benchmarks.seeds.speed import Product, over, ratios, speeds
-from benchmarks.seeds.throughput import Peaks, fastest
 from ozaki.schemes import PRESETS, Words
+from reproduce.cublas import Compute, gemm
+from reproduce.figures import Claim, Figure, Series, between, since
+from reproduce.speed import Product, over, ratios, speeds
+from reproduce.throughput import Peaks, fastest
 
 FP32, FP16, ALGORITHM = "fp32, cuBLAS", "fp16, cuBLAS", "double-fp16, cuBLAS"
 

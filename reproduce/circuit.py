@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 import ozaki
 from benchmarks.devices import Device, median_seconds
-from benchmarks.seeds.figures import Claim, Figure, Series, since
-from benchmarks.seeds.speed import ratios
+from reproduce.figures import Claim, Figure, Series, since
+from reproduce.speed import ratios
 
 Complex = npt.NDArray[np.complex128]
 

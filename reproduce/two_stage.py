@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from benchmarks.cublas import Compute, gemm
 from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import host
-from benchmarks.seeds.figures import Claim, Figure, Series
-from benchmarks.seeds.methods import simt
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, mma
+from reproduce.cublas import Compute, gemm
+from reproduce.figures import Claim, Figure, Series
+from reproduce.methods import simt
 
 SEED = "two-stage"
 

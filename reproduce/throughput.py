@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.cublas import Compute, gemm
 from benchmarks.devices import Device
 from benchmarks.measure import rows_of
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Account, Routine, routines
-from benchmarks.seeds.figures import Claim, Figure, Series, since
-from benchmarks.seeds.speed import ratios
+from reproduce.cublas import Compute, gemm
+from reproduce.figures import Claim, Figure, Series, since
+from reproduce.speed import ratios
 
 HALFHALF, TF32TF32, SGEMM = "ozaki halfhalf", "ozaki tf32tf32", "cublas sgemm"
 

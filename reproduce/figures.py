@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import row_files
 from benchmarks.results import ROOT, SCHEMA
 
-FOLDER = ROOT / "benchmarks" / "seeds" / "results"
+FOLDER = ROOT / "reproduce" / "results"
 
 Series = dict[str, list[tuple[float, float]]]
 """y over x for each name."""

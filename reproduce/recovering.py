@@ -15,14 +15,14 @@ import ozaki
 from benchmarks.devices import Device
 from benchmarks.measure import host
 from benchmarks.nvml import Nvml
-from benchmarks.seeds import energy, throughput
-from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
-from benchmarks.seeds.figures import Claim, Figure, Series, between, lasting, times
-from benchmarks.seeds.methods import PARTS, held, in_parts, markidis, parts, relative_residual, simt
-from benchmarks.seeds.speed import ratios
 from ozaki.schemes import PRESETS
 from ozaki.schemes.formats import Rounding
 from ozaki.tensor_core import A100, H100, TensorCore, round_to
+from reproduce import energy, throughput
+from reproduce.data import cauchy, exp_rand, randtlr, spatial, uniform
+from reproduce.figures import Claim, Figure, Series, between, lasting, times
+from reproduce.methods import PARTS, held, in_parts, markidis, parts, relative_residual, simt
+from reproduce.speed import ratios
 
 SEED = "recovering"
 

@@ -9,12 +9,12 @@ from math import ceil
 
 from benchmarks.devices import Device
 from benchmarks.measure import drawn
-from benchmarks.power import MIN_SECONDS, WARM_UP, Meter, Spent, spent
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
-from benchmarks.seeds.figures import Claim, Figure, Series, since
-from benchmarks.seeds.speed import ratios
-from benchmarks.seeds.throughput import HALFHALF, SGEMM, TF32TF32, by_routine, compared, fastest
+from reproduce.figures import Claim, Figure, Series, since
+from reproduce.power import MIN_SECONDS, WARM_UP, Meter, Spent, spent
+from reproduce.speed import ratios
+from reproduce.throughput import HALFHALF, SGEMM, TF32TF32, by_routine, compared, fastest
 
 BURST = 0.1
 """Seconds of products that are begun before the host waits for them: waiting costs less than a thousandth then."""

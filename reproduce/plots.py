@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import NullLocator
 
 from benchmarks.plots import MARKERS, save
-from benchmarks.seeds.figures import Figure, Series
+from reproduce.figures import Figure, Series
 
 MOST_TICKS = 7
 """Of the points themselves, that have room below a panel."""

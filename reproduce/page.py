@@ -1,4 +1,4 @@
-"""docs/seeds.md out of the result files: `python -m benchmarks.seeds.page [--check]`."""
+"""docs/seeds.md out of the result files: `python -m reproduce.page [--check]`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from benchmarks.results import ROOT, slug
-from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, Where, read
-from benchmarks.seeds.plots import plot
+from reproduce.figures import FOLDER, Figure, SeedRun, Where, read
+from reproduce.plots import plot
 
 PAGE = ROOT / "docs" / "seeds.md"
 
-COMMAND = "python -m benchmarks.seeds.page"
+COMMAND = "python -m reproduce.page"
 
 TITLES = {
     "recovering": "Ootomo and Yokota: Recovering single precision accuracy from Tensor Cores (IJHPCA 2022, arXiv "
@@ -37,11 +37,11 @@ INTRODUCTION = """# The papers, reproduced
 
 What the papers that the library starts from published, and what comes out here. Accuracy is shown on a CPU: the tensor
 cores are those of `ozaki.tensor_core`, a model. Results from a GPU, with its own tensor cores, follow and name the
-device. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`; `python -m
-benchmarks.seeds` makes those anew, with `--device gpu` those of a GPU, with `--scale full` up to the papers' n and k
-(what is smaller says so). Figures 4, 5, 8, 9 and 14 of the first paper are 2, 3, 6, 7 and 9 of the Japanese report
-before it; where it has other data, figure 4 says so, and its figure 8 stands by itself. A published plot has no
-numbers to compare with, so its statements are checked: each line says what was published, and what came out here.
+device. The page is written by `python -m reproduce.page` from `reproduce/results/`; `python -m reproduce` makes those
+anew, with `--device gpu` those of a GPU, with `--scale full` up to the papers' n and k (what is smaller says so).
+Figures 4, 5, 8, 9 and 14 of the first paper are 2, 3, 6, 7 and 9 of the Japanese report before it; where it has other
+data, figure 4 says so, and its figure 8 stands by itself. A published plot has no numbers to compare with, so its
+statements are checked: each line says what was published, and what came out here.
 
 Feng et al. (`scheme="feng"`) use the sign of the low word as one more bit of the significand. As the first paper quotes
 them (section 1), the 21st bit of the significand decides which way the high word is rounded; it doubts that this can be

@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks.seeds`."""
+"""The command line: `python -m reproduce`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.table import Table
 
 from benchmarks.devices import device_of
 from benchmarks.results import git_commit
-from benchmarks.seeds import multiword, recovering, slides, two_stage
-from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, Where
+from reproduce import multiword, recovering, slides, two_stage
+from reproduce.figures import FOLDER, Figure, SeedRun, Where
 
 SEEDS = {seed.SEED: seed for seed in (recovering, multiword, two_stage, slides)}
 
