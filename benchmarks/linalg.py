@@ -22,6 +22,7 @@ import numpy as np
 import typer
 
 import ozaki
+from benchmarks import row_files
 from benchmarks.__main__ import Where, sizes_of
 from benchmarks.devices import Device, device_of, median_seconds
 from benchmarks.readme import replaced
@@ -78,9 +79,8 @@ def main(
             "versions": where.versions() | _peer_versions(where),
             "rows": [row for n in chosen for kind in _KINDS for row in measured(where, n, kind, seconds)],
         }
-        output.mkdir(parents=True, exist_ok=True)
         path = output / f"{now:%Y-%m-%d-%H%M}-{slug(where.name)}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        row_files.write(path, result)
         print(path)
     if tables or output == FOLDER:
         DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), newest()), encoding="utf-8")

@@ -26,6 +26,7 @@ import numpy as np
 import typer
 
 import ozaki
+from benchmarks import row_files
 from benchmarks.__main__ import Where, sizes_of
 from benchmarks.conversions import median
 from benchmarks.devices import Cpu, Device, cpu_model, device_of, median_seconds
@@ -70,10 +71,9 @@ def main(
         measured = on_cpu(n) if isinstance(where, Cpu) else on_gpu(where, sizes_of(sizes), n, seconds)
         now = datetime.now(UTC)
         result = {"date": now.isoformat(timespec="seconds"), "commit": commit or git_commit(), **measured}
-        output.mkdir(parents=True, exist_ok=True)
         name = "cpu" if isinstance(where, Cpu) else slug(where.name)
         path = output / f"{now:%Y-%m-%d-%H%M}-{name}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        row_files.write(path, result)
         print(path)
     if tables or output == FOLDER:
         DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), newest()), encoding="utf-8")

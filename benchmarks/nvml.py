@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Nvml:
-    """The GPU at an address of the PCI bus; a `Meter` (benchmarks/power.py).
+    """The GPU at an address of the PCI bus; a `Meter` (reproduce/power.py).
 
     Raises
     ------

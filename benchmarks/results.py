@@ -15,6 +15,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from benchmarks import row_files
+
 SCHEMA = 1
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,10 +143,8 @@ class Run:
 
     def write(self, folder: Path) -> Path:
         """Write the file, and return its path."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.filename
-        content = {"schema": SCHEMA, **asdict(self), "rows": [row.as_json() for row in self.rows]}
-        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        row_files.write(path, {"schema": SCHEMA, **asdict(self), "rows": [row.as_json() for row in self.rows]})
         return path
 
 

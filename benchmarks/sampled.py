@@ -7,7 +7,6 @@ of entries, and the largest share of a bound that an error took, go to benchmark
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ import numpy as np
 import typer
 
 import ozaki
+from benchmarks import row_files
 from benchmarks.__main__ import Where
 from benchmarks.devices import Cpu, device_of
 from benchmarks.measure import WrongAnswerError
@@ -55,9 +55,8 @@ def main(
     rows = [compared(bits, entries, np.random.default_rng([seed, bits]), on_host) for bits in BITS]
     name = "cpu" if on_host else slug(where.name)
     result = {"date": now.isoformat(timespec="seconds"), "commit": commit or git_commit(), "seed": seed, "rows": rows}
-    output.mkdir(parents=True, exist_ok=True)
     path = output / f"{now:%Y-%m-%d-%H%M}-{name}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    row_files.write(path, result)
     print(path)
 
 

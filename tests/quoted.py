@@ -1,4 +1,4 @@
-"""The published statements that figures of benchmarks/seeds quote."""
+"""The published statements that figures of reproduce quote."""
 
 import re
 

@@ -14,7 +14,7 @@ import typer
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import ozaki
-from benchmarks import plots, readme, sampled
+from benchmarks import plots, readme, row_files, sampled
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.cublas_peer import ROUTINE
@@ -80,6 +80,37 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path):
     assert read(path) == RUN
     assert json.loads(path.read_text())["rows"][2]["bound"] is None
     assert "rms" not in json.loads(path.read_text())["rows"][0]
+
+
+def test_result_files_have_one_row_a_line():
+    rows = [{"n": 1, "seconds": 0.5}, {"n": 2, "seconds": None}]
+    content = {"device": "D", "versions": {"numpy": "2"}, "rows": rows, "host": {"rows": rows[:1]}, "points": [[1, 2]]}
+    lines = row_files.text(content).splitlines()
+    assert json.loads("".join(lines)) == content
+    assert lines == [
+        "{",
+        ' "device": "D",',
+        ' "versions": {"numpy": "2"},',
+        ' "rows": [',
+        '  {"n": 1, "seconds": 0.5},',
+        '  {"n": 2, "seconds": null}',
+        " ],",
+        ' "host": {',
+        '  "rows": [',
+        '   {"n": 1, "seconds": 0.5}',
+        "  ]",
+        " },",
+        ' "points": [[1, 2]]',
+        "}",
+    ]
+    with pytest.raises(ValueError, match="JSON"):
+        row_files.text({"rows": [{"seconds": float("nan")}]})
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("**/*.json")), ids=lambda path: path.stem)
+def test_committed_results_have_one_row_a_line(path):
+    written = path.read_text(encoding="utf-8")
+    assert written == row_files.text(json.loads(written)) + "\n"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def describe(dtype, along_k, reals=1):
 
 
 def split(dtype, slices, limbs, digit_bits, along_k, reversed_=0, tile=0, reals=1):
-    macros = {"INPUT": dtype, "REALS": reals, "SLICES": slices, "LIMBS": limbs, "DIGIT_BITS": digit_bits}
+    room = slices if digit_bits == 7 else -(-slices // 8) * 8
+    macros = {"INPUT": dtype, "REALS": reals, "ROOM": room, "LIMBS": limbs, "DIGIT_BITS": digit_bits}
     neighbours = (4 if digit_bits else 16) * (tile == 192)
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": neighbours}
     return "conversion/split.cu", macros | {"LARGEST": int(digit_bits == 8)}
@@ -136,7 +137,9 @@ def recombine_numbers(dtype, groups):
 
 
 def split_fp16(dtype, slices, limbs, digit_bits, along_k, reversed_=0):
-    return "conversion/split_fp16.cu", split(dtype, slices, limbs, digit_bits, along_k, reversed_)[1]
+    macros = split(dtype, slices, limbs, digit_bits, along_k, reversed_)[1]
+    del macros["ROOM"]
+    return "conversion/split_fp16.cu", macros | {"SLICES": slices}
 
 
 def recombine(dtype, slices, limbs, digit_bits, sum64=0, lower=0):

@@ -1,6 +1,5 @@
 """How the program ends where standard streams fail, or somebody interrupts it."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -25,24 +24,15 @@ def shell(script, *words):
 
 
 @pytest.mark.parametrize("words", some_first(1, PRINTING))
-def test_closed_standard_output(words):
-    assert shell('"$@" >&-', *words) == (2, "", "error: standard output: Bad file descriptor\n")
-
-
-@pytest.mark.parametrize("words", some_first(1, PRINTING))
 def test_full_standard_output(words):
-    assert shell('"$@" >/dev/full', *words) == (2, "", "error: standard output: No space left on device\n")
+    code, _, message = shell('"$@" >/dev/full', *words)
+    assert (code, message.count("\n")) == (2, 1)
+    assert message.startswith("error: ") and message.endswith("No space left on device\n")
 
 
 @pytest.mark.parametrize("words", some_first(1, PRINTING))
 def test_a_pipe_that_nobody_reads(words):
     assert shell('"$@" | head -c 0; exit ${PIPESTATUS[0]}', *words) == (128 + signal.SIGPIPE, "", "")
-
-
-@pytest.mark.parametrize("words", some_first(1, BAD))
-@pytest.mark.parametrize("place", ["&-", "/dev/full", " >(true)"])
-def test_messages_that_nobody_can_read(words, place):
-    assert shell(f'"$@" 2>{place}', *words) == (2, "", "")
 
 
 @pytest.mark.parametrize("words", some_first(1, BAD))
@@ -57,24 +47,6 @@ def test_a_product_needs_no_standard_stream(tmp_path):
     words = ["multiply", str(tmp_path / "x.npy"), str(tmp_path / "x.npy"), "-o", str(tmp_path / "c.npy")]
     assert shell('"$@" <&- >&- 2>&-', *words) == (0, "", "")
     assert np.array_equal(np.load(tmp_path / "c.npy"), 4 * np.eye(3))
-
-
-@pytest.mark.parametrize("stream", [1, 2])
-@pytest.mark.parametrize("suffix", some_first(1, [".npy", ".npz", ".mtx"]))
-def test_a_product_to_a_closed_stream(tmp_path, stream, suffix):
-    np.save(tmp_path / "x.npy", np.eye(3))
-    link = tmp_path / f"c{suffix}"
-    link.symlink_to(f"/dev/fd/{stream}")
-    words = ["multiply", *[str(tmp_path / "x.npy")] * 2, "-o", str(link)]
-    message = f"error: {link}: leads to a standard stream that is closed\n"
-    assert shell(f'"$@" {stream}>&-', *words) == (2, "", message if stream == 1 else "")
-
-
-def test_a_closed_stream_is_not_taken_for_the_null_device(tmp_path):
-    np.save(tmp_path / "x.npy", np.eye(3))
-    (tmp_path / "null.npy").symlink_to(os.devnull)
-    words = ["multiply", *[str(tmp_path / "x.npy")] * 2, "-o", str(tmp_path / "null.npy")]
-    assert shell('"$@" <&- >&- 2>&-', *words) == (0, "", "")
 
 
 def test_a_name_that_standard_output_cannot_encode(tmp_path):

@@ -261,8 +261,11 @@ def test_the_library_has_these_constants(n):
     scheme, moduli, product = Residues(n), MODULI[:n], math.prod(MODULI[:n])
     inverses = {"left": [pow(product // m, -1, m) for m in moduli], "right": [1] * n}
     for side, unsigned in itertools.product(inverses, (True, False)):
-        expected = residue_constants(moduli, inverses[side], library.image_limbs(scheme), not unsigned)
-        assert library.residue_constants(scheme, side, unsigned) == tuple(expected.tolist())
+        limbs = library.image_limbs(scheme)
+        for more in (0, 3):
+            repeated = [*moduli, *[moduli[-1]] * more], [*inverses[side], *[inverses[side][-1]] * more]
+            expected = residue_constants(*repeated, limbs, not unsigned)
+            assert library.residue_constants(scheme, side, unsigned, n + more) == tuple(expected.tolist())
     for unsigned, lowest in ((True, 0), (False, -(2**31))):
         expected = accumulator_moduli(moduli, lowest).view(np.uint32)
         assert library.accumulator_moduli(scheme.moduli, unsigned) == tuple(expected.tolist())

@@ -7,15 +7,15 @@ import pytest
 import typer
 from quoted import published
 
-from benchmarks.seeds import multiword, page, recovering, slides, two_stage
-from benchmarks.seeds.__main__ import SEEDS, Scale
-from benchmarks.seeds.__main__ import main as run_seeds
-from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
-from benchmarks.seeds.figures import FOLDER, Claim, Where, grows, read
-from benchmarks.seeds.methods import componentwise, held, in_parts, markidis, relative_residual, simt
 from ozaki import reference
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import TensorCore
+from reproduce import multiword, page, recovering, slides, two_stage
+from reproduce.__main__ import SEEDS, Scale
+from reproduce.__main__ import main as run_seeds
+from reproduce.data import cauchy, exp_rand, randtlr, spatial, uniform
+from reproduce.figures import FOLDER, Claim, Where, grows, read
+from reproduce.methods import componentwise, held, in_parts, markidis, relative_residual, simt
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ from quoted import published
 from benchmarks.devices import Cpu
 from benchmarks.measure import WrongAnswerError
 from benchmarks.nvml import Nvml
-from benchmarks.power import Spent, spent
-from benchmarks.seeds import __main__ as command
-from benchmarks.seeds import (
+from ozaki.schemes import PRESETS
+from ozaki.tensor_core import A100
+from reproduce import __main__ as command
+from reproduce import (
     circuit,
     digits_speed,
     energy,
@@ -30,13 +31,12 @@ from benchmarks.seeds import (
     two_stage,
     words_speed,
 )
-from benchmarks.seeds.__main__ import SEEDS, Scale
-from benchmarks.seeds.__main__ import main as run_seeds
-from benchmarks.seeds.figures import FOLDER, Where, read, since
-from benchmarks.seeds.speed import Product, speeds
-from benchmarks.seeds.throughput import HALFHALF, RIVALS, SGEMM, TF32TF32, Peaks
-from ozaki.schemes import PRESETS
-from ozaki.tensor_core import A100
+from reproduce.__main__ import SEEDS, Scale
+from reproduce.__main__ import main as run_seeds
+from reproduce.figures import FOLDER, Where, read, since
+from reproduce.power import Spent, spent
+from reproduce.speed import Product, speeds
+from reproduce.throughput import HALFHALF, RIVALS, SGEMM, TF32TF32, Peaks
 
 
 class Device(Cpu):

@@ -45,7 +45,7 @@ def test_the_wheel_holds_what_it_needs(wheel):
     assert {"ozaki/data/longley.dat", "ozaki/data/selftest.json"} <= set(names)
     assert {f"ozaki/{path.relative_to(ROOT)}" for path in (ROOT / "kernels").rglob("*.cu*")} <= set(names)
     assert "ozaki/kernels/common.txt" in names and wheel.stat().st_size < 30e6  # compiled kernels included
-    others = "building", "tests", "benchmarks", "examples", "notebooks", "docs"
+    others = "building", "tests", "benchmarks", "examples", "notebooks", "docs", "reproduce"
     assert not [name for name in names if name.startswith(others)]
 
 

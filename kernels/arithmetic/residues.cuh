@@ -41,7 +41,8 @@ HD uint32_t residue_of_sum(uint32_t f, float inverse, float addend, uint32_t mod
 // Constants of the residues of images of LENGTH limbs, which are raised by 2^(32 LENGTH - 1) so that they are
 // nonnegative. Byte j of fold[t][w] is inv_t 2^(8 (4 w + j)) mod m_t, in [0, m_t), inv_t = 1 for the right operand.
 // quotient[t].start = -inv_t 2^(32 LENGTH - 1) mod m_t or, for residues in [0, m_t), that of (m_t+1)/2 more. The host
-// fills it: 4 N (LENGTH + 4) bytes, no padding. f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
+// fills it: 4 N (LENGTH + 4) bytes, no padding; where N is larger than the number of slices, with the last one again.
+// f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
 template <int N, int LENGTH> struct ResidueConstants {
   uint32_t fold[N][LENGTH];
   Quotient quotient[N];

@@ -1,7 +1,7 @@
 // From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
 // For the kernels that split operands.
 //
-// Macros, as in split.cu: INPUT, REALS, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE,
+// Macros, as in split.cu: INPUT, REALS, ROOM, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE,
 // NEIGHBOURS.
 //
 // An image is LIMBS limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
@@ -23,28 +23,28 @@
 typedef BitsOf<INPUT>::type Bits;
 
 #if DIGIT_BITS == 0
-typedef ResidueConstants<SLICES, REALS * LIMBS> Constants;
-#define MORE_ARGUMENTS , const __grid_constant__ Constants constants
+typedef ResidueConstants<ROOM, REALS * LIMBS> Constants;
+#define MORE_ARGUMENTS , const __grid_constant__ Constants constants, int count
 #define MORE , constants
 #else
-#define MORE_ARGUMENTS
-#define MORE
+#define MORE_ARGUMENTS , int count
+#define MORE , count
 #endif
 
 constexpr int BLOCK_K = TILE_K;
-constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : REALS * LIMBS;  // limbs whose bytes slices are cut from
-constexpr int EIGHTS = (SLICES + 7) / 8;  // passes of eight slices
+constexpr int LENGTH = DIGIT_BITS == 7 ? (ROOM + 3) / 4 : REALS * LIMBS;  // limbs whose bytes slices are cut from
+constexpr int EIGHTS = (ROOM + 7) / 8;  // passes of eight slices
 
 // The bytes that slices are cut from: those of the raised image for residues; one balanced digit in each for digits.
 // Of a complex element `part` says which of its two images this is.
 __device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[LIMBS], int part, uint32_t (&bytes)[LENGTH]) {
 #if DIGIT_BITS == 7
-  add_halves<7, SLICES>(limbs);
+  add_halves<7, ROOM>(limbs);
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) {
     uint32_t digit[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit<7>(limbs, 4 * w + j) : 64u;
+    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < ROOM ? raised_digit<7>(limbs, 4 * w + j) : 64u;
     bytes[w] = lower_digits_7(gather_bytes(digit[0], digit[1], digit[2], digit[3], 0));
   }
 #else
@@ -148,23 +148,21 @@ struct Cut {
 };
 
 // Writes the constants of all slices to shared memory; called by all `threads` threads of the block, which synchronise
-// before they use them. Residues: from the host's constants, the last modulus repeated beyond SLICES. Digits: slice t
-// picks the byte of digit SLICES - 1 - t.
+// before they use them. Residues: from the host's constants. Digits: slice t picks the byte of digit count - 1 - t.
 #if DIGIT_BITS == 0
 __device__ __forceinline__ void fill_folds(int threads, const Constants& constants) {
 #else
-__device__ __forceinline__ void fill_folds(int threads) {
+__device__ __forceinline__ void fill_folds(int threads, int count) {
 #endif
   for (int i = threadIdx.x; i < 8 * EIGHTS * LENGTH; i += threads) {
     const int t = i / LENGTH, w = i % LENGTH;
 #if DIGIT_BITS == 0
-    const int known = smaller(t, SLICES - 1);
-    folds[t][w] = constants.fold[known][w];
+    folds[t][w] = constants.fold[t][w];
     if (w != 0) continue;
-    quotients[t] = constants.quotient[known];
+    quotients[t] = constants.quotient[t];
     for (int j = 0; j < 4; ++j) starts[t][j] = quotients[t].start;
 #else
-    const int digit = SLICES - 1 - t;
+    const int digit = count - 1 - t;
     folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;
 #endif
   }
@@ -194,23 +192,23 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 
 // Cuts two runs of 128 elements and stores their slices; called by all lanes of a warp. bytes[4 r + 2 half + e] is the
 // image of element 64 half + 2 lane + e of run r. place(run, piece) is the offset of 16-byte piece `piece` of a run in
-// each slice; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`.
+// each of `count` slices; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`.
 template <typename Place>
 __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride,
-                                        bool second, Place place) {
+                                        int count, bool second, Place place) {
   const int g = (threadIdx.x & 31) >> 2, c = threadIdx.x & 3;
 #pragma unroll 1
   for (int u = 0; u < EIGHTS; ++u) {
     const int s = 8 * u + g;
     const Cut cut(s, c);
-    int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
+    int8_t* const to = out + (REVERSED ? count - 1 - s : s) * slice_stride;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // run i / 2, half i % 2
       uint32_t slice[2][2][4];
       cut.apply(bytes + 2 * i, slice);
       uint32_t packed[4];
       gather(slice, packed);
-      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), packed, s < SLICES && (i < 2 || second));
+      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), packed, s < count && (i < 2 || second));
     }
   }
 }
@@ -221,7 +219,7 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
 // place in slice 0.
 template <int ROWS, typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
-                                         int64_t slice_stride, Load load) {
+                                         int64_t slice_stride, int count, Load load) {
   constexpr bool AHEAD = REALS == 1;  // else registers are too few
   Bits bits[8 * REALS];
   if (AHEAD) load(0, bits);
@@ -234,7 +232,7 @@ __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int6
       make_images<4>(bits + 4 * REALS * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
     }
     if (AHEAD && r + 2 < ROWS) load(r + 2, bits);
-    cut_two(bytes, out, slice_stride, true,
+    cut_two(bytes, out, slice_stride, count, true,
             [&](int run, int piece) { return offset_of_row(first, r + run, piece, row_stride); });
   }
 }

@@ -431,7 +431,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
         make_images<4>(bits[r + i], scales[of_run], bytes + 4 * i);
         at[i] = permuted_column<NEIGHBOURS>(in_tile + of_run);
       }
-      cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, second,
+      cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, count, second,
               [&](int run, int piece) { return run * SECOND_BLOCK * BLOCK_BYTES + tile_offset(at[run], piece); });
     }
   }

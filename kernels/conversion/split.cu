@@ -2,10 +2,12 @@
 // (docs/definitions.md, sections 2 to 4).
 //
 // Macros:
-// - INPUT (double or float); REALS: 1, or 2 if an element is complex; SLICES; LIMBS: 32-bit limbs of an image
+// - INPUT (double or float); REALS: 1, or 2 if an element is complex; LIMBS: 32-bit limbs of an image
+// - ROOM: the number of slices, `count`, rounded up to eight, so that one kernel takes several counts; for digits of 7
+//   bits the number itself
 // - DIGIT_BITS: 0 for residues, 8 or 7 for balanced digits
 // - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory)
-// - REVERSED: 1 stores slice s as number SLICES - 1 - s
+// - REVERSED: 1 stores slice s as number count - 1 - s
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
 // - LARGEST: 1 if field 0 of the description holds the largest element itself (tops.cu)
 //
@@ -134,5 +136,5 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
             tile[part][turned<BLOCK_ROWS>(OWN_ROWS * warp + r + i / 4, 64 * (i / 2 % 2) + 2 * lane + i % 2)];
   };
 #endif
-  cut_rows<OWN_ROWS>(scale, out, first, row_stride, slice_stride, load);
+  cut_rows<OWN_ROWS>(scale, out, first, row_stride, slice_stride, count, load);
 }

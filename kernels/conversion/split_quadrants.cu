@@ -138,7 +138,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
         gather(slice, quadrant[i]);
       }
       int8_t* const to = out + (s * (7 * block) + offset);
-      const auto store = [&](int i, const uint32_t(&packed)[4]) { store_16_bytes(to + i * block, packed, s < SLICES); };
+      const auto store = [&](int i, const uint32_t(&packed)[4]) { store_16_bytes(to + i * block, packed, s < count); };
       constexpr int places[4] = {4, 5, 6, NEIGHBOURS > 0 ? 3 : 2};
       // The quadrants themselves first: if they were stored later, their registers would be needed longer.
       store(0, quadrant[0]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Any
@@ -11,11 +12,9 @@ import typer.core
 
 from ozaki._cli.echo import one_line
 from ozaki._cli.printing import err
-from ozaki._cli.streams import StandardOutputError
 
 BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
-_NOBODY_READS = 128 + 13  # the exit code of a program that SIGPIPE ends; Windows has no signal.SIGPIPE
 
 # The base class of the errors that Typer raises for a command line that it does not understand; Typer exports no name
 # for it.
@@ -27,18 +26,22 @@ class Commands(typer.core.TyperGroup):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command line, and end the process with its exit code."""
+        code: Any = None
         try:
             code = super().main(*args, **{**options, "standalone_mode": False})
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as it is where it was closed
+                sys.stdout.flush()
         except _UsageError as error:
             message = error.format_message().rstrip(".")
             if message:  # there is none for an empty command line, for which help has been printed
                 complain(f"error: {message}; see `{error.ctx.command_path} --help`")
             code = BAD_INPUT
-        except StandardOutputError as error:
-            if not error.broken_pipe:
-                complain(f"error: {error}")
-            code = _NOBODY_READS if error.broken_pipe else BAD_INPUT
+        except OSError as error:
+            if code != BAD_INPUT:  # else the command has said so
+                complain(f"error: standard output: {error.strerror}")
+            # What is left in its buffer is written when Python ends, and would fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = BAD_INPUT
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
@@ -79,7 +78,7 @@ def print_dgemm(timed: list[Timed], size: int, device: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+    print(json.dumps(plain(value), allow_nan=False))
 
 
 def plain(value: Any) -> Any:

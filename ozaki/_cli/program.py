@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
 import traceback
 
 from ozaki._cli.commands import app
-from ozaki._cli.streams import open_standard_streams
 
 _FAULT = 3
 """Exit code for a fault of the program itself."""
@@ -14,7 +15,10 @@ _FAULT = 3
 
 def main() -> None:
     """Run the command line of this process, and end the process with its exit code."""
-    open_standard_streams()
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly, as other programs do, where nobody reads a pipe
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may have any characters
     try:
         app()
     except Exception:

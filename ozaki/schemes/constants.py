@@ -41,25 +41,23 @@ def forms_of(scheme: Residues) -> tuple[Form, ...]:
     return scheme.forms if isinstance(scheme, ComplexSlices) else tuple(Form(m, 1, 0) for m in scheme.moduli)
 
 
-def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
+def residue_constants(scheme: Residues, side: str, unsigned: bool, room: int) -> tuple[int, ...]:
     """The 32-bit numbers of the struct ResidueConstants (kernels/arithmetic/residues.cuh) for images of one side.
 
     With `unsigned`, residues lie in [0, m); else they are symmetric. A complex element has two images, one after the
-    other.
+    other. The last slice is repeated until there are `room`.
     """
     limbs, parts, crt = image_limbs(scheme), 1 + isinstance(scheme, ComplexSlices), remainders(scheme_of(scheme).moduli)
     inverses = dict(zip(crt.moduli, crt.inverses if side == "left" else [1] * len(crt.moduli), strict=True))
-    factors = [[each * inverses[m] % m for each in of_parts[:parts]] for m, *of_parts in forms_of(scheme)]
+    slices = [(m, [each * inverses[m] % m for each in of_parts[:parts]]) for m, *of_parts in forms_of(scheme)]
+    slices += slices[-1:] * (room - len(slices))
     fold = [
         sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
-        for m, of_parts in zip(scheme.moduli, factors, strict=True)
-        for f in of_parts
+        for m, factors in slices
+        for f in factors
         for w in range(limbs)
     ]
-    quotients = [
-        quotient(m, -sum(of_parts) * 2 ** (32 * limbs - 1), unsigned)
-        for m, of_parts in zip(scheme.moduli, factors, strict=True)
-    ]
+    quotients = [quotient(m, -sum(factors) * 2 ** (32 * limbs - 1), unsigned) for m, factors in slices]
     return (*fold, *chain(*quotients))
 
 

@@ -38,13 +38,14 @@ def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, l
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / of_block) * (layout.k // 128),)
     file, function, threads = "conversion/split.cu", "split", 128
+    more = cutting_constants(scheme, side, layout)
     if isinstance(scheme, Digits) and scheme.word == "fp16":
-        file, function, threads = "conversion/split_fp16.cu", "split_fp16", 256
+        file, function, threads, more = "conversion/split_fp16.cu", "split_fp16", 256, ()
+        macros = {name: x for name, x in macros.items() if name != "ROOM"} | {"SLICES": scheme.count}
     return Kernel.of(
         file, function, macros, grid, (threads,), None, *view.steps_of_parts, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
-        layout.matrix_bytes, layout.row_bytes, layout.slice_bytes, layout.slab, layout.slab_stride,
-        *cutting_constants(scheme, side, layout),
+        layout.matrix_bytes, layout.row_bytes, layout.slice_bytes, layout.slab, layout.slab_stride, *more,
     )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) 
     return {
         "INPUT": view.ctype_of_part,
         "REALS": view.parts,
-        "SLICES": scheme.count,
+        "ROOM": _room(scheme),
         "LIMBS": constants.image_limbs(scheme),
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
         "ALONG_K": view.along_k,
@@ -64,14 +65,20 @@ def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) 
 
 
 def cutting_constants(scheme: KernelScheme, side: str, layout: Layout) -> tuple[Any, ...]:
-    """The arguments MORE_ARGUMENTS of kernels/conversion/cut.cuh: constants for residues, none for digits."""
-    return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
+    """The arguments MORE_ARGUMENTS of kernels/conversion/cut.cuh: constants for residues, and the number of slices."""
+    of_residues = (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
+    return *of_residues, scheme.count
+
+
+def _room(scheme: KernelScheme) -> int:
+    """The slices that a kernel has room for: their number, rounded up to eight where the kernel takes fewer, too."""
+    return scheme.count if isinstance(scheme, Digits) and scheme.bits == 7 else ceil(scheme.count / 8) * 8
 
 
 @cache
 def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
     """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
-    return struct(constants.residue_constants(scheme, side, unsigned))
+    return struct(constants.residue_constants(scheme, side, unsigned, _room(scheme)))
 
 
 @cache
