@@ -18,7 +18,12 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def where_they_lie(operands: Iterable[tuple[str, Any]]) -> AbstractContextManager[Any]:
-    """A context in which the GPU of these (name, operand) pairs is CuPy's current device.
+    """A context in which the GPU of these (name, operand) pairs is CuPy's current device (`elsewhere`)."""
+    return elsewhere(operands) or nullcontext()
+
+
+def elsewhere(operands: Iterable[tuple[str, Any]]) -> AbstractContextManager[Any] | None:
+    """A context in which the GPU of these (name, operand) pairs is CuPy's current device; None if it is so already.
 
     An operand is a CuPy array, an object that holds some (`MPArray`, `Prepared`, `LU`: their `_an_array` is one), or a
     tuple of these. Whatever else is among them lies on no GPU.
@@ -30,17 +35,16 @@ def where_they_lie(operands: Iterable[tuple[str, Any]]) -> AbstractContextManage
     """
     cupy = sys.modules.get("cupy")
     if cupy is None:
-        return _NOTHING
+        return None
     first: _Named | None = None
     for name, x in operands:
-        first = _found(name, x, first, cupy.ndarray)
+        if x is not None:
+            first = _found(name, x, first, cupy.ndarray)
     if first is None or first[1] == cupy.cuda.runtime.getDevice():
-        return _NOTHING
+        return None
     device: AbstractContextManager[Any] = cupy.cuda.Device(first[1])
     return device
 
-
-_NOTHING = nullcontext()
 
 _Named = tuple[str, int]
 """The name of an array, and the number of the GPU on which it lies."""
@@ -54,8 +58,6 @@ def _found(name: str, x: Any, first: _Named | None, ndarray: type) -> _Named | N
     ValueError
         If one of x lies on another GPU.
     """
-    if x is None:
-        return first
     if isinstance(x, ndarray):
         number = x.data.device_id  # type: ignore[attr-defined]
         if first is None:
@@ -101,7 +103,10 @@ def _entering(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if "cupy" not in sys.modules:
             return method(*args, **kwargs)
-        with where_they_lie((*zip(names, args, strict=False), *kwargs.items())):
+        device = elsewhere((*zip(names, args, strict=False), *kwargs.items()))
+        if device is None:
+            return method(*args, **kwargs)
+        with device:
             return method(*args, **kwargs)
 
     return call

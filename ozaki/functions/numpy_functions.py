@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki.call.operands import DTYPES
-from ozaki.call.placement import where_they_lie
+from ozaki.call.placement import elsewhere
 from ozaki.functions.contractions import of_one_precision
 from ozaki.functions.emulation import counted, multiplier
 from ozaki.functions.numpy_products import call_of, run
@@ -134,7 +134,7 @@ def _all_numbers(operands: Iterable[Any], floats_stay: bool = False) -> list[Any
     given = [*operands]
     for x in given:
         check_plain("x", x)
-    where_they_lie((f"operand {place}", x) for place, x in enumerate(given))  # only refuses: the caller has entered it
+    elsewhere((f"operand {place}", x) for place, x in enumerate(given))  # only refuses: the caller has entered it
     xp = next((x.library for x in given if isinstance(x, MPArray)), np)
     stay = [floats_stay and str(getattr(x, "dtype", "")) in DTYPES for x in given]
     found = [x if keep else _numbers(x) for x, keep in zip(given, stay, strict=True)]

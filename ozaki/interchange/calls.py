@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki.call.placement import where_they_lie
+from ozaki.call.placement import elsewhere
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 
@@ -89,9 +89,10 @@ def _run(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call a function on the GPU of the arrays among its arguments: `names`, by position `places`."""
-    if "cupy" not in sys.modules:
+    device = elsewhere(_given(places, names, args, kwargs)) if "cupy" in sys.modules else None
+    if device is None:
         return function(*args, **kwargs)
-    with where_they_lie(_given(places, names, args, kwargs)):
+    with device:
         return function(*args, **kwargs)
 
 

@@ -63,13 +63,12 @@ class Options(NamedTuple):
         """
         if not options:
             return _DEFAULTS
-        for name in options:
-            if name not in known.__optional_keys__:
-                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-        engine = options.get("engine", "auto")
-        if isinstance(engine, str) and engine in OLD_NAMES:
-            return cls(**{**options, "engine": OLD_NAMES[engine]})
-        return cls(**options)
+        if not options.keys() <= known.__optional_keys__:
+            name = next(name for name in options if name not in known.__optional_keys__)
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        given = cls(**options)
+        engine = given.engine
+        return given._replace(engine=OLD_NAMES[engine]) if isinstance(engine, str) and engine in OLD_NAMES else given
 
     @property
     def key(self) -> tuple[Any, ...]:

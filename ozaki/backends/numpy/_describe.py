@@ -101,7 +101,7 @@ def describe_both(x: npt.NDArray[Any] | Numbers, y: npt.NDArray[Any] | Numbers) 
         or not 0 < x.size + y.size <= FEW
         or x.dtype != y.dtype
         or x.dtype.kind == "c"
-        or x.shape[2] == 0
+        or 0 in x.shape + y.shape
     ):
         return describe(x), describe(y)
     (batch_x, m, k), (batch_y, n, _) = x.shape, y.shape

@@ -132,12 +132,13 @@ def run(
             at_cols = of_right, cols
             kept: Floats | None = None  # frees the slices of the columns before
             if program.keeps_columns:
-                kept = slices_of(right, nu, engine, "right", *at_cols, slabs[0])
+                kept = slices_of(right, nu, engine, "right", *at_cols, slice(engine.k))
             for r in range(0 if program.image is None else c, m, program.rows):
                 rows = slice(r, min(r + program.rows, m))
                 diagonal = program.one_split and rows == cols  # then BLAS multiplies one triangle
                 unrounded: Unrounded | None = None
-                for hs in slabs:
+                for h in slabs:
+                    hs = slice(h, min(h + engine.slab, engine.k))
                     of_cols = kept if kept is not None else slices_of(right, nu, engine, "right", *at_cols, hs)
                     of_rows = of_cols if diagonal else slices_of(left, mu, engine, side, of_left, rows, hs)
                     if told is not None:

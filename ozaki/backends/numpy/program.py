@@ -59,7 +59,7 @@ class Program:
     views : what it depends on
     rows, columns : most of a panel
     together : matrices of a batch that are computed at a time
-    slabs : the parts of k: elements of a row that are multiplied at a time
+    slabs : where the parts of k begin, the elements of a row that are multiplied at a time
     keeps_columns : whether the slices of columns serve all panels of rows: those of several slabs are not kept
     image : what panels above the diagonal are, which are copied from below: transposes or conjugate transposes; None
         if they are computed as all others
@@ -73,7 +73,7 @@ class Program:
     rows: int
     columns: int
     together: int
-    slabs: tuple[slice, ...]
+    slabs: range
     keeps_columns: bool
     image: Literal["transpose", "conjugate"] | None
     one_split: bool
@@ -138,7 +138,7 @@ def product_program(scheme: Scheme, int8: bool, views: Views, limit: int | None)
     if isinstance(engine, ComplexResidueEngine) and not views.addend and (views.itself or views.adjoint):
         image = "conjugate" if views.adjoint else "transpose"
     panel = _panel_of(engine, views, limit)
-    slabs = tuple(slice(h, min(h + engine.slab, engine.k)) for h in range(0, engine.k, engine.slab))
+    slabs = range(0, engine.k, engine.slab)
     parts = *panel, _together(views, panel), slabs, len(slabs) == 1
     return Program(
         engine, scaling_of(scheme, views.k), views, *parts, image, one_split, _workspace(engine, views, panel)
