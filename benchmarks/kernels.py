@@ -16,7 +16,7 @@ from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import drawn
 from benchmarks.results import Row, Shape
 from ozaki import Plan
-from ozaki.call.operands import Side
+from ozaki.records.shapes import Side
 from ozaki.schemes import Words
 
 if TYPE_CHECKING:

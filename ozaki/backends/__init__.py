@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from ozaki.call.combination import Combination
-from ozaki.call.complex_parts import REAL
-from ozaki.call.operands import Side
 from ozaki.driver.memory import Memory
 from ozaki.driver.progress import Progress
 from ozaki.multiprecision.numbers import Numbers
@@ -16,6 +14,7 @@ from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.shapes import REAL, Side
 from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "fused")

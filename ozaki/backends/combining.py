@@ -7,12 +7,12 @@ from math import nan
 from typing import Any
 
 from ozaki.call.combination import Combination
-from ozaki.call.operands import tiles_of_rows
 from ozaki.driver.memory import Memory
 from ozaki.multiprecision.arithmetic import broadcast_to, near_sum, rounded_to, scaled
 from ozaki.multiprecision.floats import PRECISION, empty, of_floats, to_floats
 from ozaki.multiprecision.limbs import library, limbs_of, tile_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.shapes import tiles_of_rows
 
 
 def combine_into(product: Numbers, combination: Combination, out: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.call.operands import Shapes, dtype_of
+from ozaki.call.operands import dtype_of
 from ozaki.driver.memory import Memory
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.multiprecision.arithmetic import add, scaled
@@ -19,6 +19,7 @@ from ozaki.multiprecision.limbs import HOST_TILE, limbs_of, tile_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
 from ozaki.records.formats import part_of, precision_of
+from ozaki.records.shapes import Shapes
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import Any
 
 from ozaki.backends import Backend
 from ozaki.call.checks import check_out
-from ozaki.call.complex_parts import REAL, join_into, numbers_of_entries, real_entries
-from ozaki.call.operands import Shapes, scalar_if_no_axes
+from ozaki.call.complex_parts import join_into, numbers_of_entries, real_entries
+from ozaki.call.operands import scalar_if_no_axes
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision, part_bytes, part_of
+from ozaki.records.shapes import REAL, Shapes
 
 
 class Destination:

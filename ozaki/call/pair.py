@@ -9,7 +9,7 @@ from typing import Any
 from ozaki.backends import Backend, backend_of
 from ozaki.backends.results import nbytes
 from ozaki.call.combination import Combination, combination_of
-from ozaki.call.complex_parts import COMPLEX, REAL, contiguous, real_entries, real_rows
+from ozaki.call.complex_parts import contiguous, real_entries, real_rows
 from ozaki.call.destination import Destination
 from ozaki.call.format_checks import (
     check_complex,
@@ -21,7 +21,7 @@ from ozaki.call.format_checks import (
     refuse_words,
 )
 from ozaki.call.integers import as_floats, as_numbers
-from ozaki.call.operands import Operand, Shapes, Side, are_integers, as_array, operand, scalar_if_no_axes, shapes
+from ozaki.call.operands import Operand, are_integers, as_array, operand, scalar_if_no_axes
 from ozaki.driver.memory import Memory
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
@@ -41,6 +41,7 @@ from ozaki.records.formats import (
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.shapes import COMPLEX, REAL, Shapes, Side, shapes
 from ozaki.schemes import PRESETS, Words
 
 NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"

@@ -15,8 +15,6 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.checks import check_options
 from ozaki.call.combination import Combination
-from ozaki.call.complex_parts import COMPLEX, REAL
-from ozaki.call.operands import SIDES
 from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.call.range import out_of_range
@@ -43,6 +41,7 @@ from ozaki.records.formats import is_multiprecision, part_of
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import Report, rounded_up
+from ozaki.records.shapes import COMPLEX, REAL, SIDES
 from ozaki.schemes import ComplexResidues, Words, is_exact
 
 T = TypeVar("T")

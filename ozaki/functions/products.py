@@ -24,17 +24,7 @@ from ozaki.call.checks import (
 )
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.integers import as_floats, as_numbers
-from ozaki.call.operands import (
-    Side,
-    are_integers,
-    as_array,
-    dtype_of,
-    holds_complex,
-    left_rows,
-    right_rows,
-    shape_of,
-    shapes,
-)
+from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
 from ozaki.driver.environment import default_environment
 from ozaki.driver.memory import Memory
@@ -50,6 +40,7 @@ from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.report import Report
+from ozaki.records.shapes import Side, shape_of, shapes
 
 
 @overload

@@ -22,13 +22,13 @@ from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.backends.numpy.program import Program, Views, product_program
 from ozaki.call.combination import Combination
-from ozaki.call.operands import tiles_of_rows
 from ozaki.driver.memory import Memory
 from ozaki.driver.progress import SILENT, Progress, Share
 from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.blas import PIECE_BITS
 

@@ -26,7 +26,6 @@ from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.call.combination import ONE, Combination
-from ozaki.call.operands import SIDES, Side
 from ozaki.driver.memory import Memory
 from ozaki.driver.progress import SILENT, Progress
 from ozaki.planning.facts import (
@@ -42,6 +41,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Scheme, Words
 
 _SERIAL = 2**16
