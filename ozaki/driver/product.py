@@ -21,7 +21,6 @@ from ozaki.call.range import out_of_range
 from ozaki.driver.memory import too_few_bytes
 from ozaki.driver.progress import SILENT, Progress
 from ozaki.driver.repeating import known_bound, plan_for_others
-from ozaki.driver.warning import warn
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
@@ -37,6 +36,7 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
+from ozaki.process.warning import warn
 from ozaki.records.formats import is_multiprecision, part_of
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan

@@ -26,7 +26,6 @@ from ozaki.call.complex_parts import real_rows
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
-from ozaki.driver.environment import default_environment
 from ozaki.driver.memory import Memory
 from ozaki.driver.product import Product
 from ozaki.driver.progress import SILENT, ProgressFunction, progress_of
@@ -35,6 +34,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
+from ozaki.process.environment import default_environment
 from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
