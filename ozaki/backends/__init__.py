@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from ozaki.call.combination import Combination
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import Progress
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.progress import Progress
 from ozaki.records.shapes import REAL, Side
 from ozaki.schemes import Scheme, Words
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-from ozaki.driver.memory import too_few_bytes
+from ozaki.records.memory import too_few_bytes
 from ozaki.records.shapes import Side
 
 Stack = tuple[int, int, int]

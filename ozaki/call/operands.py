@@ -14,14 +14,9 @@ from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.multiprecision.quads import is_quad
-from ozaki.records.formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, is_multiprecision, precision_of
+from ozaki.records.formats import COMPLEX, DTYPES, HALVES, MULTIPRECISION, is_multiprecision, precision_of
 from ozaki.records.prepared import Prepared
 from ozaki.records.shapes import Shape, Shapes, Side
-
-DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
-
-HALVES = ("float16", "bfloat16")
-"""Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy."""
 
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 """Names of the supported dtypes, by name and by NumPy dtype."""

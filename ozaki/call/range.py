@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.driver.memory import Memory
 from ozaki.multiprecision.limbs import library, tile_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.memory import Memory
 from ozaki.records.shapes import tiles_of_rows
 
 

@@ -14,12 +14,9 @@ from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.checks import check_options
-from ozaki.call.combination import Combination
 from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.call.range import out_of_range
-from ozaki.driver.memory import too_few_bytes
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.driver.repeating import known_bound, plan_for_others
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
@@ -37,9 +34,12 @@ from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
 from ozaki.process.warning import warn
+from ozaki.records.combination import Combination
 from ozaki.records.formats import is_multiprecision, part_of
+from ozaki.records.memory import too_few_bytes
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
+from ozaki.records.progress import SILENT, Progress
 from ozaki.records.report import Report, rounded_up
 from ozaki.records.shapes import COMPLEX, REAL, SIDES
 from ozaki.schemes import ComplexResidues, Words, is_exact

@@ -26,9 +26,7 @@ from ozaki.call.complex_parts import real_rows
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
-from ozaki.driver.memory import Memory
 from ozaki.driver.product import Product
-from ozaki.driver.progress import SILENT, ProgressFunction, progress_of
 from ozaki.driver.watching import Watched, watching
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
@@ -36,9 +34,11 @@ from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.memory import Memory
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.progress import SILENT, ProgressFunction, progress_of
 from ozaki.records.report import Report
 from ozaki.records.shapes import Side, shape_of, shapes
 
