@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki.backends import Backend, Planner, as_computed
-from ozaki.call.checks import check_options, check_runs
+from ozaki.backends import Backend, as_computed
 from ozaki.call.pair import NO_MULTIPRECISION
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options, check_runs
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
+from ozaki.planning.planner import Planner
 from ozaki.planning.weigh import explained
 from ozaki.records.formats import (
     SIGNIFICAND_BITS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from ozaki.call.checks import check_finite
+from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
 from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
@@ -84,6 +84,14 @@ def check_all_finite(operands: Iterable[tuple[str, Any]]) -> None:
     for name, x in operands:
         if x is not None and not isinstance(x, Numbers | Prepared):
             check_finite(name, x)
+
+
+def check_finite(name: str, x: Any) -> None:
+    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
+    if (index := not_finite(x)) is not None:
+        raise ValueError(
+            f"{name}: element {[*index]} is {x[index]}; an exact or multiprecision result needs finite numbers"
+        )
 
 
 def refuse_words(name: str) -> NoReturn:

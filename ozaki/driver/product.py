@@ -13,12 +13,12 @@ from ozaki.backends.combining import addend_into, axpby
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_options
 from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.call.range import out_of_range
 from ozaki.driver.repeating import known_bound, plan_for_others
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     Facts,

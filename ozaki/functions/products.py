@@ -10,9 +10,17 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 
 from ozaki.backends import Backend, as_computed, backend_of, repeated
-from ozaki.call.checks import (
+from ozaki.call.complex_parts import real_rows
+from ozaki.call.format_checks import check_finite
+from ozaki.call.integers import as_floats, as_numbers
+from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
+from ozaki.call.pair import Pair
+from ozaki.driver.product import Product
+from ozaki.driver.watching import Watched, watching
+from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.planning.checks import (
     check_engine,
-    check_finite,
     check_flag,
     check_holds_multiprecision,
     check_is_plan,
@@ -22,14 +30,6 @@ from ozaki.call.checks import (
     check_runs,
     check_transposition,
 )
-from ozaki.call.complex_parts import real_rows
-from ozaki.call.integers import as_floats, as_numbers
-from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
-from ozaki.call.pair import Pair
-from ozaki.driver.product import Product
-from ozaki.driver.watching import Watched, watching
-from ozaki.interchange.calls import any_arrays
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment

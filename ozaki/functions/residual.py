@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.backends import backend_of
-from ozaki.call.checks import check_finite
+from ozaki.call.format_checks import check_finite
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm

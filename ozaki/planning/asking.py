@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ozaki.call.checks import check_multiprecision, check_native, check_options, check_runs, check_words
 from ozaki.planning.candidates import native_bound
+from ozaki.planning.checks import check_multiprecision, check_native, check_options, check_runs, check_words
 from ozaki.planning.question import Machine, Question
 from ozaki.records.options import Options
 from ozaki.records.shapes import COMPLEX, Shapes
