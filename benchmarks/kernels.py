@@ -16,7 +16,7 @@ from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import drawn
 from benchmarks.results import Row, Shape
 from ozaki import Plan
-from ozaki.call.operands import Side
+from ozaki.records.shapes import Side
 from ozaki.schemes import Words
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Product:
         from ozaki.backends.cupy import backend
         from ozaki.backends.cupy.program.run import Execution
         from ozaki.backends.cupy.program.steps import Launch
-        from ozaki.driver.memory import Memory
+        from ozaki.records.memory import Memory
 
         out = cp.empty((1, len(a), b.shape[1]), plan.dtype)
         rows: dict[Side, Any] = {"left": a[None], "right": b.T[None]}

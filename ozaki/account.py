@@ -8,10 +8,10 @@ from math import frexp, inf, ldexp, nextafter
 from threading import Lock
 from typing import Any, NamedTuple
 
-from ozaki.call.operands import broadcast
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import MULTIPRECISION
 from ozaki.records.report import Report, rounded_up, several
+from ozaki.records.shapes import broadcast
 
 __all__ = ["Account", "Entry", "Ran"]
 

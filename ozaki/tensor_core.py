@@ -13,9 +13,9 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.call.operands import HALVES
-from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
+from ozaki.process.environment import default_environment
+from ozaki.records.formats import HALVES
 from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
 
 __all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"]

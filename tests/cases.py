@@ -12,10 +12,10 @@ import ozaki
 from ozaki.backends.numpy import _describe, _execute, _limbs, _numbers, _proof, _unrounded, _words, program, work
 from ozaki.backends.numpy.engines import complex_residues, digits, residues
 from ozaki.backends.numpy.work import Work
-from ozaki.driver.memory import Memory
 from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.proof import Proof
+from ozaki.records.memory import Memory
 from ozaki.schemes import blas
 
 MOST_BYTES = 49

@@ -7,7 +7,6 @@ import pytest
 
 from ozaki import Accuracy, Plan
 from ozaki.bounds.description import Least
-from ozaki.call.operands import shapes
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
@@ -25,6 +24,7 @@ from ozaki.planning.facts import (
 )
 from ozaki.planning.ordinary import foresee
 from ozaki.records.options import Options
+from ozaki.records.shapes import shapes
 from ozaki.schemes import PRESETS, Digits, Residues
 from ozaki.schemes.formats import H100
 

@@ -23,11 +23,11 @@ from ozaki.backends.cupy.program.steps import Clear, Out, Upload
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.epilogue import Round
-from ozaki.call.operands import shapes
 from ozaki.planning.facts import WorstRatio
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
+from ozaki.records.shapes import shapes
 from ozaki.schemes import PRESETS, Digits, Residues, Words
 
 H100 = devices.of("90", multiprocessors=132, shared_memory=233472)

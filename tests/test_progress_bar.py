@@ -36,7 +36,7 @@ def on_a_terminal(*words, before="pass"):
 
 
 AT_ONCE = """
-from ozaki.driver import progress
+from ozaki.records import progress
 from ozaki._cli import printing
 printing._DELAY = progress._INTERVAL = 0.0
 """

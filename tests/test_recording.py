@@ -327,7 +327,7 @@ def test_every_choice_can_be_logged(rng, caplog):
 
 
 def test_all_units_of_a_product_are_counted(rng, monkeypatch):
-    monkeypatch.setattr("ozaki.driver.progress._INTERVAL", 0.0)
+    monkeypatch.setattr("ozaki.records.progress._INTERVAL", 0.0)
     x, y = rng.standard_normal((40, 300)), rng.standard_normal((300, 30))
     f, stack = rng.standard_normal((150, 50)).astype("f"), rng.standard_normal((3, 5, 40))
     mp, limit = {"accuracy": 200, "dtype": "mp"}, {"workspace_limit": 10**6}
@@ -352,7 +352,7 @@ def test_all_units_of_a_product_are_counted(rng, monkeypatch):
 
 
 def test_a_relative_accuracy_is_complete_once(rng, monkeypatch):
-    monkeypatch.setattr("ozaki.driver.progress._INTERVAL", 0.0)
+    monkeypatch.setattr("ozaki.records.progress._INTERVAL", 0.0)
     told = []
     x = rng.standard_normal((9, 9))
     ozaki.matmul(x, x, accuracy=ozaki.Accuracy("relative", 1e-9), progress=lambda *call: told.append(call))
@@ -361,7 +361,7 @@ def test_a_relative_accuracy_is_complete_once(rng, monkeypatch):
 
 def test_at_most_ten_calls_a_second(rng, monkeypatch):
     now = 100.0
-    monkeypatch.setattr("ozaki.driver.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("ozaki.records.progress.time.monotonic", lambda: now)
     told = []
 
     def show(done, total, unit):

@@ -12,7 +12,7 @@ import pytest
 
 import ozaki
 from ozaki.backends.numpy import _execute, _threads
-from ozaki.driver import cpus
+from ozaki.process import cpus
 
 
 def blas_threads():

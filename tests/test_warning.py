@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.driver.warning import warn
+from ozaki.process.warning import warn
 
 N = 30
 RNG = np.random.default_rng(5)

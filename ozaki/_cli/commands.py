@@ -33,8 +33,9 @@ from ozaki._cli.selftest import hash_on, published
 from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
-from ozaki.call.operands import holds_complex, shapes
+from ozaki.call.operands import holds_complex
 from ozaki.records.report import bytes_in_words, rounded_up, several
+from ozaki.records.shapes import shapes
 
 app = typer.Typer(
     cls=Commands,

@@ -20,7 +20,7 @@ from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.numpy._threads import libraries as blas_libraries
-from ozaki.driver import cpus
+from ozaki.process import cpus
 
 
 def pick_device(device: Device) -> str:

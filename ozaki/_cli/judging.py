@@ -14,8 +14,9 @@ from ozaki._cli.comparing import Compared, Entry, compared, finite_rows, log2_ra
 from ozaki._cli.files import Matrix
 from ozaki._cli.printing import format_of
 from ozaki._cli.sampling import Stack, samples, stack_of
-from ozaki.call.operands import Shapes, holds_complex, shapes
+from ozaki.call.operands import holds_complex
 from ozaki.records.formats import MOST_BITS, precision_of
+from ozaki.records.shapes import Shapes, shapes
 from ozaki.reference._measures import largest_ratio, root_up
 
 _ANOTHER = -4.0

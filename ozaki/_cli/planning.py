@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki.backends import Backend, Planner, as_computed
-from ozaki.call.checks import check_options, check_runs
-from ozaki.call.operands import Shapes, shapes
+from ozaki.backends import Backend, as_computed
 from ozaki.call.pair import NO_MULTIPRECISION
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options, check_runs
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
+from ozaki.planning.planner import Planner
 from ozaki.planning.weigh import explained
 from ozaki.records.formats import (
     SIGNIFICAND_BITS,
@@ -31,6 +31,7 @@ from ozaki.records.formats import (
 )
 from ozaki.records.options import Options
 from ozaki.records.report import priced
+from ozaki.records.shapes import Shapes, shapes
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.named import known
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki._cli.files import Matrix
-from ozaki.call.operands import broadcast
 from ozaki.multiprecision.arithmetic import broadcast_to
+from ozaki.records.shapes import broadcast
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,6 @@ from ozaki._cli.planning import Planned, seconds_of
 from ozaki.backends import Backend
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.pair import Pair
-from ozaki.driver.memory import Memory
 from ozaki.driver.settling import question as question_of
 from ozaki.driver.works import Works
 from ozaki.planning.candidates import names_of, native_bound
@@ -23,6 +22,7 @@ from ozaki.planning.question import Question
 from ozaki.planning.search import likely_schemes
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import part_of
+from ozaki.records.memory import Memory
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted

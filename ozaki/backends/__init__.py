@@ -6,20 +6,16 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from ozaki.call.combination import Combination
-from ozaki.call.complex_parts import REAL
-from ozaki.call.operands import Side
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import Progress
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
-from ozaki.planning.question import Machine
+from ozaki.planning.planner import Planner
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
-from ozaki.schemes import Scheme, Words
-
-ENGINES = ("float64", "int8", "cublas", "fused")
-"""The names of all engines, of every backend, that a caller may give."""
+from ozaki.records.progress import Progress
+from ozaki.records.shapes import REAL, Side
+from ozaki.schemes import Words
 
 
 class Work(Protocol):
@@ -88,43 +84,6 @@ class Work(Protocol):
 
     def underflows(self, side: Side, words: Words) -> int:
         """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
-        ...
-
-
-class Planner(Protocol):
-    """The part of a backend that plans for shapes and describes plans; the record of an absent GPU can do that too."""
-
-    @property
-    def name(self) -> str:
-        """The name of the array library: "numpy" or "cupy"."""
-        ...
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The names of its engines that a caller may give."""
-        ...
-
-    def machine(self) -> Machine:
-        """The machine that would compute (on a GPU: the current device), as planning asks about it."""
-        ...
-
-    def native_obstacle(self, dtype: str) -> str | None:
-        """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
-        ...
-
-    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
-        """Whether complex rows are split into slices of this scheme, for an engine of that name.
-
-        Other products of complex operands are real ones of their parts.
-        """
-        ...
-
-    def engine_name(self, plan: Plan, combined: bool = False) -> str:
-        """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
-        ...
-
-    def steps(self, plan: Plan) -> str:
-        """The steps of a plan, a line each, for operands in row-major order."""
         ...
 
 

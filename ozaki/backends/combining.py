@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from math import nan
 from typing import Any
 
-from ozaki.call.combination import Combination
-from ozaki.call.operands import tiles_of_rows
-from ozaki.driver.memory import Memory
-from ozaki.multiprecision.arithmetic import broadcast_to, near_sum, rounded_to, scaled
+from ozaki.multiprecision.arithmetic import add, broadcast_to, near_sum, rounded_to, scaled
 from ozaki.multiprecision.floats import PRECISION, empty, of_floats, to_floats
-from ozaki.multiprecision.limbs import library, limbs_of, tile_of
+from ozaki.multiprecision.limbs import HOST_TILE, library, limbs_of, tile_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
+from ozaki.records.shapes import tiles_of_rows
 
 
 def combine_into(product: Numbers, combination: Combination, out: Any) -> None:
@@ -54,7 +54,7 @@ def combine_in_pieces(product: Numbers, combination: Combination, out: Any, memo
 
 def _bytes_of_sum(product: Numbers, combination: Combination, out: Any) -> int:
     """Bytes of an element while `combine_into` makes it: limbs of both terms, multiplied, and of their sum."""
-    terms = combination.bits_of_terms(product.bits)
+    terms = bits_of_terms(combination, product.bits)
     return 500 + 100 * limbs_of(max(terms) + (out.bits if isinstance(out, Numbers) else 53) + 40)
 
 
@@ -67,6 +67,46 @@ def addend_into(combination: Combination, out: Any, memory: Memory) -> None:
         return
     for at in _pieces(out, memory, 2 * out.itemsize):
         out[at] = combination.c[at] * special
+
+
+def exactly(product: Numbers, combination: Combination, memory: Memory) -> Numbers:
+    """Every bit of alpha `product` + beta c, which is complex if one of them is.
+
+    Raises
+    ------
+    ValueError
+        If an entry has more than `numbers.MOST_BITS` bits, or the sum takes more than `memory` allows.
+    """
+    found = scaled(product, combination.alpha.whole, combination.alpha.exponent)
+    if combination.c is None:
+        return found
+    c = combination.c if isinstance(combination.c, Numbers) else of_floats(combination.c)
+    try:
+        # Within a limit in small tiles on a device, too, though these take it longer.
+        tile = tile_of(found.limbs) if memory.limit is None else HOST_TILE
+        total = add(found, scaled(c, combination.beta.whole, combination.beta.exponent), tile=tile)
+    except ValueError as error:
+        raise ValueError(f"c: {error}") from None
+    entries = total.parts.size
+    memory.pass_through(min(entries, tile) * 32 * max(0, len(total.limbs) - len(product.limbs) - 2))
+    return total
+
+
+def exact_bytes(combination: Combination, entries: int, bits: int) -> int:
+    """Bytes that `exactly` holds beside its product and its result, of as many real entries and bits.
+
+    These are multiples of both terms, and of a tile the limbs of the sum, several times.
+    """
+    terms = bits_of_terms(combination, bits)
+    limbs = [limbs_of(each) for each in (*terms, max(terms) + 64)]
+    return entries * (100 + 4 * limbs[0] + 8 * limbs[1]) + min(entries, HOST_TILE) * 32 * limbs[2]
+
+
+def bits_of_terms(combination: Combination, bits: int) -> tuple[int, int]:
+    """The most bits that an entry of alpha A B and of beta c has, where one of A B has so many."""
+    c = combination.c
+    of_c = 0 if c is None else c.bits if isinstance(c, Numbers) else 53
+    return bits + combination.alpha.whole.bit_length(), of_c + combination.beta.whole.bit_length()
 
 
 def axpby(x: Any, alpha: complex, beta: complex, y: Any, memory: Memory) -> None:

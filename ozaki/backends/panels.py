@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-from ozaki.call.operands import Side
-from ozaki.driver.memory import too_few_bytes
+from ozaki.records.memory import too_few_bytes
+from ozaki.records.shapes import Side
 
 Stack = tuple[int, int, int]
 """Sizes of a product: (matrices of the batch, rows of A, columns of B)."""

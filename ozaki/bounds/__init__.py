@@ -1,7 +1,7 @@
 """Error bounds (B1 to B6, B8 to B10) and estimates (E1 to E5); docs/bounds.md derives them.
 
 B7 is a comparison that backends make, and planning takes the bound from it (`planning/proof.py`). The factor of B11, of
-complex products, is in `call/complex_parts.py`.
+complex products, is in `records/shapes.py`.
 
 All are relative to a measure and hold before the rounding to the output, unless a function says otherwise. The
 floating-point rounding inside this package is covered by `rounding.UP`.

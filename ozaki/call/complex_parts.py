@@ -4,8 +4,7 @@ In this way complex products are computed by digits, by words, by the int8 engin
 of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows instead
 (`schemes.ComplexSlices`).
 
-`parts` has the number of real parts of an element of A and of B: (2, 2) of complex operands, (1, 2) or (2, 1) of a real
-and a complex one, (1, 1) of real ones. Rows of real parts are, x + i y an element of A and u + i v one of B:
+`parts` are those of `records/shapes.py`. Rows of real parts are, x + i y an element of A and u + i v one of B:
 
 - both complex: the row (x, y, ...) of A, twice as long; the rows (u, -v, ...) and (v, u, ...) of each column of B. So a
   row of A and such a pair of rows give the real and the imaginary part of an entry of C.
@@ -21,31 +20,7 @@ from typing import Any
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers, as_complex, beside_zeros, of_parts
 from ozaki.records.formats import part_of
-
-Parts = tuple[int, int]
-
-REAL: Parts = (1, 1)
-COMPLEX: Parts = (2, 2)
-
-
-def length_of(k: int, parts: Parts) -> int:
-    """Products of real numbers whose sum is a part of an entry of C."""
-    return k * min(parts)
-
-
-def spread_of(parts: Parts) -> float:
-    """Factor on a bound of the real product that gives the bound of complex entries in the same measure (B11)."""
-    return _SQRT_2 if parts == (2, 2) else 1.0
-
-
-_SQRT_2 = 1.4142135623730952
-"""The square root of 2, rounded up."""
-
-
-def real_stack(stack: tuple[int, int, int], parts: Parts) -> tuple[int, int, int]:
-    """Shape (batch, rows, columns) of the real product of a complex one of shape `stack`."""
-    batch, m, n = stack
-    return batch, m * (2 if parts == (2, 1) else 1), n * parts[1]
+from ozaki.records.shapes import Parts
 
 
 def real_rows(x: Any, side: str, parts: Parts) -> Any:

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ozaki.backends import Backend
-from ozaki.call.checks import check_out
-from ozaki.call.complex_parts import REAL, join_into, numbers_of_entries, real_entries
-from ozaki.call.operands import Shapes, scalar_if_no_axes
+from ozaki.call.complex_parts import join_into, numbers_of_entries, real_entries
+from ozaki.call.operands import scalar_if_no_axes
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision, part_bytes, part_of
+from ozaki.records.shapes import REAL, Shapes
 
 
 class Destination:
@@ -91,3 +93,36 @@ class Destination:
         if not self.in_place:
             self.out[...] = c
         return self.out
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
+    """Refuse an `out` that cannot take a result of this shape and dtype."""
+    if not backend.owns(out):
+        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+    if tuple(out.shape) != shape or str(out.dtype) != dtype:
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+    if np.ma.is_masked(out):
+        raise TypeError("out: has masked elements; expected an array without any")
+    if not (out.flags.c_contiguous or _elements_apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
+        raise ValueError("out: elements share their memory; expected an array in which each has its own")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out: is read-only; expected a writable array")
+
+
+def _elements_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no two elements of an array with these strides (bytes) share memory."""
+    if 0 in shape:
+        return True
+    axes = sorted((abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1)
+    reach, nested = itemsize, True
+    for step, size in axes:
+        nested = nested and step >= reach  # a stride beyond all bytes that smaller ones reach
+        reach += step * (size - 1)
+    if nested or prod(shape) * itemsize > reach:
+        return nested
+    # Strides interleave, but all elements would fit the bytes from first to last: compare where each one lies.
+    places = np.zeros(1, np.int64)
+    for step, size in axes:
+        places = (places[:, None] + step * np.arange(size)).ravel()
+    places.sort()
+    return bool((np.diff(places) >= itemsize).all())

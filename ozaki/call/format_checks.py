@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from ozaki.multiprecision.floats import not_finite
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
 from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
 from ozaki.records.options import Options
@@ -67,6 +68,14 @@ def check_target(target: Accuracy | None, multiprecision: bool) -> None:
         raise ValueError(
             f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
             "dtype='mp'"
+        )
+
+
+def check_finite(name: str, x: Any) -> None:
+    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
+    if (index := not_finite(x)) is not None:
+        raise ValueError(
+            f"{name}: element {[*index]} is {x[index]}; an exact or multiprecision result needs finite numbers"
         )
 
 

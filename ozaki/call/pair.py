@@ -7,9 +7,10 @@ from math import prod
 from typing import Any
 
 from ozaki.backends import Backend, backend_of
+from ozaki.backends.combining import exact_bytes, exactly
 from ozaki.backends.results import nbytes
-from ozaki.call.combination import Combination, combination_of
-from ozaki.call.complex_parts import COMPLEX, REAL, contiguous, real_entries, real_rows
+from ozaki.call.combination import combination_of
+from ozaki.call.complex_parts import contiguous, real_entries, real_rows
 from ozaki.call.destination import Destination
 from ozaki.call.format_checks import (
     check_complex,
@@ -21,14 +22,14 @@ from ozaki.call.format_checks import (
     refuse_words,
 )
 from ozaki.call.integers import as_floats, as_numbers
-from ozaki.call.operands import Operand, Shapes, Side, are_integers, as_array, operand, scalar_if_no_axes, shapes
-from ozaki.driver.memory import Memory
+from ozaki.call.operands import Operand, are_integers, as_array, operand, scalar_if_no_axes
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.combination import Combination
 from ozaki.records.formats import (
     MULTIPRECISION,
     QUAD,
@@ -38,9 +39,11 @@ from ozaki.records.formats import (
     precision_of,
     result_format,
 )
+from ozaki.records.memory import Memory
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.shapes import COMPLEX, REAL, Shapes, Side, shapes
 from ozaki.schemes import PRESETS, Words
 
 NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"
@@ -405,7 +408,7 @@ class Pair:
             return 0
         found = nbytes((entries,), dtype)
         if self.combination is not None:
-            found += self.combination.exact_bytes(entries, precision_of(dtype))
+            found += exact_bytes(self.combination, entries, precision_of(dtype))
         return found + (60 * entries if self.asked == "int64" else 0)
 
     def returned(self, c: Any) -> Any:
@@ -414,7 +417,7 @@ class Pair:
         if not isinstance(c, Numbers):
             return self.destination.returned(c)
         if self.sums_exactly and self.combination is not None:
-            c = self.combination.exactly(c, self.memory)
+            c = exactly(c, self.combination, self.memory)
         if self.sums_exactly:
             tile = tile_of(c.limbs) if self.memory.limit is None else HOST_TILE
             self.memory.pass_through(_trimming_bytes(c.parts.size, tile))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import dropwhile
 
 from ozaki.backends import as_computed
-from ozaki.call.checks import check_engine, check_holds_multiprecision, check_runs
 from ozaki.call.format_checks import refuse_words
 from ozaki.call.pair import Pair
+from ozaki.planning.checks import check_engine, check_holds_multiprecision, check_runs
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.schemes import Words

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.call.operands import tiles_of_rows
-from ozaki.driver.memory import Memory
 from ozaki.multiprecision.limbs import library, tile_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.memory import Memory
+from ozaki.records.shapes import tiles_of_rows
 
 
 def out_of_range(c: Any, rows_of_operands: tuple[Any, Any] | None, memory: Memory) -> int:

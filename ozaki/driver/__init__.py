@@ -1,1 +1,1 @@
-"""One product from its facts to its report; the memory, progress and floating-point environment of a call."""
+"""One product from its facts to its report, and who wants to know what runs."""

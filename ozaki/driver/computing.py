@@ -7,12 +7,12 @@ from typing import Any
 
 from ozaki.backends import as_computed
 from ozaki.backends.combining import addend_into, axpby
-from ozaki.call.complex_parts import REAL
 from ozaki.call.pair import Pair
-from ozaki.driver.memory import too_few_bytes
 from ozaki.driver.works import Works
 from ozaki.records.formats import is_multiprecision
+from ozaki.records.memory import too_few_bytes
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import REAL
 
 
 def compute(works: Works, plan: Plan) -> Any:

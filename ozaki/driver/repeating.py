@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 
 from ozaki.backends import Backend, as_computed
-from ozaki.call.complex_parts import REAL
 from ozaki.call.pair import Pair
 from ozaki.driver.settling import Settled, known_bound
 from ozaki.driver.works import Works
@@ -18,6 +17,7 @@ from ozaki.planning.facts import Facts, MissingFact, Need
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
 from ozaki.records.plan import Chosen, Plan
+from ozaki.records.shapes import REAL
 
 
 def keep(works: Works, settled: Settled, key: Hashable) -> None:

@@ -9,7 +9,6 @@ from ozaki.backends import as_computed
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.operands import SIDES
 from ozaki.call.range import out_of_range
 from ozaki.driver.settling import Settled
 from ozaki.driver.works import Works
@@ -18,6 +17,7 @@ from ozaki.planning.proof import relative_bound
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan
 from ozaki.records.report import Report
+from ozaki.records.shapes import SIDES
 from ozaki.schemes import Words, is_exact
 
 

@@ -6,17 +6,17 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
-from ozaki.call.checks import check_options
 from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
-from ozaki.driver.warning import warn
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.question import Question
+from ozaki.process.warning import warn
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import rounded_up
 

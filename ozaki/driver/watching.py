@@ -22,10 +22,10 @@ from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import Report, power_of_two, priced, rounded_up, several
 
 if TYPE_CHECKING:
-    from ozaki.call.combination import Combination
     from ozaki.driver.recording import Recording
     from ozaki.planning.facts import Facts
     from ozaki.planning.question import Question
+    from ozaki.records.combination import Combination
 
 LOGGER = logging.getLogger("ozaki")
 LOGGER.addHandler(logging.NullHandler())

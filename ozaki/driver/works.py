@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from ozaki.backends import Work, as_computed, results
-from ozaki.call.complex_parts import COMPLEX, REAL
 from ozaki.call.pair import Pair
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.planning.facts import Facts, Need, RelativeError
 from ozaki.records.plan import Plan
+from ozaki.records.progress import SILENT, Progress
+from ozaki.records.shapes import COMPLEX, REAL
 from ozaki.schemes import ComplexResidues
 
 

@@ -15,7 +15,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from ozaki.backends import backend_of
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, scalar_if_no_axes
-from ozaki.driver.progress import ProgressFunction
 from ozaki.driver.watching import named
 from ozaki.functions.products import multiply_rearranged
 from ozaki.interchange.calls import any_arrays
@@ -27,6 +26,7 @@ from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.records.formats import part_of
 from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.progress import ProgressFunction
 
 Multiply = Callable[[Any, Any], Any]
 """Multiplies stacks of matrices, as `matmul` does."""

@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar, Unpack
 import numpy as np
 
 from ozaki.account import Account
-from ozaki.call.placement import where_they_lie
 from ozaki.functions.contractions import Multiply
 from ozaki.functions.decorating import decorated
 from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, signal
@@ -22,6 +21,7 @@ from ozaki.functions.replacing import Replacement, replace_all, restore_all
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.planning.asking import check_alone
+from ozaki.process.placement import where_they_lie
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import MethodOptions, Options, takes
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.driver.warning import warn
 from ozaki.functions.products import matmul
+from ozaki.process.warning import warn
 
 SIGNALLED_AS = {"matmul": "matmul", "dot": "dot", "inner": "dot", "tensordot": "dot", "multi_dot": "dot"}
 """Functions whose errors NumPy signals, and whose name its messages have; those of `vdot` and `einsum` it does not."""

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ozaki.call.operands import DTYPES
-from ozaki.call.placement import elsewhere
 from ozaki.functions.contractions import of_one_precision
 from ozaki.functions.emulation import counted, multiplier
 from ozaki.functions.numpy_products import call_of, run
@@ -29,6 +27,8 @@ from ozaki.multiprecision.floats import empty
 from ozaki.multiprecision.numbers import Numbers, as_complex, moved
 from ozaki.multiprecision.objects import mparray
 from ozaki.multiprecision.wholes import of_wholes, to_wholes
+from ozaki.process.placement import elsewhere
+from ozaki.records.formats import DTYPES
 
 _REMEDY = (
     "numpy.asarray(x) makes an array of mpmath's numbers, whose arithmetic rounds to mpmath's precision, and "

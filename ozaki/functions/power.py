@@ -10,8 +10,6 @@ import numpy as np
 
 from ozaki.call.format_checks import check_complex, check_quads, check_room
 from ozaki.call.integers import of_objects
-from ozaki.call.operands import DTYPES, HALVES
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named
 from ozaki.functions.contractions import Multiply
 from ozaki.functions.products import matmul
@@ -21,8 +19,9 @@ from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.floats import to_int64
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
-from ozaki.records.formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
+from ozaki.records.formats import DTYPES, HALVES, MULTIPRECISION, format_named, is_multiprecision, precision_of
 
 
 @any_arrays("a")

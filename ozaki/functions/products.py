@@ -10,9 +10,21 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 
 from ozaki.backends import Backend, as_computed, backend_of, repeated
-from ozaki.call.checks import (
+from ozaki.call.complex_parts import real_rows
+from ozaki.call.format_checks import check_finite
+from ozaki.call.integers import as_floats, as_numbers
+from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
+from ozaki.call.pair import Pair
+from ozaki.driver.computing import compute
+from ozaki.driver.repeating import keep
+from ozaki.driver.reporting import report
+from ozaki.driver.settling import planned, question, settled
+from ozaki.driver.watching import Watched, watching
+from ozaki.driver.works import Works
+from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.planning.checks import (
     check_engine,
-    check_finite,
     check_flag,
     check_holds_multiprecision,
     check_is_plan,
@@ -22,38 +34,17 @@ from ozaki.call.checks import (
     check_runs,
     check_transposition,
 )
-from ozaki.call.complex_parts import real_rows
-from ozaki.call.integers import as_floats, as_numbers
-from ozaki.call.operands import (
-    Side,
-    are_integers,
-    as_array,
-    dtype_of,
-    holds_complex,
-    left_rows,
-    right_rows,
-    shape_of,
-    shapes,
-)
-from ozaki.call.pair import Pair
-from ozaki.driver.computing import compute
-from ozaki.driver.environment import default_environment
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, ProgressFunction, progress_of
-from ozaki.driver.repeating import keep
-from ozaki.driver.reporting import report
-from ozaki.driver.settling import planned, question, settled
-from ozaki.driver.watching import Watched, watching
-from ozaki.driver.works import Works
-from ozaki.interchange.calls import any_arrays
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
+from ozaki.process.environment import default_environment
 from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.memory import Memory
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.progress import SILENT, ProgressFunction, progress_of
 from ozaki.records.report import Report
+from ozaki.records.shapes import Side, shape_of, shapes
 
 
 @overload

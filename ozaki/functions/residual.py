@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ozaki.backends import backend_of
-from ozaki.call.checks import check_finite
+from ozaki.call.format_checks import check_finite
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import (
     COMPLEX,

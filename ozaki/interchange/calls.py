@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki.call.placement import elsewhere
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
+from ozaki.process.placement import elsewhere
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.interchange.kinds import kind_of_class
-from ozaki.multiprecision.numbers import Numbers
 
 
 class _More(NamedTuple):
@@ -91,8 +90,9 @@ def variable_named(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _more_of_class(kind: Any) -> _More | None:
-    of_numbers = issubclass(kind, Numbers | np.generic) or kind_of_class(kind) is not None
-    if of_numbers or kind.__module__.partition(".")[0] == "cupy":
+    if hasattr(kind, "_an_array"):  # of this library (`process.placement`)
+        return None
+    if issubclass(kind, np.generic) or kind_of_class(kind) is not None or kind.__module__.partition(".")[0] == "cupy":
         return None
     for more in _MORE:
         if all(hasattr(kind, attribute) for attribute in more.attributes):
@@ -201,7 +201,7 @@ _DEEPEST = 64
 
 
 def _is_nested(x: Any) -> bool:
-    return isinstance(x, Sequence) and not isinstance(x, str | bytes | bytearray | memoryview | Numbers)
+    return isinstance(x, Sequence) and not isinstance(x, str | bytes | bytearray | memoryview)
 
 
 def _masked(name: str) -> TypeError:

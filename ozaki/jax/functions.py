@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ozaki.driver.warning import warn
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.asking import check_alone
+from ozaki.process.warning import warn
 from ozaki.records.options import AccuracyOptions, Options, takes
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]

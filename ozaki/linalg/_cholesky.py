@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, exactly, hermitian, masked, rounded
@@ -36,6 +35,7 @@ from ozaki.linalg._refinement import inverse_within
 from ozaki.linalg._scaling import Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg._solution import empty
 from ozaki.linalg._upper import column_norm, row_norm
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached, step
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.calls import any_arrays
@@ -22,6 +21,7 @@ from ozaki.linalg._solution import empty, formatted, in_format, missing, too_sma
 from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, norms, row_norm
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import part_of
 

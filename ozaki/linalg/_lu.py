@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, exactly, rounded
@@ -37,6 +36,7 @@ from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
 from ozaki.linalg._upper import row_norm
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
@@ -67,7 +67,7 @@ class LU(NamedTuple):
 
     @property
     def _an_array(self) -> Any:
-        """The matrix of the system; its inverse lies where it does (`call.placement.where_they_lie`)."""
+        """The matrix of the system; its inverse lies where it does (`process.placement.where_they_lie`)."""
         return self.system.a
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ozaki.backends import backend_of
 from ozaki.bounds import native
-from ozaki.call.operands import Shapes, holds_complex
+from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg._upper import LEAST, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
@@ -25,6 +25,7 @@ from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import Shapes
 
 Bounds = npt.NDArray[np.float64]
 

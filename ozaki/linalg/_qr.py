@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, exactly, rounded
@@ -33,6 +32,7 @@ from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._products import product_within
 from ozaki.linalg._scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
 from ozaki.linalg._solution import empty
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 

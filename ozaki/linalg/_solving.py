@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.driver.environment import default_environment
 from ozaki.driver.watching import named, reached
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
@@ -19,6 +18,7 @@ from ozaki.linalg._scaling import Exponents, Powers, check_span, nonzero_tops, s
 from ozaki.linalg._solution import Solution, empty, solution
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import column_norm, column_sizes
+from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from ozaki.call.placement import methods_where_it_lies
-from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
@@ -35,6 +33,8 @@ from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.printing import repr_of, text_of
 from ozaki.multiprecision.quads import to_quads
 from ozaki.multiprecision.wholes import to_wholes
+from ozaki.process.environment import default_environment
+from ozaki.process.placement import methods_where_it_lies
 from ozaki.records.formats import COMPLEX, check_quad_dtype, is_quad_dtype
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import check_items, check_plain, plain
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
@@ -20,6 +19,7 @@ from ozaki.multiprecision.numbers import Integers, Numbers, as_complex, of_parts
 from ozaki.multiprecision.quads import is_quad
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
+from ozaki.process.environment import default_environment
 from ozaki.records.formats import COMPLEX, QUAD_BITS
 
 _MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, ...], list[Any]]]] = {

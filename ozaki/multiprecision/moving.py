@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.call.placement import where_they_lie
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
+from ozaki.process.placement import where_they_lie
 
 
 def asnumpy(x: MPArray) -> MPArray:

@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ozaki.call.placement import methods_where_it_lies
 from ozaki.multiprecision.limbs import library, limbs_of
+from ozaki.process.placement import methods_where_it_lies
 
 FARTHEST = 2**60
 """Largest magnitude of the exponent of an element that a caller may give; sums and multiples stay within int64."""
@@ -116,7 +116,7 @@ class Numbers:
 
     @property
     def _an_array(self) -> Any:
-        """One of the planes; all lie where it does (`call.placement.where_they_lie`)."""
+        """One of the planes; all lie where it does (`process.placement.where_they_lie`)."""
         return self.limbs
 
     @property

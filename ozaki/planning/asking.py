@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ozaki.call.checks import check_multiprecision, check_native, check_options, check_runs, check_words
-from ozaki.call.complex_parts import COMPLEX
-from ozaki.call.operands import Shapes
 from ozaki.planning.candidates import native_bound
+from ozaki.planning.checks import check_multiprecision, check_native, check_options, check_runs, check_words
 from ozaki.planning.question import Machine, Question
 from ozaki.records.options import Options
+from ozaki.records.shapes import COMPLEX, Shapes
 from ozaki.schemes import Scheme, Words, scaling_of
 from ozaki.schemes.named import FAMILIES, forced, integer_scheme, least_of, scheme_of, words_of
 

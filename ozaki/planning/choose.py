@@ -26,7 +26,6 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.a_priori import usual_of_sample
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
-from ozaki.call.checks import check_proven
 from ozaki.planning.candidates import (
     OUT_OF_RANGE,
     Candidates,
@@ -35,6 +34,7 @@ from ozaki.planning.candidates import (
     fastest,
     native_bound,
 )
+from ozaki.planning.checks import check_proven
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_bits, proven_bound

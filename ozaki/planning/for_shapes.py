@@ -8,16 +8,16 @@ from functools import lru_cache
 from ozaki.bounds import native
 from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import UP, with_rounding
-from ozaki.call.checks import check_native, check_options, check_proven
-from ozaki.call.operands import Shapes, Side, broadcast
 from ozaki.planning.asking import named_scheme
 from ozaki.planning.candidates import names_of
+from ozaki.planning.checks import check_native, check_options, check_proven
 from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision, result_format
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import Shapes, Side, broadcast
 from ozaki.schemes import Scheme, Words
 
 NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"

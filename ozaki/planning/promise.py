@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from ozaki.bounds import native
 from ozaki.bounds.rounding import suffices, with_rounding
-from ozaki.call.complex_parts import length_of, spread_of
 from ozaki.planning.facts import Facts, NativeInRange, Spans, or_need
 from ozaki.planning.proof import exact_bits, proven_bound
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import length_of, spread_of
 
 
 class Proven(NamedTuple):

@@ -11,9 +11,9 @@ from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import SAMPLE, SAMPLED_EVERY, bits_of, levels
 from ozaki.bounds.rounding import UP, scaled
-from ozaki.call.complex_parts import REAL, Parts, spread_of
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.shapes import REAL, Parts, spread_of
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.image import ceil_log2
 

@@ -8,11 +8,10 @@ from math import ldexp
 from typing import Protocol
 
 from ozaki.bounds.rounding import before_rounding
-from ozaki.call.complex_parts import COMPLEX
-from ozaki.call.operands import Shapes
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import MULTIPRECISION, is_multiprecision
 from ozaki.records.options import Options
+from ozaki.records.shapes import COMPLEX, Shapes
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 

@@ -1,1 +1,1 @@
-"""Plain data of a product: what is asked of it, what was planned, what is reported; no arrays."""
+"""Plain data of a product: what is asked of it, what was planned, what is counted meanwhile, what is reported."""

@@ -10,7 +10,7 @@ from math import floor, inf, ldexp, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
-from ozaki.driver.environment import default_environment
+from ozaki.process.environment import default_environment
 from ozaki.records.formats import MOST_BITS, in_units, precision_of
 
 Measure = Literal["componentwise", "row-column", "normwise", "relative"]

@@ -17,6 +17,12 @@ SIGNIFICAND_BITS = {"float32": 24, "float64": 53}
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 """The complex formats, with the format of their real and imaginary parts."""
 
+DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
+"""The formats of the hardware that the library multiplies."""
+
+HALVES = ("float16", "bfloat16")
+"""Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy."""
+
 MULTIPRECISION = "mp"
 """The name of a format of multiprecision numbers begins with this; the bits of their significands follow.
 

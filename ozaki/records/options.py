@@ -2,7 +2,7 @@
 
 Each option is written here alone, in two lines: its type, for signatures (`**options: Unpack[ProductOptions]`), and its
 default, in `Options`. Its documentation stands in the docstring of `ozaki.matmul`, what it must satisfy in
-`call/checks.py: check_options`. Functions pass all options on without naming them.
+`planning/checks.py: check_options`. Functions pass all options on without naming them.
 """
 
 import inspect
@@ -36,6 +36,9 @@ class ProductOptions(AccuracyOptions, total=False):
 
     dtype: str | None
 
+
+ENGINES = ("float64", "int8", "cublas", "fused")
+"""The names of all engines, of every backend, that a caller may give."""
 
 OLD_NAMES = {"hopper": "fused"}
 """Names that engines had before, with those that they have now."""

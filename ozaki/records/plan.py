@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ozaki.call.complex_parts import COMPLEX, REAL, Parts, length_of, real_stack
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.combination import Combination
 from ozaki.records.formats import part_of
 from ozaki.records.report import power_of_two, priced, rounded_up, several
+from ozaki.records.shapes import COMPLEX, REAL, Parts, length_of, real_stack
 from ozaki.schemes import ComplexResidues, Scheme, Words, slice_products
-
-if TYPE_CHECKING:
-    from ozaki.call.combination import Combination
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Prepared:
 
     @property
     def _an_array(self) -> Any:
-        """The rows; all that was split lies where they do (`call.placement.where_they_lie`)."""
+        """The rows; all that was split lies where they do (`process.placement.where_they_lie`)."""
         return self.slices.x
 
     def __copy__(self) -> Prepared:

@@ -21,9 +21,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.call.operands import HALVES
-from ozaki.call.placement import where_they_lie
-from ozaki.driver.environment import default_environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import exactly, is_matrix
@@ -31,6 +28,9 @@ from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.moving import asnumpy
 from ozaki.multiprecision.numbers import MOST_BITS
 from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
+from ozaki.process.placement import where_they_lie
+from ozaki.records.formats import HALVES
 
 Array: TypeAlias = npt.NDArray[Any]
 Matrix: TypeAlias = Array | MPArray

@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ozaki.driver.environment import default_environment
 from ozaki.multiprecision.array import MPArray
+from ozaki.process.environment import default_environment
 from ozaki.reference._exact import (
     Array,
     Indices,

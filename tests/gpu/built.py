@@ -13,7 +13,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.bounds.description import FIELDS
-from ozaki.driver.memory import Memory
+from ozaki.records.memory import Memory
 
 
 class Growing(Builder):

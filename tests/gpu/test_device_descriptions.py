@@ -9,7 +9,7 @@ from operands import random_matrix, views
 from ozaki.backends.numpy._describe import describe, sample
 from ozaki.bounds.description import FIELDS
 from ozaki.bounds.levels import EVERY, SAMPLE
-from ozaki.call.operands import SIDES
+from ozaki.records.shapes import SIDES
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")

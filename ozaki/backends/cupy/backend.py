@@ -17,13 +17,13 @@ from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
-from ozaki.call.combination import Combination
-from ozaki.call.operands import Side
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
+from ozaki.records.progress import SILENT, Progress
+from ozaki.records.shapes import Side
 from ozaki.schemes import Scheme, Words
 
 name = "cupy"

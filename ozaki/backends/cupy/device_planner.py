@@ -16,7 +16,7 @@ ENGINES = ("cublas", "fused")
 
 @dataclass(frozen=True)
 class DevicePlanner:
-    """The answers of a device to planning (`backends.Planner`); no GPU, and no CuPy, is needed for them."""
+    """The answers of a device to planning (`planning.planner.Planner`); no GPU, and no CuPy, is needed for them."""
 
     device: Device
 

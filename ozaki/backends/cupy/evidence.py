@@ -14,9 +14,9 @@ from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
 from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
 from ozaki.bounds.relative import Quotient, times
 from ozaki.bounds.relative import relative_bits as bits_of_quotient
-from ozaki.call.combination import Factor
 from ozaki.planning.facts import Ratio
 from ozaki.records.accuracy import Measure
+from ozaki.records.combination import Factor
 from ozaki.schemes import Scheme, Words, is_exact
 
 

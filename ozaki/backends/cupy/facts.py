@@ -31,7 +31,6 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import error_terms
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
-from ozaki.call.operands import SIDES, Side
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -44,6 +43,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Scheme, Words
 
 

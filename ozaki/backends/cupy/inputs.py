@@ -12,9 +12,9 @@ import numpy as np
 from ozaki.backends.cupy.program.arrays import Array, Buffer, View, contiguous_strides, view_of
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.call.operands import SIDES, Side
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.shapes import SIDES, Side
 
 
 class OperandView(NamedTuple):

@@ -14,10 +14,9 @@ from ozaki.backends.cupy.steps.engines.choice import (
     slices_obstacle,
     word_engine,
 )
-from ozaki.call.complex_parts import COMPLEX
-from ozaki.call.operands import Shapes
 from ozaki.planning.question import Way
 from ozaki.records.formats import is_multiprecision, part_of
+from ozaki.records.shapes import COMPLEX, Shapes
 from ozaki.schemes import ComplexResidues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore

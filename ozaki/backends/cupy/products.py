@@ -25,10 +25,10 @@ from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
-from ozaki.call.operands import SIDES, Side
 from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import SIDES, Side
 
 
 class Expression(NamedTuple):

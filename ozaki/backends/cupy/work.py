@@ -34,17 +34,17 @@ from ozaki.backends.cupy.steps.tables import limbs_of_product
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms, error_terms
-from ozaki.call.combination import ONE, Combination, Factor
-from ozaki.call.operands import SIDES, Side
-from ozaki.driver.memory import Memory, too_few_bytes
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import CutBound, Need, RelativeError, WorstRatio
 from ozaki.records.accuracy import default_accuracy
+from ozaki.records.combination import ONE, Combination, Factor
 from ozaki.records.formats import COMPLEX, MULTIPRECISION, part_of, precision_of
+from ozaki.records.memory import Memory, too_few_bytes
 from ozaki.records.plan import Plan
+from ozaki.records.progress import SILENT, Progress
+from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Residues, Scheme, Words, is_exact, scaling_of
 
 _MOST_STEPS = 4096

@@ -12,8 +12,8 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
-from ozaki.call.operands import tiles_of_rows
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 

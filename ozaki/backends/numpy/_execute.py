@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends import results
+from ozaki.backends.combining import bits_of_terms
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import Described, along_memory, scale
 from ozaki.backends.numpy._limbs import Floats
@@ -21,14 +22,14 @@ from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.backends.numpy.program import Program, Views, product_program
-from ozaki.call.combination import Combination
-from ozaki.call.operands import tiles_of_rows
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, Progress, Share
 from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
+from ozaki.records.progress import SILENT, Progress, Share
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.blas import PIECE_BITS
 
@@ -173,7 +174,7 @@ def _combined(combination: Combination, out: npt.NDArray[Any] | Numbers) -> tupl
 
     These hold the limbs of the result, and those of a term that an addend or a factor makes longer than a float.
     """
-    longer = limbs_of(max(combination.bits_of_terms(0))) - 2
+    longer = limbs_of(max(bits_of_terms(combination, 0))) - 2
     arrays = 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0) + 5 * max(longer, 0)
     return arrays, combination.c is not None
 

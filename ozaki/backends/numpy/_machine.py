@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ozaki.backends.numpy import engines
-from ozaki.call.operands import Shapes
 from ozaki.planning.question import Way
+from ozaki.records.shapes import Shapes
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import H100, TensorCore
 

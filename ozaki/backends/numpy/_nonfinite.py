@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ozaki.backends.combining import special_addend
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.call.combination import Combination
-from ozaki.driver.memory import Memory
+from ozaki.records.combination import Combination
+from ozaki.records.memory import Memory
 
 _PATCH = 256
 """Most rows, columns and inner indices that are multiplied at a time."""

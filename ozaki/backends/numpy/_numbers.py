@@ -10,7 +10,6 @@ import numpy.typing as npt
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.bounds.description import LEAST_LEADING
-from ozaki.call.operands import tiles_of_rows
 from ozaki.multiprecision.limbs import (
     limbs_of,
     narrowed,
@@ -22,6 +21,7 @@ from ozaki.multiprecision.limbs import (
     window,
 )
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
 
 Ints = npt.NDArray[np.int64]

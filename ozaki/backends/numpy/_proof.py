@@ -20,9 +20,9 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms, error_terms
 from ozaki.bounds.levels import FEW_ROWS, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, levels, wide_bits
-from ozaki.call.operands import Side, tiles_of_rows
-from ozaki.driver.memory import Memory
 from ozaki.planning.facts import Ratio
+from ozaki.records.memory import Memory
+from ozaki.records.shapes import Side, tiles_of_rows
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 

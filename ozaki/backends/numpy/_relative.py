@@ -15,11 +15,11 @@ from ozaki.backends.numpy._proof import numerators
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.bounds.exact import error_terms
 from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient, relative_bits, times
-from ozaki.call.combination import Factor
-from ozaki.call.operands import tiles_of_rows
-from ozaki.driver.memory import Memory
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import Factor
 from ozaki.records.formats import precision_of
+from ozaki.records.memory import Memory
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Scheme, scaling_of
 
 _SHARE = 8

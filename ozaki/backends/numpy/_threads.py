@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from ozaki.driver import cpus
+from ozaki.process import cpus
 
 
 @cache

@@ -15,11 +15,11 @@ from ozaki.backends.numpy._numbers import exact_numbers, round_into
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.results import copy
-from ozaki.call.combination import ONE, Combination
-from ozaki.call.operands import tiles_of_rows
-from ozaki.driver.progress import Progress, Share
 from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import ONE, Combination
+from ozaki.records.progress import Progress, Share
+from ozaki.records.shapes import tiles_of_rows
 
 Ints = npt.NDArray[np.int64]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._tiles import OBJECTS
 from ozaki.backends.numpy.program import DESCRIBING, numbered
-from ozaki.driver.memory import too_few_bytes
-from ozaki.driver.progress import SILENT, Progress
+from ozaki.records.memory import too_few_bytes
+from ozaki.records.progress import SILENT, Progress
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 

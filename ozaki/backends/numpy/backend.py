@@ -21,13 +21,14 @@ from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.program import DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
-from ozaki.call.operands import DTYPES, Side
-from ozaki.driver import environment
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
+from ozaki.process import environment
+from ozaki.records.formats import DTYPES
 from ozaki.records.plan import Plan
+from ozaki.records.shapes import Side
 from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"

@@ -10,7 +10,7 @@ from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
-from ozaki.driver.memory import too_few_bytes
+from ozaki.records.memory import too_few_bytes
 from ozaki.schemes import Scaling, Scheme, scaling_of
 
 _PANEL = 2048

@@ -25,10 +25,6 @@ from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.of_scheme import rows_bound
-from ozaki.call.combination import ONE, Combination
-from ozaki.call.operands import SIDES, Side
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, Progress
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -41,7 +37,11 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
+from ozaki.records.combination import ONE, Combination
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
+from ozaki.records.progress import SILENT, Progress
+from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Scheme, Words
 
 _SERIAL = 2**16

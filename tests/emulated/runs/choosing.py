@@ -17,7 +17,7 @@ from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, slice_engine
 from ozaki.backends.cupy.steps.proof import least_product
 from ozaki.bounds import native
-from ozaki.call.operands import shapes
+from ozaki.records.shapes import shapes
 from ozaki.reference import componentwise_error
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.device import Seen, seen, with_times

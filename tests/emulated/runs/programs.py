@@ -28,8 +28,7 @@ from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
 from ozaki.bounds import words as word_bounds
-from ozaki.call.combination import ONE, Combination, Factor
-from ozaki.driver.memory import Memory
+from ozaki.multiprecision.scalars import dyadic
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -41,6 +40,8 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.combination import ONE, Combination, Factor
+from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.device import Part
@@ -503,5 +504,5 @@ def ends_of_products(rng: np.random.Generator) -> None:
                 same(wanted, memory)
                 if beta:
                     alone = np.empty_like(x)
-                    addend_into(Combination(ONE, Factor.of_float(beta), y), alone, Memory(None))
+                    addend_into(Combination(ONE, Factor(*dyadic(beta)), y), alone, Memory(None))
                     same(alone, out)

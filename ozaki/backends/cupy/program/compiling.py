@@ -16,8 +16,8 @@ from typing import Any
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program import cached
 from ozaki.backends.cupy.program.kernels import Kernel
-from ozaki.driver import cpus
-from ozaki.driver.warning import warn
+from ozaki.process import cpus
+from ozaki.process.warning import warn
 
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
 """Where the CUDA sources may be: inside the package as a wheel installs it; at the top of a checkout."""

@@ -17,8 +17,8 @@ from ozaki.backends.cupy.program.calls import calls_of, on_host
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.steps import Arrive, Launch
 from ozaki.backends.cupy.program.streams import addresses as addresses_of_streams
-from ozaki.driver.memory import Memory
-from ozaki.driver.progress import SILENT, Progress
+from ozaki.records.memory import Memory
+from ozaki.records.progress import SILENT, Progress
 
 
 class Run:

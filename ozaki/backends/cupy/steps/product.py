@@ -14,9 +14,9 @@ from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
-from ozaki.call.operands import SIDES
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
+from ozaki.records.shapes import SIDES
 from ozaki.schemes import Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 

@@ -23,8 +23,8 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.backends.cupy.steps.unrounded import Symmetry
-from ozaki.driver.memory import too_few_bytes
 from ozaki.records.formats import is_multiprecision
+from ozaki.records.memory import too_few_bytes
 from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import MOST_AT_ONCE, KernelScheme

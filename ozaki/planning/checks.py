@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from ozaki.backends import ENGINES, Backend, Planner
 from ozaki.bounds.rounding import suffices
-from ozaki.multiprecision.floats import not_finite
+from ozaki.planning.planner import Planner
 from ozaki.planning.question import Machine
 from ozaki.records.accuracy import Accuracy, Measure
 from ozaki.records.formats import in_units, part_of
-from ozaki.records.options import Options
+from ozaki.records.options import ENGINES, Options
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import known
@@ -148,14 +146,6 @@ def check_multiprecision(scheme: str | Words) -> None:
         raise ValueError(f"scheme: {name!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
 
 
-def check_finite(name: str, x: Any) -> None:
-    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
-    if (index := not_finite(x)) is not None:
-        raise ValueError(
-            f"{name}: element {[*index]} is {x[index]}; an exact or multiprecision result needs finite numbers"
-        )
-
-
 def check_holds_multiprecision(plan: Plan) -> None:
     """Refuse a plan that does not compute products with multiprecision operands or results."""
     if plan.scheme is None or plan.scheme.name != "residues":
@@ -191,36 +181,3 @@ def check_limit(limit: Any) -> None:
         number = isinstance(limit, Real) and not isinstance(limit, bool)
         if not number or not limit > 0:
             raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, or None")
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
-    """Refuse an `out` that cannot take a result of this shape and dtype."""
-    if not backend.owns(out):
-        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
-    if tuple(out.shape) != shape or str(out.dtype) != dtype:
-        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
-    if np.ma.is_masked(out):
-        raise TypeError("out: has masked elements; expected an array without any")
-    if not (out.flags.c_contiguous or _elements_apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
-        raise ValueError("out: elements share their memory; expected an array in which each has its own")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out: is read-only; expected a writable array")
-
-
-def _elements_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether no two elements of an array with these strides (bytes) share memory."""
-    if 0 in shape:
-        return True
-    axes = sorted((abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1)
-    reach, nested = itemsize, True
-    for step, size in axes:
-        nested = nested and step >= reach  # a stride beyond all bytes that smaller ones reach
-        reach += step * (size - 1)
-    if nested or prod(shape) * itemsize > reach:
-        return nested
-    # Strides interleave, but all elements would fit the bytes from first to last: compare where each one lies.
-    places = np.zeros(1, np.int64)
-    for step, size in axes:
-        places = (places[:, None] + step * np.arange(size)).ravel()
-    places.sort()
-    return bool((np.diff(places) >= itemsize).all())
