@@ -7,6 +7,7 @@ import definition
 import numpy as np
 import pytest
 from cases import MOST_BYTES, first_difference, same_bits, set_sizes, spread, viewed
+from tiers import some_first
 
 import ozaki
 from ozaki.backends.numpy import program
@@ -70,7 +71,7 @@ def test_the_bits_are_those_of_the_definition(rng, engine, repetition):
         check(multiply(a, b, scheme, engine=engine), definition.product(a, b, scheme), scheme, a, b)
 
 
-@pytest.mark.parametrize("scheme", [Digits(3), Digits(4, 7), Residues(7), Residues(15)], ids=str)
+@pytest.mark.parametrize("scheme", some_first(1, [Residues(15), Digits(3), Digits(4, 7), Residues(7)]), ids=str)
 def test_the_bits_are_those_of_the_definition_for_a_huge_k(rng, scheme):
     k = 300000
     a, b = spread(rng, (2, k), 6), spread(rng, (2, k), 6).T
@@ -203,7 +204,7 @@ def test_the_description_is_that_of_the_definition(rng):
             assert all(v % 2 ** max(0, bottom - e) == 0 for v, e in zip(row.elements, row.exponents, strict=True))
 
 
-@pytest.mark.parametrize("scheme", [Digits(4), Residues(14)], ids=str)
+@pytest.mark.parametrize("scheme", some_first(1, [Residues(14), Digits(4)]), ids=str)
 @pytest.mark.parametrize("shapes", [((450, 5000), (5000, 330)), ((300, 40, 1500), (300, 1500, 3))], ids=str)
 def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
     a, b = (rng.standard_normal(shape) for shape in shapes)

@@ -66,8 +66,8 @@ def test_the_bound_of_every_shorthand(rng, accuracy):
         assert report.bound <= (tolerance + UNIT[dtype] * (1 + tolerance)) * (1 + 2**-29)
 
 
-@pytest.mark.parametrize("generator", ["standard_normal", "random"])
-@pytest.mark.parametrize("k", [10, 100, 300, 1000])
+@pytest.mark.parametrize("generator", some_first(1, ["standard_normal", "random"]))
+@pytest.mark.parametrize("k", some_first(2, [10, 300, 100, 1000]))
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64"])
 def test_the_bound_is_within_2_8_of_the_error_for_ordinary_data(rng, generator, k, accuracy):
     draw = getattr(rng, generator)

@@ -223,12 +223,13 @@ def test_a_plan_of_a_long_inner_dimension_takes_little_memory(k, options):
 @pytest.mark.parametrize("scheme", ["digits", "residues", "fp16-digits"])
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64", "dd", "1e-9"])
 def test_the_slices_of_a_long_inner_dimension_are_predicted(rng, dtype, scheme, accuracy):
+    """The middle one of three numbers: for an exact product one small element of 300,000 is enough for more slices."""
     words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
     predicted = json.loads(run(*words))
-    a, b = rng.standard_normal((3, 65536)).astype(dtype), rng.standard_normal((65536, 2)).astype(dtype)
-    plan = ozaki.plan(a, b, accuracy=of_text(accuracy), scheme=scheme)
-    assert abs(predicted["slices"] - plan.slices) <= 2
-    assert predicted["target"]["tolerance"] == plan.target.tolerance
+    operands = [[rng.standard_normal(shape).astype(dtype) for shape in ((3, 65536), (65536, 2))] for _ in range(3)]
+    plans = [ozaki.plan(a, b, accuracy=of_text(accuracy), scheme=scheme) for a, b in operands]
+    assert abs(predicted["slices"] - sorted(plan.slices for plan in plans)[1]) <= 2
+    assert predicted["target"]["tolerance"] == plans[0].target.tolerance
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="a GPU may know its own rates")

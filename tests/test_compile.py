@@ -484,11 +484,12 @@ def compile_kernel(arch, file, macros):
 
 
 def parameters():
-    """The cases, of which the first one of each file is in the first tier of tests."""
-    files = [file for _, file, _ in CASES]
+    """The cases, of which the first one of each folder is in the first tier of tests."""
+    folders = [file.partition("/")[0] for _, file, _ in CASES]
+    first = [folders.index(folder) == i for i, folder in enumerate(folders)]
     return [
-        pytest.param(*case, id=name_of(case), marks=() if files.index(case[1]) == i else pytest.mark.full)
-        for i, case in enumerate(CASES)
+        pytest.param(*case, id=name_of(case), marks=() if is_first else pytest.mark.full)
+        for case, is_first in zip(CASES, first, strict=True)
     ]
 
 

@@ -144,6 +144,7 @@ def test_residues(shim, prng, words, side, symmetric):
         assert out[:, t].tolist() == [((x * inv + half) % m - half) % 256 for x in integers], m
 
 
+@pytest.mark.full
 def test_residues_of_sums(shim):
     """Residues of every sum f < 2^22 for every modulus; and what the header claims about the quotient."""
     for m in MODULI:

@@ -14,9 +14,10 @@ from ozaki.backends import Backend
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.pair import Pair
 from ozaki.driver.memory import Memory
-from ozaki.driver.product import Product
+from ozaki.driver.settling import question as question_of
+from ozaki.driver.works import Works
 from ozaki.planning.candidates import names_of, native_bound
-from ozaki.planning.facts import Facts, NativeInRange, or_need
+from ozaki.planning.facts import Facts, NativeInRange, or_need, settle
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question
 from ozaki.planning.search import likely_schemes
@@ -84,8 +85,8 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     """
     asked_for, plan = Options.of("multiply", options), planned.plan
     pair = Pair(a, b, Memory(asked_for.workspace_limit), asked_for)
-    product = Product(pair, pair.choices)
-    question = replace(product.question(for_operands=True), dtype=plan.dtype)
+    works, facts = Works(pair), Facts()
+    question = replace(question_of(pair, for_operands=True), dtype=plan.dtype)
     relative = plan.target.measure == "relative"
     target = replace(plan.target, measure="componentwise") if relative else plan.target
     if question.empty:
@@ -94,7 +95,8 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
     seconds = _seconds(schemes, question, planned, backend)
     ways: list[Way] = []
     for scheme in schemes:
-        bound, chosen = product.decide(partial(_proven, question, plan, target, scheme)), scheme == plan.scheme
+        bound, facts = settle(partial(_proven, question, plan, target, scheme), works.measure, facts)
+        chosen = scheme == plan.scheme
         if chosen and not relative:
             bound = min(bound, _log10(plan.bound, target.exponent))
         gains = not ways or ways[-1].family != scheme.name or bound < ways[-1].bound - _LEAST_GAIN
@@ -104,7 +106,8 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], planned: Planned, backe
                 Way(scheme.name, name, str(scheme.count), slice_products(scheme), seconds[scheme], bound, chosen)
             )
     if not question.multiprecision:
-        bound = _log10(product.decide(partial(_native, question)), 0)
+        native, facts = settle(partial(_native, question), works.measure, facts)
+        bound = _log10(native, 0)
         time = seconds_of(replace(plan, scheme=None), question.sizes, backend)
         ways.append(Way("native product", "native product", "native", 1, time, bound, plan.native))
     for each in plan.candidates:  # words, which planning weighs for float32 on a GPU

@@ -128,6 +128,38 @@ class Planner(Protocol):
         ...
 
 
+class Keep(Protocol):
+    """How a backend keeps the program of a computed product for repeated calls, if that makes them faster."""
+
+    def __call__(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        out: Any,
+        key: Hashable,
+        work: Any,
+        facts: Facts,
+        plan_for: Callable[[], Callable[[Facts], Chosen | None]],
+        shape: tuple[int, ...],
+        dtype: str,
+    ) -> None:
+        """Keep a program.
+
+        Parameters
+        ----------
+        a, b, c, out : the operands as the caller gave them, the addend as the work has it, or None, and the array for
+            the result that the caller gave, or None
+        key : everything else that the call depends on
+        work : the `Work` that computed the product
+        facts : the facts that its plan rests on
+        plan_for : called if the program is kept; returns a function that holds no operands: of the facts of others the
+            plan for them, if it has the same scheme, else None
+        shape, dtype : shape and dtype of the result
+        """
+        ...
+
+
 class Backend(Planner, Protocol):
     """The functions and constants that the module of a backend offers."""
 
@@ -207,32 +239,9 @@ class Backend(Planner, Protocol):
         """The slices of an operand, a stack of rows of shape (batch, rows, k), to be used in many products."""
         ...
 
-    def keep(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        out: Any,
-        key: Hashable,
-        work: Any,
-        facts: Facts,
-        stands: Callable[[], Callable[[Facts], Chosen | None]],
-        shape: tuple[int, ...],
-        dtype: str,
-    ) -> None:
-        """Keep the program of a computed product for repeated calls, if that makes them faster.
-
-        Parameters
-        ----------
-        a, b, c, out : the operands as the caller gave them, the addend as the work has it, or None, and the array for
-            the result that the caller gave, or None
-        key : everything else that the call depends on
-        work : the `Work` that computed the product
-        facts : the facts that its plan rests on
-        stands : called if the program is kept; returns a function that holds no operands: of the facts of others the
-            plan for them, if it has the same scheme, else None
-        shape, dtype : shape and dtype of the result
-        """
+    @property
+    def keep(self) -> Keep | None:
+        """Keeps programs for repeated calls; None where planning takes so little that this would save nothing."""
         ...
 
 

@@ -163,12 +163,14 @@ def check_holds_multiprecision(plan: Plan) -> None:
         raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
 
 
+_FLAGS = [name for name, default in Options._field_defaults.items() if isinstance(default, bool)]
+
+
 def check_options(options: Options, backend: Planner | None) -> None:
     """Refuse a flag, scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
     scheme = options.scheme
-    for name, default in Options._field_defaults.items():
-        if isinstance(default, bool):
-            check_flag(name, getattr(options, name))
+    for name in _FLAGS:
+        check_flag(name, getattr(options, name))
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and (scheme == "auto" or scheme in known())):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     check_engine(options.engine, backend)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from ozaki.call.checks import check_finite
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
 from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
-from ozaki.records.prepared import Prepared
 
 
 def format_of_plan(plan: Plan, asked: str | None) -> str:
@@ -72,18 +68,6 @@ def check_target(target: Accuracy | None, multiprecision: bool) -> None:
             f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
             "dtype='mp'"
         )
-
-
-def check_all_finite(operands: Iterable[tuple[str, Any]]) -> None:
-    """Refuse NaN and Inf, which a multiprecision result cannot hold, in (name, array) operands.
-
-    Raises
-    ------
-    ValueError
-    """
-    for name, x in operands:
-        if x is not None and not isinstance(x, Numbers | Prepared):
-            check_finite(name, x)
 
 
 def refuse_words(name: str) -> NoReturn:

@@ -68,6 +68,7 @@ class Pair:
     target : the accuracy asked for; None if none is named
     asked : the format that the caller names for the result; None if none is named
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
+    part : that of a real part of it: "float32", "float64", "mp106"
     multiprecision : whether an operand, the addend or the result is multiprecision
     rounds_operands : whether an operand of floats has more bits than the result: all but slices would round it first
     prepared : whether an operand is
@@ -83,6 +84,7 @@ class Pair:
 
     sizes: Shapes
     dtype: str
+    part: str
     target: Accuracy | None
     multiprecision: bool
     rounds_operands: bool
@@ -100,13 +102,10 @@ class Pair:
     ) -> None:
         self.adjoint, self.memory, self.copied = adjoint, memory, 0
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        a, b = (
-            x if isinstance(x, Prepared) else self._converted(x, as_array(name, x, self.backend))
-            for name, x in (("a", a), ("b", b))
-        )
+        a, b = self._taken("a", a), self._taken("b", b)
         c = None if terms is None else terms[2]
         if c is not None:
-            c = self._converted(c, as_array("c", c, self.backend))
+            c = self._taken("c", c)
         choices = choices or Options()
         self.asked = None if choices.dtype is None else format_named(choices.dtype)
         if self.asked == QUAD:
@@ -176,9 +175,11 @@ class Pair:
         deciding = (left.format, right.format) + ((c.format,) if c is not None and c.multiprecision else ())
         asked = self.asked if choices.dtype is None or plan is None else format_named(choices.dtype)
         self.dtype = result_format(asked, deciding, self.target)
-        operands = (left, right) if c is None else (left, right, c)
-        self.multiprecision = any(x.multiprecision for x in operands) or is_multiprecision(self.dtype)
-        self.rounds_operands = not self.multiprecision and max(x.bits for x in operands) > precision_of(self.dtype)
+        self.part = part_of(self.dtype)
+        of_addend = c is not None and c.multiprecision
+        self.multiprecision = left.multiprecision or right.multiprecision or of_addend or is_multiprecision(self.dtype)
+        most = max(left.bits, right.bits, 0 if c is None else c.bits)
+        self.rounds_operands = not self.multiprecision and most > precision_of(self.dtype)
         if self.target is not None:
             check_target(self.target, self.multiprecision)
         scheme = self.choices.scheme
@@ -216,8 +217,11 @@ class Pair:
             self.memory.pass_through(_converting_bytes(found))
         return found
 
-    def _converted(self, given: Any, found: Any) -> Any:
-        """The array that was made of what the caller gave; counted, unless it lies in that memory."""
+    def _taken(self, name: str, given: Any) -> Any:
+        """An array of what the caller gave; counted, unless it lies in that memory."""
+        if isinstance(given, Prepared):
+            return given
+        found = as_array(name, given, self.backend)
         if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
             self.memory.hold_copy(int(found.nbytes))
             if isinstance(found, Numbers):
@@ -237,7 +241,7 @@ class Pair:
             return NO_MULTIPRECISION
         if self.rounds_operands:
             return f"native product ruled out: it would round operands to {self.dtype} first"
-        return self.backend.native_obstacle(part_of(self.dtype))
+        return self.backend.native_obstacle(self.part)
 
     def computed_addend(self, as_real: bool) -> Any:
         """The addend as the entries that are computed, in its own precision; a copy, counted in `copied`, where needed.

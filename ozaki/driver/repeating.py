@@ -1,61 +1,72 @@
-"""Whether the plan of one product is right for other operands, by their facts: so its program may be kept for them."""
+"""Repeated calls: a product's program is cached with what says whether its plan is right for other operands, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
-from math import inf
+from math import prod
 
 import numpy as np
 
-from ozaki.backends import Backend
+from ozaki.backends import Backend, as_computed
+from ozaki.call.complex_parts import REAL
 from ozaki.call.pair import Pair
+from ozaki.driver.settling import Settled, known_bound
+from ozaki.driver.works import Works
 from ozaki.planning.choose import choose
-from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need
+from ozaki.planning.facts import Facts, MissingFact, Need
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
-from ozaki.records.formats import part_of
 from ozaki.records.plan import Chosen, Plan
 
 
-def plan_for_others(
-    pair: Pair, question: Question | None, facts: Facts, this: Chosen
-) -> Callable[[Facts], Chosen | None]:
+def keep(works: Works, settled: Settled, key: Hashable) -> None:
+    """Let the backend keep the program of a product for repeated calls, unless a repeated call cannot use it.
+
+    `key` is everything else that the call depends on, beside operands, addend and `out`.
+    """
+    pair, plan = works.pair, settled.plan
+    assert pair.backend.keep is not None
+    large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
+    of_one_work = not pair.multiprecision and works.only_of_rows
+    if pair.sizes.is_complex and not (of_one_work and _is_one_program(works, plan)):
+        return
+    if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
+        for_others = partial(plan_for_others, pair, settled)
+        pair.backend.keep(*pair.given, key, works.of_rows, settled.facts, for_others, pair.sizes.result, pair.dtype)
+
+
+_LARGEST_KEPT = 2**39
+"""Scalar multiplications of the largest product that is kept: beyond it memory matters more than the host's time."""
+
+
+def _is_one_program(works: Works, plan: Plan) -> bool:
+    """Whether the program of `works.of_rows` computes all of a complex product, or of an expression with it."""
+    pair = works.pair
+    if plan.native:
+        return pair.combination is None and not works.converts
+    if pair.of_complex_rows and as_computed(plan, pair.backend).parts == REAL:
+        return False
+    return pair.combination is None or plan.rounds_once(pair.combination)
+
+
+def plan_for_others(pair: Pair, settled: Settled) -> Callable[[Facts], Chosen | None]:
     """Predicate for repeated calls: would `choose` pick the same scheme for a later call's facts? Captures no arrays.
 
     It returns the plan for these facts if that has the scheme of this one, else None.
-
-    Parameters
-    ----------
-    pair : the operands of this plan
-    question : what it answers; None if the caller gave it
-    facts : those of the operands that it rests on
-    this : the plan
     """
-    plan = this.plan
+    plan, question, facts = settled.plan, settled.question, settled.facts
     if question is None:
-        chosen = partial(_keeps_promise, plan) if plan.strict else partial(_always, this)
+        chosen = partial(_keeps_promise, plan) if plan.strict else partial(_always, settled.chosen)
     elif facts:
-        chosen = partial(_is_chosen, question, this, facts)
+        chosen = partial(_is_chosen, question, settled.chosen, facts)
     else:  # the choice asked for no fact, so it is the same for all operands
-        chosen = partial(_always, this)
+        chosen = partial(_always, settled.chosen)
     native_matters = plan.native if question is None else question.native_may_matter
     if not native_matters or pair.multiprecision:  # of multiprecision numbers there is no native product
         return chosen
     before = pair.native_obstacle if question is None else question.native_obstacle
-    return partial(_with_same_obstacle, pair.backend, part_of(pair.dtype), before, chosen)
-
-
-def known_bound(question: Question, facts: Facts, plan: Plan) -> float | None:
-    """The bound of a plan that was chosen for operands with these facts; None if that would need another fact."""
-    if not plan.native or question.empty:
-        return plan.bound
-    if plan.a_priori or question.native_obstacle:  # nobody asked whether sums stay in range
-        return None
-    try:
-        return plan.bound if facts[NativeInRange()] else inf
-    except MissingFact:
-        return None
+    return partial(_with_same_obstacle, pair.backend, pair.part, before, chosen)
 
 
 def _always(chosen: Chosen, facts: Facts) -> Chosen:

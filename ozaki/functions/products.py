@@ -36,11 +36,15 @@ from ozaki.call.operands import (
     shapes,
 )
 from ozaki.call.pair import Pair
+from ozaki.driver.computing import compute
 from ozaki.driver.environment import default_environment
 from ozaki.driver.memory import Memory
-from ozaki.driver.product import Product
 from ozaki.driver.progress import SILENT, ProgressFunction, progress_of
+from ozaki.driver.repeating import keep
+from ozaki.driver.reporting import report
+from ozaki.driver.settling import planned, question, settled
 from ozaki.driver.watching import Watched, watching
+from ozaki.driver.works import Works
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
@@ -229,8 +233,8 @@ def _multiply(
     key = plan, *options.key
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
-    if terms is None and not return_report and (found := repeated(a, b, None, out, key)) is not None:
-        c, chosen = found
+    if terms is None and not return_report and (before := repeated(a, b, None, out, key)) is not None:
+        c, chosen = before
         if progress is not None:
             counter.end()
         if watching():
@@ -247,32 +251,32 @@ def _multiply(
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
-            if not return_report and (found := repeated(*pair.given, key)) is not None:
-                c, chosen = found
+            if not return_report and (before := repeated(*pair.given, key)) is not None:
+                c, chosen = before
                 c = pair.returned(c)
                 if progress is not None:
                     counter.end()
                 if watched is not None:
                     watched.ran_before(chosen)
                 return c
-        product = Product(pair, pair.choices, plan, counter)
-        plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
+        works = Works(pair, plan, counter)
+        found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
         if watched is not None:
-            watched.chosen(product.chosen(plan), product.answered, product.facts)
-        c = product.compute(plan)  # split, multiply, recombine
-        report = None
+            watched.chosen(found.chosen, found.question, found.facts)
+        c = compute(works, found.plan)  # split, multiply, recombine
+        reported = None
         if return_report:
-            report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
-        else:
-            product.keep(key, plan)
+            reported = report(works, found, relative, c)  # before the result overwrites an operand in `out`
+        elif pair.backend.keep is not None:
+            keep(works, found, key)
         c = pair.returned(c)
-        if report is not None:
-            report = replace(report, workspace_bytes=memory.most)  # to return the result may have taken more
+        if reported is not None:
+            reported = replace(reported, workspace_bytes=memory.most)  # to return the result may have taken more
         if progress is not None:
             counter.end()
         if watched is not None:
-            watched.ran(product.chosen(plan), report)
-        return c if report is None else (c, report)
+            watched.ran(found.chosen, reported)
+        return c if reported is None else (c, reported)
 
 
 @default_environment
@@ -351,12 +355,11 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, _memory(asked, None), asked)
-    product = Product(pair, pair.choices)
-    question = product.question(for_operands=True)
-    made = product.plan(question)
+    asked_for = question(pair, for_operands=True)
+    made, facts, *_ = planned(Works(pair), asked_for)
     if watching():
-        Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), question, product.facts)
-    made = explained(replace(question, dtype=made.dtype), product.facts, made)
+        Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), asked_for, facts)
+    made = explained(replace(asked_for, dtype=made.dtype), facts, made)
     promised = asked.accuracy is not None or (asked.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
 

@@ -158,11 +158,6 @@ class Inputs:
         """Whether an operand holds multiprecision numbers."""
         return bool(self.numbers) or any(of.described.tops is not None for of in self.prepared.values())
 
-    @cached_property
-    def leading_bytes(self) -> int:
-        """Bytes of the leading bits of multiprecision operands that are not prepared."""
-        return sum(8 * of.signs.size for of in self.numbers.values())
-
 
 def _slices_named(name: str, of: OperandView, named: Callable[[str, View], Array]) -> Slices:
     """The slices of a prepared operand as given arrays."""

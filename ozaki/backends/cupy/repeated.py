@@ -2,8 +2,8 @@
 
 To plan a small product and to build its program takes the host longer than the kernels take. So a call whose views and
 choices were seen before starts the kept program before any fact about its operands is known. The program also finds the
-facts that its plan rests on; if `choose`, asked again with these, returns a plan of the same scheme, the result stands.
-If not, the product is planned and computed anew. No bits depend on that.
+facts that its plan rests on; if `choose`, asked anew with these, returns a plan of the same scheme, the result is
+valid. If not, the product is planned and computed anew. No bits depend on that.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class _Kept:
     Attributes
     ----------
     repetition : from which the program is made by the first repeated call
-    stands : tells from the facts about other operands by which plan the program's result is right for them, if it is
+    plan_for : the plan for other operands, by their facts, if the result of the program is right for them; else None
     shape, dtype : shape and dtype of the result
     obstacle : the `native_obstacle` of float64 when facts were found
     """
 
     repetition: Repetition
-    stands: Callable[[Facts], Chosen | None]
+    plan_for: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
     obstacle: str | None
@@ -125,7 +125,7 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         _kept.pop(call, None)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        chosen, result = kept.stands(_FactsOfRun(run)), run.result if numbers is None else numbers
+        chosen, result = kept.plan_for(_FactsOfRun(run)), run.result if numbers is None else numbers
     if chosen is not None:
         return result, chosen
     _kept.pop(call, None)
@@ -140,7 +140,7 @@ def keep(
     key: Hashable,
     work: Work,
     facts: Facts,
-    stands: Callable[[], Callable[[Facts], Chosen | None]],
+    plan_for: Callable[[], Callable[[Facts], Chosen | None]],
     shape: tuple[int, ...],
     dtype: str,
 ) -> None:
@@ -151,7 +151,7 @@ def keep(
     if repetition is not None:
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
-        kept = _Kept(repetition, stands(), shape, dtype, native_obstacle("float64"))
+        kept = _Kept(repetition, plan_for(), shape, dtype, native_obstacle("float64"))
         limit = work.memory.limit
         if limit is None or kept.program.room.counted_in_one_piece <= limit:
             _kept[_call(a, b, c, out, key)] = kept

@@ -33,6 +33,7 @@ from ozaki.schemes import ComplexResidues, Scheme, Words
 name = "numpy"
 work = Work
 engines: tuple[str, ...] = ("float64", "int8")
+keep = None
 
 
 asarray = plain
@@ -117,10 +118,6 @@ def steps(plan: Plan) -> str:
 def same_slices(plan: Plan, other: Plan) -> bool:
     """Return True: the scheme alone decides what slices are, and the scheme of both plans is the same."""
     return True
-
-
-def keep(*_: Any) -> None:
-    """Keep nothing: planning takes little beside the product, so a kept program would save nothing."""
 
 
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:

@@ -1,0 +1,101 @@
+"""The report of one product: what its plan promises, and what was counted and proven for these operands."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from ozaki.backends import as_computed
+from ozaki.bounds import native
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.rounding import with_rounding
+from ozaki.call.operands import SIDES
+from ozaki.call.range import out_of_range
+from ozaki.driver.settling import Settled
+from ozaki.driver.works import Works
+from ozaki.planning.facts import NativeInRange, RelativeError
+from ozaki.planning.proof import relative_bound
+from ozaki.records.formats import is_multiprecision
+from ozaki.records.plan import Plan
+from ozaki.records.report import Report
+from ozaki.schemes import Words, is_exact
+
+
+def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
+    """The report of a product c; the bound of a given plan is the one proven for these operands.
+
+    With `relative` it has the relative bound, too, which the computed product proves.
+    """
+    pair, plan = works.pair, settled.plan
+    scheme, bound, unrounded = plan.scheme, plan.bound, plan.unrounded_bound
+    # A multiprecision result refuses NaN and Inf, and has no range that it could leave.
+    nonfinite = 0 if pair.empty or is_multiprecision(plan.dtype) else None
+    if not pair.empty and (scheme is None or not plan.a_priori):
+        if scheme is None:
+            bound = unrounded = _native_bound(works)
+        elif settled.proven is not None:
+            unrounded, bound, _ = settled.proven
+        nonfinite = sum(pair.flagged(side, works.of_rows.nonfinite(side) > 0) for side in SIDES)
+    underflows = estimate = None
+    if isinstance(scheme, Words):
+        underflows = sum(works.of_parts.underflows(side, scheme) // pair.repeats(side) for side in SIDES)
+        likely = word_bounds.relative(scheme, max(pair.sizes.length, 1), probable=True)
+        estimate = with_rounding(likely * pair.sizes.spread, pair.dtype)
+    counted = not pair.empty and not plan.native and (relative or nonfinite is not None)
+    outside = _out_of_range(works, plan, c) if counted else None
+    relative_error = (inf if outside else _relative_bound(works, plan, bound)) if relative else None
+    once = None if pair.combination is None else plan.rounds_once(pair.combination)
+    return Report(
+        bound=bound,
+        unrounded_bound=unrounded,
+        measure=plan.target.measure,
+        scheme="native" if scheme is None else scheme.name,
+        slices=plan.slices,
+        products=plan.products,
+        exponent=plan.target.exponent,
+        engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True),
+        native=plan.native,
+        why=plan.why,
+        workspace_bytes=pair.memory.most,
+        reproducible=plan.reproducible,
+        nonfinite=nonfinite,
+        out_of_range=outside,
+        underflows=underflows,
+        estimate=estimate,
+        relative_bound=relative_error,
+        rounded_once=once,
+    )
+
+
+def _native_bound(works: Works) -> float:
+    """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""
+    pair = works.pair
+    if pair.native_obstacle or not works.measure(NativeInRange()):
+        return inf
+    return native.bound(max(pair.sizes.length, 1), pair.dtype, pair.sizes.spread)
+
+
+def _out_of_range(works: Works, plan: Plan, c: Any) -> int:
+    """Number of entries of the result that over- or underflowed, or may have (`Report.out_of_range`)."""
+    pair = works.pair
+    if is_multiprecision(plan.dtype):
+        return 0
+    if not pair.multiprecision and pair.combination is None and works.measure(NativeInRange()):
+        return 0
+    if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
+        return out_of_range(c, None, pair.memory)
+    left, right = (x.read if x.prepared else pair.rows(side, False) for x, side in pair.operands)
+    return out_of_range(c, (left, right), pair.memory)
+
+
+def _relative_bound(works: Works, plan: Plan, bound: float) -> float:
+    """The largest relative error of an entry (B10), its rounding included, in the unit of the plan's target.
+
+    `bound` is the one that the report has in the plan's measure.
+    """
+    if plan.scheme is None or not is_exact(plan.scheme):
+        return inf
+    if bound == 0:
+        return 0.0
+    bits = inf if works.pair.empty else works.measure(RelativeError(plan.scheme))
+    return with_rounding(relative_bound(bits, plan.target.exponent), plan.dtype, plan.target.exponent)
