@@ -57,7 +57,7 @@ def nothing(*arguments, **options):
 def test_arrays_lie_where_numpy_has_them():
     memory = np.arange(4 * 5 * 6, dtype=np.float32)
     real = memory.reshape(4, 5, 6)
-    array = Array(Buffer("x", memory.nbytes, "workspace"), 0, "f", real.shape, real.strides)
+    array = Array(Buffer("x", memory.nbytes, "workspace"), 0, *view_of(real))
 
     def check(array, real):
         assert array.view == view_of(real)
@@ -80,8 +80,12 @@ def test_arrays_lie_where_numpy_has_them():
 
 def test_views_tell_all_but_the_address():
     view = view_of(np.empty((2, 6, 5)).swapaxes(1, 2))
-    assert view == View("d", (2, 5, 6), (240, 8, 40))
-    assert (view.ctype, view.itemsize, view.steps, view.along_k) == ("double", 8, (30, 1, 5), 0)
+    assert view == View(DTYPES["d"], (2, 5, 6), (30, 1, 5))
+    assert (view.dtype.ctype, view.dtype.itemsize, view.along_k) == ("double", 8, 0)
+    assert view_of(np.empty((2, 6, 5), complex)).steps_of_parts == (60, 10, 2)
+    for char, dtype in DTYPES.items():
+        assert (dtype.char, dtype.itemsize) == (char, np.dtype(char).itemsize)
+        assert dtype.parts == 1 + np.issubdtype(char, np.complexfloating)
 
 
 def test_kernels_have_arguments_in_pieces():
@@ -118,7 +122,7 @@ def test_memory_is_used_again():
 
 
 def test_a_program_keeps_what_later_ones_read():
-    x, c = (Array(Buffer(name, 0, "given"), 0, *View("d", (4,), (8,))) for name in "xc")
+    x, c = (Array(Buffer(name, 0, "given"), 0, *View(DTYPES["d"], (4,), (1,))) for name in "xc")
     b = Builder([x.buffer])
     first, passing = b.array("first", (100,), "d"), b.array("passing", (30,), "d")
     b.launch(nothing(None, None, None), x, Out(first), Out(passing))
@@ -128,7 +132,7 @@ def test_a_program_keeps_what_later_ones_read():
     assert first.buffer not in of_first.room.offsets and passing.buffer in of_first.room.offsets
 
     b = Builder([x.buffer])
-    out = b.given("c", View("d", (4,), (8,)))
+    out = b.given("c", View(DTYPES["d"], (4,), (1,)))
     second = b.array("second", (50,), "d")
     b.launch(nothing(None, None), first, Out(second))
     b.release(first)
@@ -149,7 +153,7 @@ def test_a_program_keeps_what_later_ones_read():
 
 def test_what_other_streams_touch_shares_its_memory_with_nothing():
     b = Builder()
-    c = b.given("c", View("d", (4,), (8,)))
+    c = b.given("c", View(DTYPES["d"], (4,), (1,)))
     names = "before", "beside", "after"
     before, beside, after = (b.array(name, (1000,), "B") for name in names)
     b.launch(nothing(None), Out(before))

@@ -348,7 +348,7 @@ class _Finding:
             return
         self.made = self.made.without_slices(b)
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        may_cut = left.view.parts == 1 and self._asked.limit is None and not self.made.described  # of real rows
+        may_cut = left.dtype.parts == 1 and self._asked.limit is None and not self.made.described  # of real rows
         if not may_cut or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             b.read(need, self._descriptions(), bound)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.backends.cupy.program.arrays import Array, Buffer, View, contiguous_strides, view_of
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, View, contiguous_steps, view_of
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.multiprecision.limbs import limbs_of
@@ -68,14 +68,13 @@ def arrays_of(c: Any) -> tuple[Any, ...]:
 
 def contiguous_view(dtype: str, shape: tuple[int, ...]) -> OperandView:
     """The view of a contiguous array of a dtype of NumPy."""
-    char = np.dtype(dtype).char
-    return OperandView((View(char, shape, contiguous_strides(shape, np.dtype(dtype).itemsize)),))
+    return OperandView((View(DTYPES[np.dtype(dtype).char], shape, contiguous_steps(shape)),))
 
 
 def contiguous_numbers(bits: int, shape: tuple[int, ...]) -> OperandView:
     """The view of contiguous multiprecision numbers."""
-    planes = ("b", shape, 1), ("q", shape, 8), ("I", (limbs_of(bits), *shape), 4)
-    return OperandView(tuple(View(char, of, contiguous_strides(of, size)) for char, of, size in planes), bits=bits)
+    planes = ("b", shape), ("q", shape), ("I", (limbs_of(bits), *shape))
+    return OperandView(tuple(View(DTYPES[char], of, contiguous_steps(of)) for char, of in planes), bits=bits)
 
 
 def same_view(x: Any, y: Any) -> bool:

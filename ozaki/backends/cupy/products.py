@@ -162,7 +162,7 @@ def program_of(plan: Plan, device: Device) -> Program:
         return contiguous_view(plan.dtype, shape)
 
     left, right, out = view(batch, m, k), view(batch, k, n), view(batch, m, n)
-    columns = tuple(of._replace(shape=_swapped(of.shape), strides=_swapped(of.strides)) for of in right.arrays)
+    columns = tuple(of._replace(shape=_swapped(of.shape), steps=_swapped(of.steps)) for of in right.arrays)
     inputs = Inputs.of(Views(left._replace(rows=left.arrays), right._replace(rows=columns)))
     if plan.scheme is not None and 0 in (batch, m, k, n):
         return Builder(inputs.buffers).program()

@@ -222,7 +222,7 @@ class Part:
 
     def raw(self, place: Place, nbytes: int) -> Any:
         """The first `nbytes` bytes at a place."""
-        return self.value(Array(place.buffer, place.offset, "B", (nbytes,), (1,)))
+        return self.value(Array(place.buffer, place.offset, DTYPES["B"], (nbytes,), (1,)))
 
     def fields(self, described: Described) -> np.ndarray:
         """The description of an operand."""

@@ -9,8 +9,37 @@ from typing import Any, Literal, NamedTuple
 
 Kind = Literal["given", "workspace", "host"]
 
-SIZES = {"b": 1, "B": 1, "i": 4, "I": 4, "f": 4, "q": 8, "l": 8, "d": 8, "F": 8, "D": 16}
-"""Bytes of an element, by its dtype's character, as `numpy.dtype.char` has it."""
+
+@dataclass(frozen=True, eq=False)
+class Dtype:
+    """What is known of the elements of arrays; there is one of each dtype, in `DTYPES`.
+
+    Attributes
+    ----------
+    char : as in `numpy.dtype.char`
+    itemsize : bytes of an element
+    ctype : its C name
+    parts : real numbers of an element: 2 of a complex one
+    ctype_of_part : the C name of such a number; of a real dtype `ctype`
+    """
+
+    char: str
+    itemsize: int
+    ctype: str
+    parts: int = 1
+    ctype_of_part: str = ""
+
+
+_REAL = {
+    "b": (1, "int8_t"), "B": (1, "uint8_t"), "i": (4, "int32_t"), "I": (4, "uint32_t"), "q": (8, "int64_t"),
+    "l": (8, "int64_t"), "f": (4, "float"), "d": (8, "double"),
+}  # fmt: skip
+
+DTYPES = {char: Dtype(char, size, name, 1, name) for char, (size, name) in _REAL.items()} | {
+    "F": Dtype("F", 8, "float2", 2, "float"),
+    "D": Dtype("D", 16, "double2", 2, "double"),
+}
+"""All dtypes of arrays in programs, by their characters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +61,6 @@ class Buffer:
     counted: bool = True
 
 
-_CTYPES = {"f": "float", "d": "double", "F": "float2", "D": "double2"}
-
-
 class Place(NamedTuple):
     """An address: `offset` bytes from the beginning of a buffer."""
 
@@ -47,47 +73,27 @@ class Place(NamedTuple):
 
 
 class View(NamedTuple):
-    """An array without its address: all that the choice of a kernel and its grid depends on."""
+    """An array without its address: all that the choice of a kernel and its grid depends on.
 
-    char: str
+    Attributes
+    ----------
+    dtype, shape : as in NumPy
+    steps : elements from one index to the next along each axis
+    """
+
+    dtype: Dtype
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def ctype(self) -> str:
-        """The C name of the dtype, which is a floating-point one."""
-        return _CTYPES[self.char]
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return SIZES[self.char]
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Strides in elements."""
-        itemsize = self.itemsize
-        return tuple(s // itemsize for s in self.strides)
-
-    @property
-    def parts(self) -> int:
-        """Real numbers of an element: 2 of a complex one."""
-        return 2 if self.char in "FD" else 1
-
-    @property
-    def ctype_of_part(self) -> str:
-        """The C name of the dtype of a part; of a real array `ctype`."""
-        return _CTYPES[{"F": "f", "D": "d"}.get(self.char, self.char)]
+    steps: tuple[int, ...]
 
     @property
     def steps_of_parts(self) -> tuple[int, ...]:
-        """Strides in real numbers; of a real array `steps`."""
-        return tuple(self.parts * step for step in self.steps)
+        """Steps in real numbers; of a real array `steps`."""
+        return tuple(self.dtype.parts * step for step in self.steps)
 
     @property
     def along_k(self) -> int:
         """1 if neighbours along k lie closer together in memory than neighbouring rows, else 0; of (batch, rows, k)."""
-        return int(self.shape[1] == 1 or abs(self.strides[2]) <= abs(self.strides[1]))
+        return int(self.shape[1] == 1 or abs(self.steps[2]) <= abs(self.steps[1]))
 
 
 @dataclass(frozen=True)
@@ -97,30 +103,24 @@ class Array:
     Attributes
     ----------
     buffer, offset : where the first element lies; the offset in bytes
-    char : dtype, as in `numpy.dtype.char`
-    shape, strides : as in NumPy, strides in bytes
+    dtype, shape, steps : as of its `View`
     """
 
     buffer: Buffer
     offset: int
-    char: str
+    dtype: Dtype
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    steps: tuple[int, ...]
 
     @cached_property
     def view(self) -> View:
         """Everything but the address."""
-        return View(self.char, self.shape, self.strides)
+        return View(self.dtype, self.shape, self.steps)
 
     @property
     def at(self) -> Place:
         """The address of the first element."""
         return Place(self.buffer, self.offset)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return SIZES[self.char]
 
     @property
     def size(self) -> int:
@@ -130,63 +130,61 @@ class Array:
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self.size * self.itemsize
+        return self.size * self.dtype.itemsize
 
     @property
     def contiguous(self) -> bool:
         """Whether the elements lie in memory without gaps, in the order of the indices."""
-        expected = contiguous_strides(self.shape, self.itemsize)
-        pairs = zip(self.shape, self.strides, expected, strict=True)
-        return self.size == 0 or all(n == 1 or stride == of for n, stride, of in pairs)
+        pairs = zip(self.shape, self.steps, contiguous_steps(self.shape), strict=True)
+        return self.size == 0 or all(n == 1 or step == of for n, step, of in pairs)
 
     def part(self, axis: int, first: int, last: int) -> Array:
         """Elements first, ..., last - 1 along an axis."""
         assert 0 <= first <= last <= self.shape[axis], (self.shape, axis, first, last)
         shape = *self.shape[:axis], last - first, *self.shape[axis + 1 :]
-        return Array(self.buffer, self.offset + first * self.strides[axis], self.char, shape, self.strides)
+        offset = self.offset + first * self.steps[axis] * self.dtype.itemsize
+        return Array(self.buffer, offset, self.dtype, shape, self.steps)
 
     def at_index(self, axis: int, i: int) -> Array:
         """Element i along an axis; the result lacks that axis."""
-        shape, strides = (x[:axis] + x[axis + 1 :] for x in (self.shape, self.strides))
-        return Array(self.buffer, self.offset + i * self.strides[axis], self.char, shape, strides)
+        shape, steps = (x[:axis] + x[axis + 1 :] for x in (self.shape, self.steps))
+        return Array(self.buffer, self.offset + i * self.steps[axis] * self.dtype.itemsize, self.dtype, shape, steps)
 
     def with_axis(self, axis: int) -> Array:
         """The same elements with one more axis, of length 1."""
         shape = *self.shape[:axis], 1, *self.shape[axis:]
-        strides = *self.strides[:axis], 0, *self.strides[axis:]
-        return Array(self.buffer, self.offset, self.char, shape, strides)
+        steps = *self.steps[:axis], 0, *self.steps[axis:]
+        return Array(self.buffer, self.offset, self.dtype, shape, steps)
 
     @property
     def real_parts(self) -> tuple[Array, ...]:
         """The real parts of all elements and, of a complex array, the imaginary ones."""
-        if self.view.parts == 1:
+        if self.dtype.parts == 1:
             return (self,)
-        char, half = self.char.lower(), self.itemsize // 2
-        return tuple(Array(self.buffer, self.offset + i * half, char, self.shape, self.strides) for i in (0, 1))
+        part, steps = DTYPES[self.dtype.char.lower()], self.view.steps_of_parts
+        return tuple(Array(self.buffer, self.offset + i * part.itemsize, part, self.shape, steps) for i in (0, 1))
 
     def swapped(self) -> Array:
         """The array with its last two axes exchanged."""
-        shape, strides = ((*x[:-2], x[-1], x[-2]) for x in (self.shape, self.strides))
-        return Array(self.buffer, self.offset, self.char, shape, strides)
+        shape, steps = ((*x[:-2], x[-1], x[-2]) for x in (self.shape, self.steps))
+        return Array(self.buffer, self.offset, self.dtype, shape, steps)
 
     def reshape(self, *shape: int) -> Array:
         """The same elements in another shape; the array must be contiguous."""
-        assert self.contiguous and prod(shape) == self.size, (self.shape, self.strides, shape)
-        return Array(self.buffer, self.offset, self.char, shape, contiguous_strides(shape, self.itemsize))
-
-    def __str__(self) -> str:
-        return self.buffer.name
+        assert self.contiguous and prod(shape) == self.size, (self.shape, self.steps, shape)
+        return Array(self.buffer, self.offset, self.dtype, shape, contiguous_steps(shape))
 
 
-def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides, in bytes, of an array whose elements lie without gaps in the order of the indices."""
-    strides = []
+def contiguous_steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The steps of an array whose elements lie without gaps in the order of the indices."""
+    steps, step = [], 1
     for n in reversed(shape):
-        strides.append(itemsize)
-        itemsize *= max(n, 1)
-    return tuple(reversed(strides))
+        steps.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(steps))
 
 
 def view_of(x: Any) -> View:
-    """The view of a real array."""
-    return View(x.dtype.char, x.shape, x.strides)
+    """The view of a real array, whose strides are whole elements."""
+    dtype = DTYPES[x.dtype.char]
+    return View(dtype, x.shape, tuple([stride // dtype.itemsize for stride in x.strides]))

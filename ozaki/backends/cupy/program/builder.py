@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ozaki.backends.cupy.program.arrays import SIZES, Array, Buffer, Place, View, contiguous_strides
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, Place, View, contiguous_steps
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.steps import (
@@ -57,11 +57,9 @@ class Builder:
 
     def array(self, name: str, shape: tuple[int, ...], char: str, counted: bool = True) -> Array:
         """A new contiguous array in device memory; `counted`: as workspace, which a few bytes a row are not."""
-        nbytes, step, strides = SIZES[char], SIZES[char], []
-        for n in reversed(shape):
-            strides.append(step)
-            nbytes, step = nbytes * n, step * max(n, 1)
-        return Array(self._new(Buffer(name, nbytes, "workspace", counted)), 0, char, shape, (*reversed(strides),))
+        dtype = DTYPES[char]
+        buffer = self._new(Buffer(name, prod(shape) * dtype.itemsize, "workspace", counted))
+        return Array(buffer, 0, dtype, shape, contiguous_steps(shape))
 
     def _new(self, buffer: Buffer) -> Buffer:
         self._made.add(buffer)
@@ -85,9 +83,9 @@ class Builder:
 
     def host(self, name: str, shape: tuple[int, ...], char: str) -> Array:
         """A new array in pinned host memory, which the device can write."""
-        nbytes = prod(shape) * SIZES[char]
-        strides = contiguous_strides(shape, SIZES[char])
-        return Array(self._new(Buffer(name, nbytes, "host")), 0, char, shape, strides)
+        dtype = DTYPES[char]
+        buffer = self._new(Buffer(name, prod(shape) * dtype.itemsize, "host"))
+        return Array(buffer, 0, dtype, shape, contiguous_steps(shape))
 
     def add(self, step: Step) -> None:
         """Add a step after all others.

@@ -208,4 +208,4 @@ _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
 
 def on_host(pinned: Any, begin: int, array: Array) -> Any:
     """The real array of `array`, whose buffer begins `begin` bytes into the pinned host memory `pinned`."""
-    return np.frombuffer(pinned, array.char, array.size, begin + array.offset).reshape(array.shape)
+    return np.frombuffer(pinned, array.dtype.char, array.size, begin + array.offset).reshape(array.shape)

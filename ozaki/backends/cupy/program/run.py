@@ -294,4 +294,4 @@ class Execution:
     def array(self, array: Array) -> Any:
         """The real array of a contiguous array that a program keeps; it keeps the memory alive from now on."""
         assert array.contiguous
-        return cp.ndarray(array.shape, array.char, self._alive[array.buffer] + array.offset)
+        return cp.ndarray(array.shape, array.dtype.char, self._alive[array.buffer] + array.offset)

@@ -34,8 +34,8 @@ _ALONE = 2
 @lru_cache(maxsize=1024)
 def _axpby_kernel(alpha: float, beta: float, add: int, x: View, y: View) -> Kernel:
     batch, rows, cols = x.shape
-    macros: Macros = {"OUTPUT": x.ctype, "ADDEND": y.ctype, "ADD": add}
-    grid = (batch * rows * -(-cols // _SPAN[x.char]),)
+    macros: Macros = {"OUTPUT": x.dtype.ctype, "ADDEND": y.dtype.ctype, "ADD": add}
+    grid = (batch * rows * -(-cols // _SPAN[x.dtype.char]),)
     return Kernel.of(
         "conversion/axpby.cu", "axpby", macros, grid, (256,), alpha, None, beta, None, None, rows, cols, *y.steps
     )

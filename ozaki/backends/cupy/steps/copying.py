@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil, prod
 
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
@@ -21,7 +21,7 @@ def copy(b: Builder, x: Array, out: Array) -> None:
 
 @lru_cache(maxsize=1024)
 def _copy_kernel(x: View, out: View) -> Kernel:
-    macros: Macros = {"INPUT": x.ctype, "OUTPUT": out.ctype}
+    macros: Macros = {"INPUT": x.dtype.ctype, "OUTPUT": out.dtype.ctype}
     entries = prod(x.shape)
     grid = (ceil(entries / 1024),)
     return Kernel.of("conversion/copy.cu", "copy", macros, grid, (256,), None, *x.steps, *x.shape[1:], None, entries)
@@ -38,7 +38,7 @@ def mirror(b: Builder, c: Array, conjugate: bool) -> None:
 @lru_cache(maxsize=1024)
 def _mirror_kernel(c: View, conjugate: bool) -> Kernel:
     batch, n, _ = c.shape
-    macros: Macros = {"ENTRY": c.ctype, "CONJUGATE": int(conjugate)}
+    macros: Macros = {"ENTRY": c.dtype.ctype, "CONJUGATE": int(conjugate)}
     grid = ceil(n / 32), ceil(n / 32), batch
     return Kernel.of("conversion/mirror.cu", "mirror", macros, grid, (32, 8), None, *c.steps[:2], n)
 
@@ -48,9 +48,9 @@ def contiguous_rows(b: Builder, x: Array) -> Array:
 
     The kernel takes them for floating-point numbers of as many bytes, whose bits it copies unchanged.
     """
-    char = {4: "f", 8: "d"}[x.itemsize]
-    out = b.array(x.buffer.name, x.shape, x.char, counted=False)
+    dtype = DTYPES[{4: "f", 8: "d"}[x.dtype.itemsize]]
+    out = b.array(x.buffer.name, x.shape, x.dtype.char, counted=False)
     stack = (x, out) if len(x.shape) == 3 else (x.with_axis(0), out.with_axis(0))
-    source, target = (Array(of.buffer, of.offset, char, of.shape, of.strides) for of in stack)
+    source, target = (Array(of.buffer, of.offset, dtype, of.shape, of.steps) for of in stack)
     copy(b, source, target)
     return out

@@ -31,8 +31,8 @@ def split(b: Builder, device: Device, operand: Described, side: str, scheme: Ker
 @lru_cache(maxsize=1024)
 def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, largest: bool) -> Kernel:
     batch, rows, k = view.shape
-    scaling = scaling_of(scheme, view.parts * k)
-    of_block = min(32, 256 // view.itemsize)  # rows
+    scaling = scaling_of(scheme, view.dtype.parts * k)
+    of_block = min(32, 256 // view.dtype.itemsize)  # rows
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
     assert scaling.statistic == "peak" or not largest
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
@@ -52,8 +52,8 @@ def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, l
 def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) -> Macros:
     """The macros of kernels/conversion/cut.cuh, and ALONG_K; `side`: "left" or "right"."""
     return {
-        "INPUT": view.ctype_of_part,
-        "REALS": view.parts,
+        "INPUT": view.dtype.ctype_of_part,
+        "REALS": view.dtype.parts,
         "ROOM": _room(scheme),
         "LIMBS": constants.image_limbs(scheme),
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,

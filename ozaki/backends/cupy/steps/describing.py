@@ -22,7 +22,7 @@ from ozaki.schemes import magnitude_bits
 
 def fields_of(b: Builder, x: Array) -> Array:
     """A new array for the description of the rows of x, int64, shape (6, batch, rows)."""
-    return b.array(f"{x}.fields", (len(FIELDS), *x.shape[:2]), "q", counted=False)
+    return b.array(f"{x.buffer.name}.fields", (len(FIELDS), *x.shape[:2]), "q", counted=False)
 
 
 def describe(b: Builder, x: Array) -> Described:
@@ -35,7 +35,7 @@ def describe(b: Builder, x: Array) -> Described:
 def describe_into(b: Builder, x: Array, fields: Array) -> None:
     """Describe the rows of x, shape (batch, rows, k), in `fields`, int64, shape (6, batch, rows)."""
     size, kernels = _describe_kernels(x.view)
-    pieces = b.buffer(f"{x}.pieces", size, counted=False) if size else fields.at
+    pieces = b.buffer(f"{x.buffer.name}.pieces", size, counted=False) if size else fields.at
     for kernel in kernels:
         b.launch(kernel, x, Out(fields), Out(pieces))
     if size:
@@ -45,14 +45,14 @@ def describe_into(b: Builder, x: Array, fields: Array) -> None:
 @lru_cache(maxsize=1024)
 def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     """Bytes that the first kernel hands to the second, 0 if there is only one; and these kernels."""
-    (batch, rows, k), steps, parts = view.shape, view.steps_of_parts, view.parts
+    (batch, rows, k), steps, parts = view.shape, view.steps_of_parts, view.dtype.parts
     if batch * rows == 0:
         return 0, ()
     k *= parts
     if steps[2] == parts:  # all parts of a row are neighbours, as if elements were real
         steps, parts = (*steps[:2], 1), 1
     # Real numbers of a row that a thread keeps in registers: HELD of kernels/conversion/describe.cu.
-    itemsize = view.itemsize // view.parts
+    itemsize = view.dtype.itemsize // view.dtype.parts
     held = 256 // itemsize if view.along_k or itemsize == 8 else 48
     if view.along_k:
         warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
@@ -61,7 +61,7 @@ def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     else:
         warps, segment, group, finish_group = 8, 8 * held, 32, 32
     segments = max(-(-k // segment), 1)
-    macros: Macros = {"INPUT": view.ctype_of_part, "REALS": parts, "ALONG_K": view.along_k}
+    macros: Macros = {"INPUT": view.dtype.ctype_of_part, "REALS": parts, "ALONG_K": view.along_k}
     arguments = (None, None, None, *steps, batch, rows, k, segment, segments, warps, magnitude_bits(k))
     grid = (batch * -(-rows // group) * segments,)
     first = Kernel.of("conversion/describe.cu", "describe", macros, grid, (256,), *arguments)
@@ -88,10 +88,10 @@ def find_largest(b: Builder, x: Array) -> Described:
 @lru_cache(maxsize=1024)
 def _tops_kernel(view: View) -> Kernel:
     batch, rows, k = view.shape
-    pack = 16 // view.itemsize
+    pack = 16 // view.dtype.itemsize
     block = (8, 32 * pack * _LOADS) if view.along_k else (32 * pack, 8 * _LOADS)
     grid = (batch * ceil(rows / block[0]) * ceil(k / block[1]),)
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
+    macros: Macros = {"INPUT": view.dtype.ctype, "ALONG_K": view.along_k}
     return Kernel.of("conversion/tops.cu", "tops", macros, grid, (256,), None, *view.steps, *view.shape, None)
 
 
@@ -104,7 +104,7 @@ def description_on_host(b: Builder, described: Described) -> Evidence:
     assert not described.only_largest
     k, fields, count = described.k, described.fields, len(FIELDS)
     more = described.tops is not None  # which follow the fields in memory
-    arrival = b.to_host(f"{fields} on host", fields.at, (count + more, *fields.shape[1:]), "q")
+    arrival = b.to_host(f"{fields.buffer.name} on host", fields.at, (count + more, *fields.shape[1:]), "q")
 
     def made(found: npt.NDArray[np.int64]) -> Description:
         description = Description(k, *found[:count].copy())

@@ -85,7 +85,7 @@ def expression_of(epilogue: Round | Combine) -> Expression | None:
     if isinstance(epilogue, Round):
         return None
     c = epilogue.c.view
-    return c.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts)
+    return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts)
 
 
 def macros_of(expression: Expression | None) -> Macros:

@@ -113,7 +113,7 @@ class Magnitudes:
     def room(cls, b: Builder, left: Array, right: Array, layout: MagnitudeLayout, clear: bool = True) -> Magnitudes:
         """Memory for the magnitudes of operands, shapes (batch, rows, k); `clear` as for `results`."""
         x, y = (
-            b.array(f"{of}.magnitudes", (of.shape[0], rows, layout.k), layout.char)
+            b.array(f"{of.buffer.name}.magnitudes", (of.shape[0], rows, layout.k), layout.char)
             for of, rows in zip((left, right), layout.rows, strict=True)
         )
         return cls(x, y, layout, results(b, _USUAL_RESULTS, clear))
@@ -132,7 +132,7 @@ def room_for_one_read(b: Builder, device: Device, left: Array, right: Array) -> 
 def magnitudes(b: Builder, device: Device, left: Described, right: Described, level: str) -> Magnitudes:
     """The magnitudes for a level of proof: those that were taken when the operands were split, or new ones."""
     (_, m, k), n = left.x.shape, right.x.shape[1]
-    layout = MagnitudeLayout.of(device, level, m, n, k, left.x.view.parts)
+    layout = MagnitudeLayout.of(device, level, m, n, k, left.x.dtype.parts)
     found: Magnitudes | None = left.magnitudes
     if found is not None and found is right.magnitudes and found.layout == layout:
         return found
@@ -144,9 +144,9 @@ def magnitudes(b: Builder, device: Device, left: Described, right: Described, le
 
 @lru_cache(maxsize=1024)
 def _taking_kernel(left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
-    macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double", "REALS": left.parts}
+    macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double", "REALS": left.dtype.parts}
     for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):
-        macros |= {f"INPUT_{side}": view.ctype_of_part, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
+        macros |= {f"INPUT_{side}": view.dtype.ctype_of_part, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
         macros |= {f"LARGEST_{side}": int(alone)}
     views = list(zip((left, right), layout.rows, strict=True))
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]

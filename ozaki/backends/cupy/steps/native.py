@@ -27,7 +27,7 @@ def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     left, right = _readable(b, x, dtype), _readable(b, y, dtype)
     (m, k), n = x.shape[-2:], y.shape[-1]
     b.title = f"native product of ({m} x {k}) ({k} x {n}), {dtype}"
-    ldc = max(n if m == 1 else out.strides[-2] // out.itemsize, n)
+    ldc = max(n if m == 1 else out.steps[-2], n)
     arrays = left.array, right.array, out
     dims = _merged(out.shape[:-2], *(_steps(each, len(out.shape)) for each in arrays))
     shared_right = dims and not left.transposed and dims[-1].steps == (m * left.leading, 0, m * ldc)
@@ -36,7 +36,7 @@ def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     inner = dims.pop() if dims and min(dims[-1].steps) >= 0 else _Dim(1, (0, 0, 0))
     for at in product(*(range(dim.size) for dim in dims)):
         steps = [sum(i * dim.steps[of] for i, dim in zip(at, dims, strict=True)) for of in range(3)]
-        at_a, at_b, at_c = (each.at.plus(each.itemsize * step) for each, step in zip(arrays, steps, strict=True))
+        at_a, at_b, at_c = (each.at.plus(each.dtype.itemsize * step) for each, step in zip(arrays, steps, strict=True))
         gemms(
             b, _TYPES[dtype], (at_a, at_b, at_c), (m, n, k), (left.leading, right.leading, ldc), inner.size,
             inner.steps, (left.transposed, right.transposed),
@@ -53,7 +53,7 @@ class _Dim(NamedTuple):
 
 def _steps(x: Array, ndim: int) -> list[int]:
     """Entries from one matrix of a stack to the next, for each dimension of a batch; 0 where x is broadcast."""
-    steps = [0 if size == 1 else step // x.itemsize for size, step in zip(x.shape[:-2], x.strides, strict=False)]
+    steps = [0 if size == 1 else step for size, step in zip(x.shape[:-2], x.steps, strict=False)]
     return [0] * (ndim - len(x.shape)) + steps
 
 
@@ -88,14 +88,14 @@ class _Readable(NamedTuple):
 
 def _readable(b: Builder, x: Array, dtype: str) -> _Readable:
     """The matrices of x if cuBLAS can read them as they lie in memory, else a contiguous copy in `dtype`."""
-    if abs(x.strides[-1]) > abs(x.strides[-2]):
+    if abs(x.steps[-1]) > abs(x.steps[-2]):
         readable = _readable(b, x.swapped(), dtype)
         return readable._replace(transposed=not readable.transposed)
     rows, cols = x.shape[-2:]
-    down, along = (step // x.itemsize for step in x.strides[-2:])
-    if x.char == _CHARS[dtype] and (along == 1 or cols == 1) and (rows == 1 or cols <= down < _LONGEST):
+    down, along = x.steps[-2:]
+    if x.dtype.char == _CHARS[dtype] and (along == 1 or cols == 1) and (rows == 1 or cols <= down < _LONGEST):
         return _Readable(x, False, cols if rows == 1 else down)
-    made = b.array(f"{x} copied", x.shape, _CHARS[dtype])
+    made = b.array(f"{x.buffer.name} copied", x.shape, _CHARS[dtype])
     given, taken = (of.with_axis(0) if len(x.shape) == 2 else of for of in (x, made))
     for at in product(*map(range, given.shape[:-3])):
         source, target = given, taken

@@ -36,8 +36,12 @@ def patch(b: Builder, left: Described, right: Described, epilogue: Round | Combi
 @lru_cache(maxsize=1024)
 def _patch_kernel(a: View, b: View, out: View, expression: Expression | None) -> Kernel:
     batch, m, n = out.shape
-    macros: Macros = {"INPUT_A": a.ctype_of_part, "INPUT_B": b.ctype_of_part, "OUTPUT": out.ctype_of_part}
-    macros["REALS"] = out.parts
+    macros: Macros = {
+        "INPUT_A": a.dtype.ctype_of_part,
+        "INPUT_B": b.dtype.ctype_of_part,
+        "OUTPUT": out.dtype.ctype_of_part,
+    }
+    macros["REALS"] = out.dtype.parts
     macros |= macros_of(expression)
     grid = (batch * ceil(m / _BLOCK[0]) * ceil(n / _BLOCK[1]),)
     steps = ((0 if view.shape[0] == 1 else view.steps_of_parts[0], *view.steps_of_parts[1:]) for view in (a, b, out))

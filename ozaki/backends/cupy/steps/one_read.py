@@ -52,11 +52,11 @@ microseconds instead of 761 for contiguous rows of 16384 float32, 762 instead of
 
 def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) -> bool:
     """Whether a kernel of this file can split the operand faster than two; `whole`: with a whole description."""
-    if layout.tile == 0 or view.parts == 2:
+    if layout.tile == 0 or view.dtype.parts == 2:
         return False
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS
-    itemsize = view.itemsize
+    itemsize = view.dtype.itemsize
     longest = (_MOST_BYTES if itemsize == 4 or view.along_k else _MOST_BYTES_OF_COLUMN) // itemsize
     longest = min(longest, _LONGEST_OF_SUMS) if whole else longest
     return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
@@ -136,7 +136,7 @@ class _Held(NamedTuple):
 
 def _held(k: int, view: View, whole: bool) -> _Held:
     """How blocks share rows of length k, padding included."""
-    itemsize, along_k = view.itemsize, view.along_k
+    itemsize, along_k = view.dtype.itemsize, view.along_k
     row, batch, rows = k * itemsize, *view.shape[:2]
     if k <= (_SHORT_OF_MANY if batch * rows >= _MANY else _SHORT):
         return _Held(1, k, 2 if along_k else 16 // itemsize, 1)
@@ -170,7 +170,7 @@ def _describe_split_kernel(
         magnitudes = None, of_side, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
     held = _held(layout.k, view, whole)
     rows_of_block = held.all_rows
-    shared_mem = _EXCHANGED + rows_of_block * held.share * view.itemsize
+    shared_mem = _EXCHANGED + rows_of_block * held.share * view.dtype.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
     macros |= {"SUMS": int(whole), "FEW": int(shared_mem > _FOUR_BLOCKS)}
     grid = (held.cluster * batch * (layout.written_rows // rows_of_block),)

@@ -35,7 +35,7 @@ class Described:
     @property
     def k(self) -> int:
         """Real numbers of a row: a complex element has two."""
-        return self.x.view.parts * self.x.shape[2]
+        return self.x.dtype.parts * self.x.shape[2]
 
     def some_rows(self, b: Builder, batch: tuple[int, int], rows: tuple[int, int]) -> Described:
         """Some rows of some matrices, both given as (first, one after the last).
@@ -112,7 +112,7 @@ class Scales:
     @property
     def step(self) -> int:
         """Entries from one matrix of the batch to the next; 0 if there is only one."""
-        return self.mu.view.steps[0] if self.mu.shape[0] > 1 else 0
+        return self.mu.steps[0] if self.mu.shape[0] > 1 else 0
 
     @property
     def places(self) -> tuple[Place, ...]:

@@ -37,7 +37,12 @@ def _overlap_kernel(x: View, y: View) -> Kernel:
         sampled_matrices(max(x.shape[0], y.shape[0])),
         Indices.of(x.shape[2]),
     )
-    macros: Macros = {"INPUT_A": x.ctype_of_part, "INPUT_B": y.ctype_of_part, "REALS": x.parts, "SEGMENTS": segments}
+    macros: Macros = {
+        "INPUT_A": x.dtype.ctype_of_part,
+        "INPUT_B": y.dtype.ctype_of_part,
+        "REALS": x.dtype.parts,
+        "SEGMENTS": segments,
+    }
     sides = ((None, *view.steps_of_parts, *view.shape[:2]) for view in (x, y))
     numbers = step, x.shape[2], index_step, indices
     return Kernel.of("proof/overlap.cu", "overlap", macros, (count,), (_THREADS,), *sides, None, *numbers)

@@ -10,7 +10,7 @@ from ozaki.backends.panels import Panels
 
 def panels_of(device: Device, level: str, left: Array, right: Array, limit: int | None) -> Panels:
     """The panels of operands, shapes (batch, rows, k); `limit`: bytes, or None for one panel of everything."""
-    (batch_a, m, k), (batch_b, n, _), parts = left.shape, right.shape, left.view.parts
+    (batch_a, m, k), (batch_b, n, _), parts = left.shape, right.shape, left.dtype.parts
 
     def workspace(batch: int, rows: int, columns: int) -> int:
         return proof_workspace(device, level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k), parts)

@@ -114,7 +114,11 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
 @lru_cache(maxsize=1024)
 def _exponents_kernel(left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int) -> Kernel:
     """`known`: the least exponents that elements of both operands are known to have, relative to their row's top."""
-    macros: Macros = {"INPUT_A": left.ctype_of_part, "INPUT_B": right.ctype_of_part, "REALS": left.parts}
+    macros: Macros = {
+        "INPUT_A": left.dtype.ctype_of_part,
+        "INPUT_B": right.dtype.ctype_of_part,
+        "REALS": left.dtype.parts,
+    }
     operands = []
     for view, least in zip((left, right), known, strict=True):
         (batch, rows, _), steps = view.shape, view.steps_of_parts

@@ -62,7 +62,7 @@ def _kernel(c: View | NumbersView, exponent: int, left: tuple[int, int], right: 
     if isinstance(c, NumbersView):
         entries = (None, None, *c.steps)
     else:
-        macros["OUTPUT"] = c.ctype
+        macros["OUTPUT"] = c.dtype.ctype
         entries = (None, *c.steps)
     sides = ((None, None, prod(of), of[1] if of[0] > 1 else 0) for of in (left, right))
     _, m, n = c.shape

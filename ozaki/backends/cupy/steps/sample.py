@@ -52,8 +52,13 @@ _ROWS_AT_ONCE, _MOST_BLOCKS = 32, 128
 @lru_cache(maxsize=1024)
 def _sample_kernel(blocks: int, x: View, y: View, whole: bool) -> tuple[Kernel, int]:
     """The kernel, and the bits of the magnitudes that it sums."""
-    some = min(x.parts * x.shape[2], SAMPLED)
-    macros: Macros = {"INPUT": x.ctype_of_part, "REALS": x.parts, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k}
+    some = min(x.dtype.parts * x.shape[2], SAMPLED)
+    macros: Macros = {
+        "INPUT": x.dtype.ctype_of_part,
+        "REALS": x.dtype.parts,
+        "LEFT_ALONG_K": x.along_k,
+        "RIGHT_ALONG_K": y.along_k,
+    }
     macros |= {"WHOLE": int(whole), "MOST": SAMPLED}
     sides = ((None, *view.steps_of_parts, *view.shape[:2], None) for view in (x, y))
     more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)

@@ -102,8 +102,8 @@ class Planes:
     @classmethod
     def of_matrices(cls, scheme: KernelScheme, memory: Array, left: Scales, right: Scales) -> Planes:
         """Those of matrices that lie one after the other: `memory` has shape (batch, planes, m, n or more)."""
-        shape, strides = ((x[1], x[0], *x[2:]) for x in (memory.shape, memory.strides))
-        return cls(scheme, Array(memory.buffer, memory.offset, memory.char, shape, strides), left, right)
+        shape, steps = ((x[1], x[0], *x[2:]) for x in (memory.shape, memory.steps))
+        return cls(scheme, Array(memory.buffer, memory.offset, memory.dtype, shape, steps), left, right)
 
     def matrix(self, i: int) -> Planes:
         """Those of matrix i of the batch, or of the only matrix that there is room for."""
@@ -147,7 +147,7 @@ class Planes:
         diagonal : number of the single diagonal, or None for all diagonals
         """
         sums = self.planes if diagonal is None else self.planes.at_index(0, diagonal)
-        kernel = _collect_kernel(products.char, sums.char, products.size, not first)
+        kernel = _collect_kernel(products.dtype.ctype, sums.dtype.ctype, products.size, not first)
         b.launch(kernel, products, Out(sums))
 
     def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
@@ -223,7 +223,7 @@ def _recombine_kernel(
     few = isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS
     together = 2 if few and expression is None else 1
     macros = _macros(scheme, out) | macros_of(expression) | {
-        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.dtype.itemsize == 8),
         "TOGETHER": together, "LOWER": int(lower),
     }  # fmt: skip
     grid = ceil(m / (8 * together)), ceil(n / _COLUMNS), batch
@@ -240,7 +240,11 @@ def _recombine_complex_kernel(
     lower: bool,
 ) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
-    macros: Macros = {"OUTPUT": out.ctype_of_part, "MODULI": scheme.of.count, "LIMBS": constants.product_limbs(scheme)}
+    macros: Macros = {
+        "OUTPUT": out.dtype.ctype_of_part,
+        "MODULI": scheme.of.count,
+        "LIMBS": constants.product_limbs(scheme),
+    }
     rooted = sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))  # which come first
     macros |= {"ROOTED": rooted, "LOWER": int(lower)} | macros_of(expression)
     of_moduli = struct((*constants.crt_constants(scheme.of), *constants.complex_moduli_constants(scheme)))
@@ -266,7 +270,7 @@ def _recombine_quadrants_kernel(
 
 
 def _macros(scheme: KernelScheme, out: View) -> Macros:
-    return {"OUTPUT": out.ctype, "SLICES": scheme.count, "LIMBS": constants.product_limbs(scheme)}
+    return {"OUTPUT": out.dtype.ctype, "SLICES": scheme.count, "LIMBS": constants.product_limbs(scheme)}
 
 
 _FEW_LIMBS = 4
@@ -294,9 +298,6 @@ def _reduce_kernel(of_bytes: tuple[int, ...], entries: int, first: int, count: i
 
 @lru_cache(maxsize=1024)
 def _collect_kernel(products: str, sums: str, count: int, add: bool) -> Kernel:
-    macros: Macros = {"PRODUCT": _C_NAMES[products], "SUM": _C_NAMES[sums]}
+    macros: Macros = {"PRODUCT": products, "SUM": sums}
     grid = (ceil(count / 1024),)
     return Kernel.of("conversion/collect.cu", "collect", macros, grid, (256,), None, None, count, int(add))
-
-
-_C_NAMES = {"f": "float", "i": "int32_t", "q": "int64_t"}

@@ -76,7 +76,7 @@ def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout, most_
     if isinstance(x, NumbersView):
         source = x.struct
     else:
-        macros["INPUT"] = x.ctype
+        macros["INPUT"] = x.dtype.ctype
         source = (None, *x.steps)
     grid = (batch * ceil(layout.rows / runs) * (layout.k // (8 * groups)),)
     kernel = Kernel.of(
@@ -190,7 +190,7 @@ def _recombine_kernel(
     if isinstance(out, NumbersView):
         result = (None, None, None, out.limb, out.limbs, out.bits, *out.steps)
     else:
-        macros["OUTPUT"] = out.ctype
+        macros["OUTPUT"] = out.dtype.ctype
         result = (None, *out.steps)
     grid = (batch * m * ceil(n / (8 * groups)),)
     return Kernel.of(

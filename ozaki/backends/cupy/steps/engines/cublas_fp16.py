@@ -9,7 +9,7 @@ from math import prod
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import DIGITS
 from ozaki.backends.cupy.devices.tiles import round_up
-from ozaki.backends.cupy.program.arrays import SIZES, Array
+from ozaki.backends.cupy.program.arrays import DTYPES, Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import cutting
 from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
@@ -33,7 +33,7 @@ class CublasFp16:
 
     def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
         """The same for each matrix of a batch, since they are multiplied one after the other."""
-        return rows * round_up(cols, 16) * (4 + scheme.count * SIZES[_sums(scheme, k)])
+        return rows * round_up(cols, 16) * (4 + scheme.count * DTYPES[_sums(scheme, k)].itemsize)
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""

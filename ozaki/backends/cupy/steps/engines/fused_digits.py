@@ -73,7 +73,7 @@ class FusedDigits:
         given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # any address, where none is used
         b.launch(kernel, *slices, Out(out), *exponents, *given, *map(Out, counters))
         b.release(*(each for each in (*memory, flags, *counters) if each is not None))
-        if out.char == "d":
+        if out.dtype.char == "d":
             b.launch(far(scheme, *views), *slices, Out(out), *exponents)
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
@@ -121,7 +121,7 @@ def _gemm(
     work = batch * rows * columns
     clusters, whole, sharers = _shares(scheme, work, blocks, device.clusters)
     beginning = together(whole, clusters, blocks)
-    macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
+    macros: Macros = {"OUTPUT": out.dtype.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     walk = struct([rows, columns, group(tiles, 2 * tile_rows, blocks), batch])
     aside, name = _kept_aside(tiles, scheme, clusters, whole < work), "digit" if _few(scheme) else "diagonal"
     kernel = Kernel.of(

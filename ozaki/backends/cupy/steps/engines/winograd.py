@@ -101,7 +101,7 @@ def _splitting(view: View, side: str, scheme: Residues, lay: Layout) -> Kernel:
     _, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     upper_rows, first_k = (min(_half(size), size) for size in (rows, k))
-    grid = (lay.rows * view.itemsize // 128 * (lay.k // 128),)
+    grid = (lay.rows * view.dtype.itemsize // 128 * (lay.k // 128),)
     return Kernel.of(
         "conversion/split_quadrants.cu", "split_quadrants", cutting_macros(view, side, scheme, lay), grid, (128,), None,
         *view.steps[1:], rows, k, upper_rows, first_k, lay.rows, lay.k, None, FIELDS.index(scaling.statistic),
