@@ -16,7 +16,7 @@ from ozaki.backends.cupy.inputs import Inputs, OperandView, Views
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.products import Repetition, product_program, program_of
 from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
-from ozaki.backends.cupy.program.arrays import Array, Buffer, View, view_of
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, struct
 from ozaki.backends.cupy.program.steps import Clear, Out, Upload

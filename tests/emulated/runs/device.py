@@ -19,7 +19,7 @@ from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.devices.rates import Rates
 from ozaki.backends.cupy.inputs import numbers_named, planes_of
 from ozaki.backends.cupy.prepared import alike
-from ozaki.backends.cupy.program.arrays import Array, Place, view_of
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, Place, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Evidence, Program
 from ozaki.backends.cupy.program.run import Execution, Run

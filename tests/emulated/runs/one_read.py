@@ -15,7 +15,7 @@ import numpy as np
 import ozaki
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
-from ozaki.backends.cupy.program.arrays import View, view_of
+from ozaki.backends.cupy.program.arrays import DTYPES, View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read as steps
 from ozaki.backends.cupy.steps.describing import describe, find_largest
