@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from ozaki.caches import cached
 from ozaki.call.complex_parts import REAL, Parts, length_of, real_stack, spread_of
 from ozaki.call.integers import of_objects, of_sequences
 from ozaki.interchange.plain import variable_named
@@ -123,7 +124,7 @@ class Shapes:
         return *self.shared, *self.in_left, ndim, *self.in_right, ndim + 1
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def shapes(a: Shape, b: Shape) -> Shapes:
     """The shapes of the product of operands of shapes a and b, by the rules of the Array API's matmul.
 

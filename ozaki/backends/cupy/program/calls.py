@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from ctypes import addressof, c_uint64, c_void_p, memset
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from ozaki.backends.cupy.program.steps import (
     Upload,
 )
 from ozaki.backends.cupy.program.streams import using
+from ozaki.caches import cached
 
 
 class Block(NamedTuple):
@@ -164,7 +165,7 @@ def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:
     runtime.memcpyAsync(pieces[0], pieces[1], nbytes, kind, stream)
 
 
-@cache
+@cached(8)
 def _factor(char: str, value: int) -> Any:
     """An array of one entry, 1 or 0: cuBLAS takes its factors alpha and beta by address."""
     return np.full(1, value, char)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import cupy as cp
 from cupy.cuda import driver
+
+from ozaki.caches import cached
 
 Sizes = tuple[int, ...]
 
@@ -82,7 +84,7 @@ def most_clusters(function: int, cluster: int, block: Sizes, shared_mem: int) ->
     return count.value
 
 
-@cache
+@cached(8)
 def _function(name: str, arguments: int = 4) -> Any:
     """A function of the driver's library that takes `arguments` addresses; None where there is no such function."""
     try:
