@@ -82,7 +82,7 @@ class Product:
         assert repetition is not None, "the program of this product cannot be repeated"
         program = repetition.program()
         self._kept = tuple(buffer for buffer in program.buffers if buffer.kind == "workspace")
-        self._program = replace(program, releases=(), readers={}, keeps=self._kept, idle=[])
+        self._program = replace(program, releases=(), readers={}, keeps=self._kept)
         self._execution = Execution()
         self._execution.bind(program.given, (a, b, out))
         self._execution.run(self._program)
@@ -90,7 +90,7 @@ class Product:
 
     def repeating(self, steps: Sequence[Step]) -> Callable[[], object]:
         """A function that runs these steps again in the memory of this product."""
-        part = replace(self._program, steps=tuple(steps), inputs=self._kept, keeps=(), idle=[])
+        part = replace(self._program, steps=tuple(steps), inputs=self._kept, keeps=())
         addresses = [self._execution.address(buffer) for buffer in (*part.given, *part.inputs)]
         return partial(part.run().start, addresses)
 

@@ -1,6 +1,7 @@
 """Matrix products to a named accuracy, out of exact low-precision products (the Ozaki scheme)."""
 
 from ozaki import linalg, reference, tensor_core
+from ozaki.caches import cache_info, clear_caches
 from ozaki.driver.recording import Recording, recording
 from ozaki.functions.contractions import einsum, tensordot
 from ozaki.functions.emulation import Emulation, emulate
@@ -30,6 +31,8 @@ __all__ = [
     "__version__",
     "ascupy",
     "asnumpy",
+    "cache_info",
+    "clear_caches",
     "einsum",
     "emulate",
     "gemm",

@@ -8,6 +8,7 @@ pairs of slices to add at their places, and none to leave out (for these see bac
 import tracemalloc
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,9 +23,11 @@ from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.numpy import _limbs, backend
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines import MAKERS
-from ozaki.schemes import blas
+from ozaki.planning import search
+from ozaki.planning.search import exact_below
+from ozaki.schemes import Digits, blas
 from ozaki.schemes.image import max_scaling
-from ozaki.schemes.named import FAMILIES, Family
+from ozaki.schemes.named import FAMILIES, Family, least_of, scheme_of
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,23 @@ def test_its_bound_holds_and_an_accuracy_finds_it(short, rng):
     assert 0 < reference.componentwise_error(c, a, b) <= report.bound
     with pytest.raises(ValueError, match="cannot be proven with up to 1 short"):
         ozaki.matmul(a, b, accuracy=1e-9, scheme="short")
+
+
+def test_another_family_of_its_name_is_not_taken_for_it(monkeypatch):
+    """Caches whose keys are names of families hold nothing of one that had the name before."""
+
+    def known(name):
+        target = Accuracy("componentwise", 1e-12)
+        (likely,) = search.likely_schemes(target, 50, (name,))
+        return likely, exact_below(name, 64, 50, (40, 40)), least_of(name, 50), scheme_of(name, 3)
+
+    for name, bits in (("digits", 8), ("digits7", 7), ("fp16-digits5", 5), ("digits", 8)):
+        monkeypatch.setitem(FAMILIES, "mine", Family(partial(Digits, bits=bits, word=FAMILIES[name].make(1).word), 64))
+        assert known("mine") == known(name)
+    assert known("digits") != known("digits7") != known("fp16-digits5")
+    monkeypatch.delitem(FAMILIES, "mine")
+    with pytest.raises(KeyError):
+        known("mine")
 
 
 def test_nothing_else_has_to_know_it(short, rng):

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from ozaki.backends.cupy.program import cached, compiling
+from ozaki.backends.cupy.program import compiling, kernel_files
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"]
 
@@ -82,7 +82,7 @@ def test_a_damaged_archive_is_passed_over(packed, damage):
     archive.write_bytes(damage(archive.read_bytes()))
     with pytest.warns(RuntimeWarning, match=r"sm_80\.tar\.xz: damaged \(.+\), so its kernels are compiled when"):
         assert compiling._packed(*packed, "sm_80") is None
-    assert not cached.files()
+    assert not kernel_files.files()
 
 
 def test_a_damaged_file_is_unpacked_again(packed):

@@ -18,13 +18,14 @@ import pytest
 
 import ozaki
 from ozaki.account import Account, Entry
+from ozaki.caches import CacheInfo
 from ozaki.planning import Candidate
 from ozaki.records.options import Options
 from ozaki.schemes import ComplexResidues, Digits, Residues
 
 FUNCTIONS = [
-    "ascupy", "asnumpy", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare",
-    "recording", "residual", "tensordot",
+    "ascupy", "asnumpy", "cache_info", "clear_caches", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray",
+    "plan", "prepare", "recording", "residual", "tensordot",
 ]  # fmt: skip
 CONTEXTS = ["Emulation", "Recording"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
@@ -37,6 +38,8 @@ OPTIONS = f"accuracy=None, {METHOD}, dtype=None"
 SIGNATURES = {
     "ascupy": "(x)",
     "asnumpy": "(x)",
+    "cache_info": "()",
+    "clear_caches": "()",
     "einsum": f"(subscripts, *operands, {OPTIONS}, progress=None)",
     "emulate": f"(accuracy=None, *, {METHOD}, report=False)",
     "tensordot": f"(a, b, axes=2, *, {OPTIONS}, progress=None)",
@@ -196,11 +199,15 @@ def test_plain_data_are_pickled_and_copied():
             assert type(again) is type(x) and again == x and hash(again) == hash(x) and repr(again) == repr(x)
 
 
+WITHOUT_SECTIONS = {"cache_info": {"Raises"}, "clear_caches": {"Returns", "Raises"}}
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstrings_of_functions(name):
     function = getattr(ozaki, name)
     text, known = inspect.getdoc(function), inspect.signature(function).parameters.values()
-    for section in ("Parameters", "Returns", "Raises") if known else ("Returns", "Raises"):
+    sections = {"Parameters", "Returns", "Raises"} if known else {"Returns", "Raises"}
+    for section in sections - WITHOUT_SECTIONS.get(name, set()):
         assert f"\n{section}\n{'-' * len(section)}\n" in text, section
     parameters = re.split(r"\n\n(?=\w+\n-+\n)", text.partition("\nParameters\n")[2])[0]
     elsewhere = {*Options._fields} if "**options" in parameters else set()  # in the docstring of `matmul`
@@ -231,6 +238,7 @@ def test_classes_that_results_hold_can_be_imported():
     a = np.eye(2)
     with ozaki.emulate(accuracy="fp64") as run:
         np.dot(a, a)
+    assert all(isinstance(each, CacheInfo) for each in ozaki.cache_info().values())
     assert isinstance(run.account, Account) and isinstance(run.account.entries[0], Entry)
     assert all(isinstance(each, Candidate) for each in ozaki.plan(a, a).candidates)
     assert isinstance(ozaki.plan(a, a, scheme="digits").scheme, Digits)

@@ -18,7 +18,7 @@ from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
 from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
-from ozaki.backends.cupy.program import cached
+from ozaki.backends.cupy.program import kernel_files
 from ozaki.backends.numpy._threads import libraries as blas_libraries
 from ozaki.process import cpus
 
@@ -169,8 +169,8 @@ def environment() -> dict[str, Any]:
                     }
                 )
     kernels = {
-        "folder": str(cached.folder()),
-        "bytes": sum(file.nbytes for file in cached.files()),
-        "most_bytes": cached.MOST_BYTES,
+        "folder": str(kernel_files.folder()),
+        "bytes": sum(file.nbytes for file in kernel_files.files()),
+        "most_bytes": kernel_files.MOST_BYTES,
     }
     return {"versions": versions, "gpus": devices, "engines": engines, "threads": threads, "kernels": kernels}

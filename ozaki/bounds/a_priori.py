@@ -5,15 +5,15 @@ The estimates (E1, E3, E4) guide planning and prove nothing.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import hypot, inf, ldexp, log, pi, sqrt
 
 from ozaki.bounds.description import Least
 from ozaki.bounds.rounding import UP, scaled
+from ozaki.caches import cached
 from ozaki.schemes import Scheme, scaling_of
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
     """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
 
@@ -38,7 +38,7 @@ def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
 # Estimates ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def usual_worst(scheme: Scheme, k: int) -> float:
     """E3, an estimate, no bound: what B1 comes to, componentwise, for normal data.
 
@@ -60,7 +60,7 @@ def usual_of_sample(left: Least, right: Least, some: int, digits: Scheme, k: int
     return ulp / 2 * (x + y) + (ulp * ulp / 4 + digits.drop * ulp * ulp) * x * y
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def usual_rms(scheme: Scheme, k: int, exponent: int = 0) -> float:
     """E1, an estimate, no bound: root-mean-square componentwise error on normal data, in units of 2**exponent.
 

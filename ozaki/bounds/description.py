@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.caches import cached
 from ozaki.schemes import Scaling, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -149,7 +150,7 @@ class Least(NamedTuple):
         return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, every_row_seen)
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _limits(threshold: int, shift: int) -> Ints:
     """The numbers threshold 2**-(shift g), rounded down, for g = 1, 2, ... as far as they are positive; ascending."""
     return np.array([limit for g in range(63 // shift, 0, -1) if (limit := threshold >> (shift * g))], np.int64)

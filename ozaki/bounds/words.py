@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from math import ceil, expm1, inf, log1p, sqrt
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ozaki.bounds.description import Description, Least
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.rounding import UP
+from ozaki.caches import cached
 from ozaki.schemes.formats import FORMATS
 from ozaki.schemes.words import Group, Words, groups
 
@@ -20,7 +21,7 @@ _LEAST_FP16 = 2.0**-25
 """Half the smallest FP16 number: the most that rounding to FP16 loses where a sum underflows."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def relative(words: Words, k: int, probable: bool = False) -> float:
     """B8: bound of abs(E_ij) / (abs(A) abs(B))_ij, elements below 2**floor counted as 2**floor.
 
@@ -45,14 +46,14 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
     return total * UP
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def small(words: Words, k: int) -> float:
     """B8: c', the factor on what elements below 2**floor add: `relative`, and what their words leave."""
     left = words.size(words.count + 1)
     return relative(words, k) + (2 * left if words.residual == 0 else 0.0)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def absolute(words: Words, k: int) -> float:
     """B8: kappa, the most that FP16 accumulators lose to underflow in an entry, in units of the scaled rows."""
     if words.accumulator != "fp16":

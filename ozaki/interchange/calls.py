@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ozaki.caches import cached
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 from ozaki.process.placement import elsewhere
@@ -53,7 +54,7 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
     return decorate
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _is_foreign(kind: Any) -> bool:
     """Whether arguments of a class are to be looked at: they may have more than numbers, or hold others, as tuples."""
     return kind is tuple or kind_of_class(kind) is not None or has_more(kind)

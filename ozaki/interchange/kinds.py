@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
-from functools import lru_cache
 from typing import Any, Protocol
+
+from ozaki.caches import cached
 
 
 class Kind(Protocol):
@@ -51,7 +52,7 @@ def kind_of(x: Any) -> Kind | None:
     return kind_of_class(of)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def kind_of_class(of: Any) -> Kind | None:
     """The kind of arrays of a class, which is known by its bases' names: no library is imported to ask it."""
     for base in of.__mro__:

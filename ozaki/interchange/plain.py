@@ -6,12 +6,12 @@ Units, labels, masks and the like would be lost without a word: NumPy drops them
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.caches import cached
 from ozaki.interchange.kinds import kind_of_class
 
 
@@ -88,7 +88,7 @@ def variable_named(name: str) -> str:
     return name if name.isidentifier() else "x"
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _more_of_class(kind: Any) -> _More | None:
     if hasattr(kind, "_an_array"):  # of this library (`process.placement`)
         return None

@@ -8,7 +8,6 @@ elements are far apart in size.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import floor, log2
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from ozaki.backends import backend_of
 from ozaki.bounds import native
+from ozaki.caches import cached
 from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg._upper import LEAST, magnitudes, row_norm
@@ -82,7 +82,7 @@ def _by_shapes(x: Any, y: Any, c: Any, tolerance: float, multiprecision: bool) -
     return x, y, {"plan": _plan(x.shape[0], *y.shape, dtype, tolerance)}
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _plan(m: int, k: int, n: int, dtype: str, tolerance: float) -> Plan:
     """The plan of a product (m x k) (k x n) whose row-column error is at most the tolerance, whatever is multiplied.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import inf
 from typing import Literal
 
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import suffices
+from ozaki.caches import cached
 from ozaki.planning.question import Machine, Question
 from ozaki.planning.search import likely_schemes
 from ozaki.records.accuracy import Accuracy, default_accuracy
@@ -96,7 +97,7 @@ def names_of(scheme: str, k: int, multiprecision: bool, complex_rows: bool) -> t
     return (integer_scheme(scheme, k, complex_rows),)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def candidates_of(question: Question) -> Candidates:
     """The candidates for a question, as far as they are known without the operands."""
     options, dtype, target = question.options, question.dtype, question.target
@@ -160,7 +161,7 @@ def _words_that_may_do(
     )
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def fastest(question: Question, candidates: Candidates, slices: Scheme | None = None) -> tuple[Kind, str]:
     """The fastest candidate, and the reason for it, as a plan states it.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from ozaki.bounds import native
 from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import UP, with_rounding
+from ozaki.caches import cached
 from ozaki.planning.asking import named_scheme
 from ozaki.planning.candidates import names_of
 from ozaki.planning.checks import check_native, check_options, check_proven
@@ -73,7 +73,7 @@ def why_named(scheme: Scheme | Words) -> str:
     return "count given by slices" if scheme.exact else ""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def plan_for_any(
     sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, options: Options, why: str
 ) -> Plan:

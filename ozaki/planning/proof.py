@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import inf
 
 from ozaki.bounds import words as word_bounds
@@ -11,6 +10,7 @@ from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import SAMPLE, SAMPLED_EVERY, bits_of, levels
 from ozaki.bounds.rounding import UP, scaled
+from ozaki.caches import cached
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.shapes import REAL, Parts, spread_of
@@ -133,7 +133,7 @@ def relative_bound(bits: float, exponent: int) -> float:
     return scaled(2.0 ** (int(bits) - bits), -int(bits) - exponent) * UP
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _vanishing(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
     """Whether the slice products that a scheme leaves out are all zero for operands of these spans, but not for all."""
     return scheme.drop > 0 and scheme.dropped(k, spans) != scheme.dropped(k, (NO_SPAN, NO_SPAN))

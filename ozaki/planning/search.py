@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
 from ozaki.bounds.a_priori import a_priori, usual_rms, usual_worst
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
+from ozaki.caches import cached
 from ozaki.planning.proof import Proof
 from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
@@ -126,7 +126,7 @@ _SPARED = 2
 """How far below its start a search may end: data with single large elements may need so many slices fewer."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
     """The most slices with fewer than `products` slice products.
 
@@ -197,13 +197,13 @@ def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:
 # Counts that the search begins at -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
     """The scheme of each name with the count that ordinary data need, fewest slice products first."""
     return tuple(scheme_of(name, _likely(name, accuracy, k)) for name in likely_order(accuracy, k, names))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def likely_order(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names of families in the order of the slice products that ordinary data need, the fewest first."""
     return tuple(sorted(names, key=lambda name: scheme_of(name, _likely(name, accuracy, k)).products))
@@ -219,7 +219,7 @@ def _likely(name: str, accuracy: Accuracy, k: int) -> int:
     return next(fits, most)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     """The least count that ordinary data need, whatever the measure.
 
@@ -248,7 +248,7 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
     return usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
     """The smallest count at which the images of rows of these spans are exact; `most` if that is not smaller."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import cache
 from math import ceil
 from pathlib import Path
+
+from ozaki.caches import cached
 
 
 def usable() -> int:
@@ -19,7 +20,7 @@ def usable() -> int:
     return max(1, allowed if paid is None else min(allowed, ceil(paid)))
 
 
-@cache
+@cached(1)
 def _quota() -> float | None:
     """CPUs that a quota of the control groups of Linux allows; None without one."""
     return quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from functools import lru_cache
 from math import floor, inf, ldexp, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
+from ozaki.caches import cached
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import MOST_BITS, in_units, precision_of
 
@@ -237,7 +237,7 @@ def _bits(bits: int, k: int) -> Accuracy:
     return Accuracy("componentwise", min(native, 0.5), bits, exponent)  # 4 sqrt(k) 2**-bits may be 1 or more
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def default_accuracy(dtype: str, k: int) -> Accuracy:
     """The target where the caller names no accuracy: as many bits as the result's format has."""
     return Accuracy.of(precision_of(dtype), k)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil, floor, inf, log2, log10
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ozaki.caches import cached
 
 if TYPE_CHECKING:
     from ozaki.records.accuracy import Accuracy
@@ -168,7 +169,7 @@ def result_format(asked: str | None, operands: tuple[str, ...], target: Accuracy
     return f"{MULTIPRECISION}{max(half, target.bits or 0, 2)}"
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _of_hardware(asked: str | None, operands: tuple[str, ...]) -> str | None:
     """The format, if it is one of the hardware's; None of a multiprecision result."""
     if asked is not None and (asked in SIGNIFICAND_BITS or is_complex(asked)):

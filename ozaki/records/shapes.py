@@ -7,10 +7,12 @@ and a complex one, (1, 1) of real ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from numbers import Integral
 from typing import Any, Literal
+
+from ozaki.caches import cached
 
 Parts = tuple[int, int]
 
@@ -129,7 +131,7 @@ class Shapes:
         return *self.shared, *self.in_left, ndim, *self.in_right, ndim + 1
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def shapes(a: Shape, b: Shape) -> Shapes:
     """The shapes of the product of operands of shapes a and b, by the rules of the Array API's matmul.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 from itertools import chain
 from math import ldexp, prod
 from struct import pack, unpack
 
+from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Digits, Residues
 from ozaki.schemes.residues import Form, parts_of_products, remainders
 
@@ -15,7 +15,7 @@ KernelScheme = Digits | Residues
 """The schemes whose slices the kernels make, and whose products they round."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def image_limbs(scheme: KernelScheme) -> int:
     """Number of 32-bit limbs that hold an element of an image with its sign."""
     if isinstance(scheme, Digits):
@@ -23,7 +23,7 @@ def image_limbs(scheme: KernelScheme) -> int:
     return -(-(scheme.range.bit_length() // 2 + 2) // 32)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def product_limbs(scheme: KernelScheme) -> int:
     """Number of 32-bit limbs that hold an entry of Cbar or, of digits at any k < 2**40, of V (definitions.md, 3)."""
     if isinstance(scheme, Digits):

@@ -1,10 +1,10 @@
 """Scheme I: balanced digits, one shared exponent a row (Ozaki, Ogita, Oishi, Rump 2012; docs/definitions.md, 3)."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import sqrt
 from typing import ClassVar, Literal
 
+from ozaki.caches import cached
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
 MAX_DIGITS = 64
@@ -43,25 +43,25 @@ class Digits:
         return "digits" if self.bits == 8 else f"digits{self.bits}"
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def products(self) -> int:
         """Number of slice products."""
         return self.count * (self.count + 1) // 2
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def largest(self) -> int:
         """The largest integer that `count` digits represent: every digit is 2**(bits-1) - 1."""
         r = self.bits
         return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
-    @lru_cache(maxsize=1024)
+    @cached(1024)
     def scaling(self, k: int) -> Scaling:
         """The rule of max scaling for rows of length k, which determines their exponents."""
         return max_scaling(self.largest, self.bits * self.count - 1, k)
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def drop(self) -> float:
         """Largest absolute value, for each inner index, of the pairs of digits that are left out of Cbar.
 
@@ -84,14 +84,14 @@ class Digits:
         return k * self.drop if used > self.count + 1 else 0.0
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def usual_drop(self) -> float:
         """Estimated root mean square, for ordinary operands, of what is left out of Cbar for each inner index."""
         radix, p = 2.0**self.bits, self.count
         return sqrt(p - 1) * radix**2 / 12 * radix ** (p - 2)
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def growth(self) -> int:
         """Least factor by which error bounds grow when a digit is taken away (`ExactScheme.growth`).
 
@@ -132,7 +132,7 @@ class Rectangle:
     cols: int
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
     """Cover the pairs s + t <= count + 1, each once, by few rectangles with rows + cols <= span.
 
@@ -142,7 +142,7 @@ def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
     return tuple(_tile(count, span, 0, 0))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _cost(size: int, span: int) -> tuple[int, int]:
     """Fewest rectangles that cover a triangle of `size` rows and columns, and the height of the first of them."""
     if size == 0:

@@ -9,6 +9,7 @@ The numbers were all found by experiment, since the vendor publishes none:
 
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import Literal, get_args
 
 Word = Literal["fp16", "bf16", "tf32"]
@@ -36,12 +37,14 @@ class Format:
     past: int
 
 
-FORMATS = {
-    "fp16": Format(11, -14, 16),
-    "bf16": Format(8, -126, 128),
-    "tf32": Format(11, -126, 128),
-    "fp32": Format(24, -126, 128),
-}
+FORMATS = MappingProxyType(
+    {
+        "fp16": Format(11, -14, 16),
+        "bf16": Format(8, -126, 128),
+        "tf32": Format(11, -126, 128),
+        "fp32": Format(24, -126, 128),
+    }
+)
 
 
 @dataclass(frozen=True)

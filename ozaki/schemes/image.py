@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import Field, dataclass
-from functools import lru_cache
 from math import isqrt, log
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard
+
+from ozaki.caches import cached
 
 if TYPE_CHECKING:
     from ozaki.schemes.words import Words
@@ -19,7 +20,7 @@ def ceil_log2(x: int) -> int:
     return max(x - 1, 0).bit_length()
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def magnitude_bits(k: int) -> int:
     """Bits W of the magnitudes that a description adds up: k squares of them are at most 2**60."""
     return min(20, (60 - ceil_log2(max(k, 1))) // 2)

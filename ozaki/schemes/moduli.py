@@ -1,10 +1,10 @@
 """Pairwise coprime moduli: those of a scheme of residues, and those of an accumulator."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from itertools import chain, islice
 from math import gcd, isqrt
 
+from ozaki.caches import cached
 from ozaki.schemes.image import ceil_log2
 
 LARGEST = (256, 2**14 - 1, 2**21 - 1)
@@ -42,13 +42,13 @@ def first_moduli(count: int) -> tuple[int, ...]:
     return _first(2 ** max(6, ceil_log2(count)))[:count]
 
 
-@lru_cache(maxsize=32)
+@cached(32)
 def _first(count: int) -> tuple[int, ...]:
     one, two, three = LARGEST
     return tuple(islice(_coprime(range(one, _LEAST - 1, -1), range(two, one, -1), range(three, two, -1)), count))
 
 
-@lru_cache(maxsize=1024)
+@cached(256)
 def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
     """Coprime moduli m with depth * (m/2)**2 <= 2**accumulator_bits and a product of at least `at_least`.
 
@@ -94,13 +94,13 @@ def complex_moduli(count: int) -> tuple[int, ...]:
     return _first_complex(2 ** max(6, ceil_log2(count)))[:count]
 
 
-@lru_cache(maxsize=32)
+@cached(32)
 def _first_complex(count: int) -> tuple[int, ...]:
     rooted, longer = (filter(root_of_minus_one, range(*ends, -2)) for ends in ((255, 51), (LARGEST[1], 256)))
     return tuple(islice(_coprime(rooted, range(255, _LEAST - 1, -2), longer), count))
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def root_of_minus_one(m: int) -> int:
     """A number s with s**2 = -1 modulo m, for odd m whose prime factors are all 1 modulo 4; 0 for any other m > 1.
 
@@ -136,7 +136,7 @@ def _joined(x: int, m: int, y: int, n: int) -> tuple[int, int]:
     return (x + m * ((y - x) * pow(m, -1, n) % n)) % (m * n), m * n
 
 
-@lru_cache(maxsize=1024)
+@cached(256)
 def exact_complex_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
     """What `exact_moduli` returns, of moduli with a root of -1 alone."""
     return _enough(depth, accumulator_bits, at_least, root_of_minus_one)

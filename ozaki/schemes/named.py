@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from numbers import Integral
 
+from ozaki.caches import Table, cached
 from ozaki.schemes import PRESETS, ComplexResidues, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import LEAST_FP16_BITS, MAX_DIGITS, MOST_FP16_BITS, fp16_digit_bits
 from ozaki.schemes.formats import TensorCore
@@ -27,16 +28,18 @@ class Family:
     most: int
 
 
-FAMILIES = {
-    "digits": Family(Digits, MAX_DIGITS),
-    "digits7": Family(partial(Digits, bits=7), MAX_DIGITS),
-    **{
-        f"fp16-digits{bits}": Family(partial(Digits, bits=bits, word="fp16"), MAX_DIGITS)
-        for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
-    },
-    "residues": Family(Residues, MOST_RESIDUES),
-    "complex-residues": Family(ComplexResidues, MOST_COMPLEX),
-}
+FAMILIES = Table(
+    {
+        "digits": Family(Digits, MAX_DIGITS),
+        "digits7": Family(partial(Digits, bits=7), MAX_DIGITS),
+        **{
+            f"fp16-digits{bits}": Family(partial(Digits, bits=bits, word="fp16"), MAX_DIGITS)
+            for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
+        },
+        "residues": Family(Residues, MOST_RESIDUES),
+        "complex-residues": Family(ComplexResidues, MOST_COMPLEX),
+    }
+)
 """The families by name. "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
 
 
@@ -64,7 +67,7 @@ def forced(name: str, count: int) -> Scheme:
     return scheme_of(name, int(count))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def scheme_of(name: str, count: int) -> Scheme:
     """The scheme `name` with `count` slices; the name must be in `FAMILIES` and the count in range."""
     return FAMILIES[name].make(count)
@@ -98,7 +101,7 @@ def integer_scheme(name: str, k: int, complex_rows: bool) -> str:
     return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def least_of(name: str, k: int) -> int:
     """The smallest number of slices with which schemes of a family can scale rows of length k."""
     counts = range(1, FAMILIES[name].most + 1)

@@ -1,10 +1,10 @@
 """Scheme II: residues and the Chinese remainder theorem (Ozaki, Uchino, Imamura 2025; docs/definitions.md, 4)."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isqrt, prod
 from typing import ClassVar, NamedTuple
 
+from ozaki.caches import cached
 from ozaki.schemes.image import Scaling, norm_scaling
 from ozaki.schemes.moduli import complex_moduli, digits_of, first_moduli, root_of_minus_one
 
@@ -51,50 +51,50 @@ class Residues:
         return "residues"
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def products(self) -> int:
         """Number of slice products."""
         return sum(digits * (digits + 1) // 2 * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def moduli(self) -> tuple[int, ...]:
         """The moduli, as many as `count`."""
         return first_moduli(self.count)
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def by_digits(self) -> tuple[int, int, int]:
         """Numbers of moduli whose residues have one digit, two and three; they follow one another in this order."""
         digits = [digits_of(m) for m in self.moduli]
         return digits.count(1), digits.count(2), digits.count(3)
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def several(self) -> bool:
         """Whether some residues have several digits, so that they take several bytes and slices."""
         return self.by_digits[0] < self.count
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def bytes(self) -> int:
         """Bytes that hold one residue modulo each modulus."""
         return sum(digits * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def range(self) -> int:
         """Largest absolute value that Cbar may have."""
         product = prod(self.moduli)
         return product // 2 - (product >> SLACK_BITS)
 
-    @lru_cache(maxsize=1024)
+    @cached(1024)
     def scaling(self, k: int) -> Scaling | None:
         """The rule of norm scaling for rows of length k; None if the moduli are too few for this k."""
         return norm_scaling(self.largest, k)
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def largest(self) -> int:
         """Largest norm of an image row: by Cauchy and Schwarz, abs(Cbar) is then at most `range`."""
         return isqrt(self.range)
@@ -104,7 +104,7 @@ class Residues:
         return 0.0
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def growth(self) -> int:
         """Least factor by which the error bound grows when a modulus is taken away.
 
@@ -131,7 +131,7 @@ class ComplexResidues(Residues):
         return "complex-residues"
 
     @property
-    @lru_cache(maxsize=256)
+    @cached(256)
     def moduli(self) -> tuple[int, ...]:
         return complex_moduli(self.count)
 
@@ -149,7 +149,7 @@ class Form(NamedTuple):
     imaginary: int
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _forms(count: int) -> tuple[Form, ...]:
     return tuple(form for m in complex_moduli(count) for form in _forms_of(m))
 
@@ -216,14 +216,21 @@ class Remainders:
 
     moduli: tuple[int, ...]
     product: int
-    weights: tuple[int, ...]
     inverses: tuple[int, ...]
 
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """The product without each modulus; together they are as long as all moduli, times their number."""
+        return tuple(self.product // m for m in self.moduli)
 
-@lru_cache(maxsize=1024)
+
+MOST_BYTES = 2**26
+"""Most bytes of the tables of one kind, made of the constants for some moduli, that are cached."""
+
+
+@cached(256)
 def remainders(moduli: tuple[int, ...]) -> Remainders:
     """The constants of the Chinese remainder theorem for these moduli, which must be pairwise coprime."""
     product = prod(moduli)
-    weights = tuple(product // m for m in moduli)
-    inverses = tuple(pow(w % m, -1, m) for w, m in zip(weights, moduli, strict=True))
-    return Remainders(moduli, product, weights, inverses)
+    inverses = tuple(pow(product // m % m, -1, m) for m in moduli)
+    return Remainders(moduli, product, inverses)

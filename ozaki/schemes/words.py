@@ -6,10 +6,11 @@ Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from numbers import Integral
+from types import MappingProxyType
 from typing import ClassVar, Literal, get_args
 
+from ozaki.caches import cached
 from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
 from ozaki.schemes.image import ceil_log2
 
@@ -240,7 +241,7 @@ def _check_whole(name: str, value: object, least: int, most: int) -> None:
         raise ValueError(f"{name}: {value}; expected a whole number from {least} to {most}")
 
 
-@cache
+@cached(256)
 def groups(words: Words) -> tuple[Group, ...]:
     """The groups of pairs that share an accumulator, in the order in which their sums are added: low words first."""
     p = words.count
@@ -267,7 +268,7 @@ def _grouped(pairs: Iterable[Pair], key: Callable[[Pair], object]) -> list[tuple
 
 _ALL_FOUR = ((1, 1), (1, 2), (2, 1), (2, 2))
 
-PRESETS = {
+_PRESETS = {
     # One word: what a tensor core gives by itself.
     "single-fp16": Words("fp16", 1),
     "single-bf16": Words("bf16", 1),
@@ -291,6 +292,8 @@ PRESETS = {
     # leaves the tensor cores idle while it is promoted.
     "two-stage": Words("fp16", 1, block=64, promotion="fp32", accumulator="fp16"),
 }
+
+PRESETS = MappingProxyType(_PRESETS)
 """The methods of the literature, by the names that a caller may give."""
 
 

@@ -7,11 +7,11 @@ devices by `ozaki.matmul` and `ozaki.gemm`, on views of the tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, get_type_hints
 
 import torch
 
+from ozaki.caches import cached
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.functions.products import matmul as multiply
@@ -57,7 +57,7 @@ def text_of(accuracy: Accuracy | str | float | None) -> str:
     return f"tolerance={float(accuracy)!r}"
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _accuracy(text: str) -> Accuracy | str | float | None:
     """The accuracy of a text that `text_of` made."""
     kind, equals, value = text.partition("=")

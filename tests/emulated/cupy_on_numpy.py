@@ -245,12 +245,12 @@ class Launcher:
     """Stands for the function that `driver.launcher` returns; can also take a copy of the arguments."""
 
     def __init__(
-        self, function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
+        self, function: Any, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
     ) -> None:
         assert all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)), grid
         assert 0 < prod(block) <= 1024, block
-        gpus.check("a kernel", Kernel.known[function].device)
-        self._function, self._shared_mem, self._arguments = function, shared_mem, arguments
+        gpus.check("a kernel", Kernel.known[function.ptr].device)
+        self._function, self._shared_mem, self._arguments = function.ptr, shared_mem, arguments
         self._sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
     def start(self, pieces: Any, copy: Any) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from unittest import mock
 
 import numpy as np
 
 import cupy_on_numpy
-import gpus
 import streams
 from runs import FUNCTIONS, HOPPER
 
@@ -30,8 +30,8 @@ def install_device(capability: str) -> None:
     """Make `import cupy` give an emulated device of that compute capability."""
     cupy_on_numpy.install(capability)
     halves = import_module("ozaki.backends.cupy.steps.engines.halves")
-    for number in range(gpus.COUNT):  # the first cluster is at one half, the other cluster at the other
-        halves._found[number] = halves.Places(frozenset({0}))
+    places = halves.Places(frozenset({0}))  # the first cluster is at one half, the other cluster at the other
+    mock.patch.object(halves, "_measure", return_value=places).start()
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def test_halves_of_the_cache_are_the_same_each_time():
         k = 300 + 100 * i  # else the call would be repeated by the program with the first places
         a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
         out = cp.full((2100, 4100), np.nan)
-        placed = {cp.cuda.runtime.getDevice(): halves.Places(second)}
-        with patch.dict(halves._found, placed), patch.object(fused_residues, "_LARGE", 0):
+        placed = patch.object(fused_residues, "places", return_value=halves.Places(second))
+        with placed, patch.object(fused_residues, "_LARGE", 0):
             for _ in range(2):
                 out.fill(np.nan)
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=14, out=out)

@@ -58,6 +58,13 @@ def recorded(a, b):
     return c, run.account.products
 
 
+def cleared(a, b):
+    """A product before and after everything that is cached was dropped."""
+    first = ozaki.matmul(a, b, **R)
+    ozaki.clear_caches()
+    return first, ozaki.matmul(a, b, **R)
+
+
 def emulated(a, b, c):
     """Products inside `emulate`, whose functions replace those of the arrays' library."""
     xp = mparray(a).library
@@ -83,6 +90,10 @@ def loaded(x):
 FUNCTIONS = {
     "ascupy": [case(ozaki.ascupy, X, elsewhere=True), case(ozaki.ascupy, K[:, 1], elsewhere=True)],
     "asnumpy": [case(ozaki.asnumpy, X), case(ozaki.asnumpy, K[:, ::2])],
+    "cache_info": [
+        case(lambda a, b: (ozaki.matmul(a, b, **R), ozaki.cache_info()["call.operands.shapes"].entries > 0), A, B)
+    ],
+    "clear_caches": [case(cleared, A, B)],
     "einsum": [
         case(lambda a, b: ozaki.einsum("ij,jk->ki", a, b, **R), A, B),
         case(lambda a: ozaki.einsum("ii->i", a), S),

@@ -5,7 +5,6 @@ Arguments and results are as described there. Kernels run on CuPy's current stre
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.launches import launch
+from ozaki.caches import cached
 from ozaki.multiprecision.limbs import limbs_of
 
 
@@ -81,7 +81,7 @@ def _addresses(*arrays: Any) -> list[int]:
     return [x.data.ptr for x in arrays]
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _kernel(function: str, n: int, *arguments: Any) -> Kernel:
     """A function for n elements, with all its arguments but addresses, for which None stands."""
     return Kernel.of("conversion/limbs.cu", function, {}, (ceil(n / 256),), (256,), *arguments)

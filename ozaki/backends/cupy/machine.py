@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 
 from ozaki.backends.cupy import devices
@@ -14,6 +13,7 @@ from ozaki.backends.cupy.steps.engines.choice import (
     slices_obstacle,
     word_engine,
 )
+from ozaki.caches import cached
 from ozaki.planning.question import Way
 from ozaki.records.formats import is_multiprecision, part_of
 from ozaki.records.shapes import COMPLEX, Shapes
@@ -78,13 +78,13 @@ class Machine:
         return None if empty or is_multiprecision(dtype) else _seconds(self.device, sizes, dtype, way)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _fastest(device: Device, sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
     times = {way: _seconds(device, sizes, dtype, way) for way in ways}
     return min(times, key=lambda way: inf if (time := times[way]) is None else time)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _seconds(device: Device, sizes: Shapes, dtype: str, way: Way) -> float | None:
     (batch, m, n), k, start = sizes.real_stack, sizes.length, 0.0
     if isinstance(way, ComplexResidues) and has_complex_slices(way):

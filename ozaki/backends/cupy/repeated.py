@@ -19,10 +19,11 @@ from ozaki.backends.cupy.inputs import planes_of
 from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
-from ozaki.backends.cupy.program.steps import Gemm
+from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.work import Work
+from ozaki.caches import Bytes, Cache, register
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
@@ -53,6 +54,11 @@ class _Kept:
     dtype: str
     obstacle: str | None
 
+    @property
+    def made(self) -> bool:
+        """Whether the program is made."""
+        return "program" in vars(self)
+
     @cached_property
     def program(self) -> Program:
         """The program that finds the facts and computes the product."""
@@ -65,10 +71,16 @@ class _Kept:
         return any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
 
 
-_kept: dict[Hashable, _Kept] = {}
+def _bytes_of(kept: _Kept) -> Bytes:
+    """The tables that a program brings to the device, once it is made, and the page-locked memory of its idle runs."""
+    if not kept.made:
+        return Bytes()
+    tables = sum(len(step.data) for step in kept.program.steps if isinstance(step, Upload))
+    return Bytes(tables, sum(run.pinned_bytes for run in [*kept.program.idle]))
 
-_MOST_KEPT = 1024
-"""The most programs that are kept; when one more comes, all others are dropped."""
+
+_kept: Cache[Hashable, _Kept] = register("programs", Cache(1024, _bytes_of, 2**28))
+"""By all of a call that a program depends on. Runs that are idle go with their program."""
 
 
 class _FactsOfRun(Facts):
@@ -108,8 +120,11 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     if kept is None:
         return None
+    if not kept.made:
+        _ = kept.program
+        _kept.put(call, kept)  # its tables count from now on
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
-        _kept.pop(call, None)
+        _kept.drop(call)
         return None
     arrays = *given_arrays(a), *given_arrays(b), *(() if c is None else (c,))
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
@@ -122,13 +137,13 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         *first, last = planes_of(numbers)
         run = kept.program.run().start([x.data.ptr for x in (*arrays, *first)], lambda: last)
     if run is None:
-        _kept.pop(call, None)
+        _kept.drop(call)
         return None
     with run:  # ends when no stream but the main one uses its memory
         chosen, result = kept.plan_for(_FactsOfRun(run)), run.result if numbers is None else numbers
     if chosen is not None:
         return result, chosen
-    _kept.pop(call, None)
+    _kept.drop(call)
     return None
 
 
@@ -149,12 +164,10 @@ def keep(
     serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
     repetition = work.repetition(facts) if serves else None
     if repetition is not None:
-        if len(_kept) >= _MOST_KEPT:
-            _kept.clear()
         kept = _Kept(repetition, plan_for(), shape, dtype, native_obstacle("float64"))
         limit = work.memory.limit
         if limit is None or kept.program.room.counted_in_one_piece <= limit:
-            _kept[_call(a, b, c, out, key)] = kept
+            _kept.put(_call(a, b, c, out, key), kept)
 
 
 def forget() -> None:

@@ -6,13 +6,13 @@ functions that round need so many limbs that the highest is then below 2**26 in 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._tiles import FEW
+from ozaki.caches import cached
 from ozaki.schemes.blas import LIMB_BITS
 
 Floats = npt.NDArray[np.float64]
@@ -149,7 +149,7 @@ def nearest(limbs: Floats) -> Floats:
     return values
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _weights(count: int) -> Floats:
     """The weights of so many limbs, shape (count, 1)."""
     return np.ldexp(1.0, LIMB_BITS * np.arange(count))[:, None]

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
 from threading import RLock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from ozaki.caches import cached
 from ozaki.process import cpus
 
 
-@cache
+@cached(1)
 def libraries() -> Any:
     """The BLAS libraries of this process, with their numbers of threads."""
     return ThreadpoolController().select(user_api="blas")

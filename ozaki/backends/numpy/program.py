@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
 from ozaki.schemes import Scaling, Scheme, scaling_of
 
@@ -110,7 +110,7 @@ def numbered(*lines: str) -> str:
     return "\n".join(f"{i:>3}  {line}" for i, line in enumerate(lines, 1))
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def product_program(scheme: Scheme, int8: bool, views: Views, limit: int | None) -> Program:
     """The program of a product that has entries, with the largest panels whose workspace keeps within a limit.
 

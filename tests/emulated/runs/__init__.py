@@ -63,6 +63,9 @@ FUNCTIONS = {
         *("runs-at-once", "too-little-memory", "wide-magnitudes-on-host", "ends-of-products"),
         *("hopper-facts", "hopper-facts-begun", "hopper-words-cut"),
     ),
+    "caches": (
+        *("caches-cleared", "hopper-caches-cleared", "cleared-in-a-call", "programs-dropped", "runs-of-threads"),
+    ),
     "repeated": (
         "batches-repeated",
         "expressions-repeated",

@@ -86,6 +86,7 @@ def seen() -> Iterator[Seen]:
         return measure(self, need)
 
     def started(self: Run, *arguments: Any, **options: Any) -> Any:
+        assert self.program is not None
         found.steps += self.program.steps
         return start(self, *arguments, **options)
 

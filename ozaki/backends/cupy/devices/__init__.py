@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from ozaki.backends.cupy.devices import ampere, hopper, others
 from ozaki.backends.cupy.devices.device import Device, Family
+from ozaki.caches import cached
 
 __all__ = ["Device", "current", "numbered", "of", "with_known_cores"]
 
@@ -35,7 +35,7 @@ def current() -> Device:
     return numbered(runtime.getDevice())
 
 
-@cache
+@cached(64)
 def numbered(number: int) -> Device:
     """The device that CuPy gives this number."""
     import cupy as cp

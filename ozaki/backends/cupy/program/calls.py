@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from ctypes import addressof, c_uint64, c_void_p, memset
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from ozaki.backends.cupy.program.steps import (
     Upload,
 )
 from ozaki.backends.cupy.program.streams import using
+from ozaki.caches import cached
 
 
 class Block(NamedTuple):
@@ -44,12 +46,25 @@ class Block(NamedTuple):
     start: Callable[[int], object]
 
 
-def idle_block(kernel: Kernel, device: int) -> tuple[list[Block], Block]:
+Idle = deque[Block]
+"""Argument blocks of a kernel on a device that no launch uses."""
+
+_MOST_IDLE = 8
+"""The most blocks that a kernel has there: as many threads as launch it at a time find one."""
+
+
+@cached(4096)
+def idle_blocks(kernel: Kernel, device: int) -> Idle:
+    """Those of a kernel on a device."""
+    return deque(maxlen=_MOST_IDLE)
+
+
+def idle_block(kernel: Kernel, device: int) -> tuple[Idle, Block]:
     """An argument block from the kernel's pool of free ones, which is returned, too: it is to get the block back.
 
     Makes one if there is none.
     """
-    idle = kernel.idle_blocks.setdefault(device, [])
+    idle = idle_blocks(kernel, device)
     try:
         return idle, idle.pop()
     except IndexError:
@@ -62,7 +77,7 @@ def block_of(kernel: Kernel) -> Block:
     pieces = (c_uint64 * len(kernel.pieces))(*kernel.pieces)
     begin = addressof(pieces)
     addresses = (c_void_p * len(kernel.starts))(*[begin + 8 * start for start in kernel.starts])
-    start = driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses)
+    start = driver.launcher(call.kernel, kernel.grid, kernel.block, kernel.shared_mem, addresses)
     return Block(pieces, start)
 
 
@@ -97,7 +112,7 @@ class Call(NamedTuple):
     places: tuple[tuple[int, Place], ...]
 
 
-def calls_of(steps: Iterable[Step], device: int) -> tuple[list[Call], dict[Step, Any], list[tuple[list[Block], Block]]]:
+def calls_of(steps: Iterable[Step], device: int) -> tuple[list[Call], dict[Step, Any], list[tuple[Idle, Block]]]:
     """The calls that start all steps, in order.
 
     Returns
@@ -107,7 +122,7 @@ def calls_of(steps: Iterable[Step], device: int) -> tuple[list[Call], dict[Step,
     """
     calls: list[Call] = []
     events: dict[Step, Any] = {}
-    taken: list[tuple[list[Block], Block]] = []
+    taken: list[tuple[Idle, Block]] = []
     for step in steps:
         stream = STREAMS.index(step.stream)
         if isinstance(step, Launch):
@@ -164,7 +179,7 @@ def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:
     runtime.memcpyAsync(pieces[0], pieces[1], nbytes, kind, stream)
 
 
-@cache
+@cached(8)
 def _factor(char: str, value: int) -> Any:
     """An array of one entry, 1 or 0: cuBLAS takes its factors alpha and beta by address."""
     return np.full(1, value, char)

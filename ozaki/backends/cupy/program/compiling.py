@@ -8,14 +8,14 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.program import cached
+from ozaki.backends.cupy.program import kernel_files
 from ozaki.backends.cupy.program.kernels import Kernel
+from ozaki.caches import Cache, cached, register
 from ozaki.process import cpus
 from ozaki.process.warning import warn
 
@@ -28,8 +28,11 @@ PACKED = "compiled"
 Definitions = tuple[tuple[str, str | int], ...]
 """(name, value) of macros, sorted."""
 
+_MOST = 4096
+"""The most kernels that are known to be loaded, or on disk: more than three times as many as common.txt lists."""
 
-@cache
+
+@cached(1)
 def folder() -> Path:
     """The folder of the CUDA sources.
 
@@ -50,7 +53,7 @@ def options(macros: Definitions, architecture: str) -> tuple[str, ...]:
     return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
 
 
-@cache
+@cached(1)
 def _headers() -> bytes:
     return b"".join(header.read_bytes() for header in sorted(folder().rglob("*.cuh")))
 
@@ -83,7 +86,7 @@ _HOPPER_ALONE = ("conversion/split_quadrants.cu", "hardware/halves.cu")
 
 def file_name(name: str, macros: Definitions, architecture: str, compiler: str = "") -> str:
     """The name of the file of a compiled kernel, in the cache and in archives."""
-    return f"{cached.PREFIX}{Path(name).stem}_{key(name, macros, architecture, compiler)}.cubin"
+    return f"{kernel_files.PREFIX}{Path(name).stem}_{key(name, macros, architecture, compiler)}.cubin"
 
 
 def _architectures(target: str) -> list[str]:
@@ -95,7 +98,7 @@ def _architectures(target: str) -> list[str]:
     return [target, *older]
 
 
-@cache
+@cached(16)
 def _unpack(archive: Path) -> None:
     """Write all kernels of an archive into the cache, if all of it can be read; else warn, and write none.
 
@@ -116,27 +119,27 @@ def _unpack(archive: Path) -> None:
         )
         return
     for name, cubin in found:
-        if cached.find(name) is None:
-            cached.write(name, cubin)
-    cached.trim()
+        if kernel_files.find(name) is None:
+            kernel_files.write(name, cubin)
+    kernel_files.trim()
 
 
-@cache
+@cached(16)
 def _common(architecture: str) -> frozenset[tuple[str, Definitions]]:
     return frozenset(common(architecture))
 
 
-@cache
+@cached(_MOST)
 def _packed(name: str, macros: Definitions, target: str) -> Path | None:
     """The file of a kernel that came compiled; None if it did not."""
     for architecture in _architectures(target):
         archive = folder() / PACKED / f"{architecture}.tar.xz"
         if archive.is_file() and (name, macros) in _common(architecture):
             file = file_name(name, macros, architecture)
-            if place := cached.find(file):
+            if place := kernel_files.find(file):
                 return place
             _unpack(archive)
-            if place := cached.find(file):  # else the archive is older than the sources
+            if place := kernel_files.find(file):  # else the archive is older than the sources
                 return place
     return None
 
@@ -157,8 +160,8 @@ def _compile(name: str, macros: Definitions, target: str) -> Path:
         raise RuntimeError(f"{name} does not compile for {target}: {nvrtc.getProgramLog(program)}") from error
     finally:
         nvrtc.destroyProgram(program)
-    place = cached.write(_compiled_name(name, macros, target), cubin)
-    cached.trim()
+    place = kernel_files.write(_compiled_name(name, macros, target), cubin)
+    kernel_files.trim()
     return place
 
 
@@ -169,10 +172,10 @@ def _compiled_name(name: str, macros: Definitions, target: str) -> str:
     return file_name(name, macros, target, repr(nvrtc.getVersion()))
 
 
-@cache
+@cached(_MOST)
 def _compiled(name: str, macros: Definitions, target: str) -> Path:
     """The file of a kernel that NVRTC compiled, now if there is none in the cache on disk."""
-    return cached.find(_compiled_name(name, macros, target)) or _compile(name, macros, target)
+    return kernel_files.find(_compiled_name(name, macros, target)) or _compile(name, macros, target)
 
 
 def _file(name: str, macros: Definitions, target: str) -> Path:
@@ -182,27 +185,38 @@ def _file(name: str, macros: Definitions, target: str) -> Path:
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
-@cache
+@cached(_MOST)
 def _function(device: int, name: str, function: str, macros: Definitions) -> Any:
-    """The kernel on a device, from the first file that loads.
+    """The kernel on a device, from the first file that the driver loads; if it refuses those there are, compiled anew.
 
-    A packed kernel may be newer than the driver; another process may have removed a file since it was found.
+    A packed kernel may be newer than the driver, a file may hold what the driver does not take although it holds what
+    was written, and another process may have removed one since it was found. The new file takes the old one's place.
     """
-    import cupy
     from cupy.cuda import driver
 
     target = devices.numbered(device).architecture
-    for file in (_packed, _compiled, _compile):
-        if place := file(name, macros, target):
-            found = cupy.RawModule(path=str(place)).get_function(function)
+    for place in (_packed(name, macros, target), kernel_files.find(_compiled_name(name, macros, target))):
+        if place is not None:
             try:
-                _ = found.kernel  # loads the file
+                return _load(place, function)
             except driver.CUDADriverError:
-                if file is _compile:
-                    raise
-            else:
-                return found
-    raise AssertionError("_compile returns a file")
+                continue
+    return _load(_compile(name, macros, target), function)
+
+
+def _load(place: Path, function: str) -> Any:
+    """A kernel of a file, loaded on the current device; CuPy keeps what it has loaded until `cupy.clear_memo`.
+
+    Raises
+    ------
+    CUDADriverError
+        If the driver does not load the file, or there is none.
+    """
+    import cupy
+
+    found = cupy.RawModule(path=str(place)).get_function(function)
+    _ = found.kernel  # some versions of CuPy load the file only now
+    return found
 
 
 def kernel(name: str, function: str, **macros: str | int) -> Any:
@@ -212,7 +226,7 @@ def kernel(name: str, function: str, **macros: str | int) -> Any:
     return _function(cupy.cuda.runtime.getDevice(), name, function, tuple(sorted(macros.items())))
 
 
-_seen: set[tuple[str, str, Definitions]] = set()
+_seen: Cache[tuple[str, str, Definitions], bool] = register("kernel files", Cache(_MOST))
 """Kernels whose files were made or found, by architecture, file and macros."""
 
 
@@ -232,9 +246,11 @@ def compile_common() -> Iterator[int]:
 def compile_together(kernels: Iterable[Kernel]) -> None:
     """Make the files of kernels for the current device, those that NVRTC has to compile at the same time."""
     target = devices.current().architecture
-    wanted = {(target, kernel.file, tuple(sorted(kernel.macros.items()))) for kernel in kernels} - _seen
-    _seen.update(wanted)
-    missing = [(name, macros) for _, name, macros in wanted if _packed(name, macros, target) is None]
+    wanted = {(target, kernel.file, tuple(sorted(kernel.macros.items()))) for kernel in kernels}
+    new = [each for each in wanted if _seen.get(each) is None]
+    missing = [(name, macros) for _, name, macros in new if _packed(name, macros, target) is None]
+    for each in new:
+        _seen.put(each, True)
     if len(missing) < 2:
         return
     with ThreadPoolExecutor(min(len(missing), cpus.usable())) as threads:

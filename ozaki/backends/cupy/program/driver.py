@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import cupy as cp
 from cupy.cuda import driver
+
+from ozaki.caches import cached
 
 Sizes = tuple[int, ...]
 
@@ -42,23 +44,28 @@ _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
 def launcher(
-    function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
+    function: Any, grid: Sizes, block: Sizes, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
 ) -> Callable[[int], object]:
     """A function that launches the kernel on the stream whose address it is given.
 
-    It keeps `arguments`, the addresses of the kernel's arguments, whose present values each launch reads.
+    It holds `function`, CuPy's object of the loaded kernel, which stays loaded as long; and `arguments`, the addresses
+    of the kernel's arguments, whose present values each launch reads.
     """
     launch = _function("cuLaunchKernelEx") if int(cp.cuda.Device().compute_capability) >= 90 else None
     if launch is None:
-        plain = partial(driver.launchKernel, function, *grid, *block, shared_mem)
-        return lambda stream: plain(stream, ctypes.addressof(arguments), 0)
+        plain = partial(driver.launchKernel, function.ptr, *grid, *block, shared_mem)
+
+        def start_plainly(stream: int, _loaded: Any = function) -> None:
+            plain(stream, ctypes.addressof(arguments), 0)
+
+        return start_plainly
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))
     config = _Config(grid, block, shared_mem, None, ctypes.pointer(attribute), 1)
-    at = ctypes.addressof(config)
+    at, address = ctypes.addressof(config), function.ptr
 
-    def start(stream: int) -> None:
+    def start(stream: int, _loaded: Any = function) -> None:
         config.stream = stream
-        status = launch(at, function, ctypes.addressof(arguments), None)
+        status = launch(at, address, ctypes.addressof(arguments), None)
         if status:
             raise driver.CUDADriverError(status)
 
@@ -82,7 +89,7 @@ def most_clusters(function: int, cluster: int, block: Sizes, shared_mem: int) ->
     return count.value
 
 
-@cache
+@cached(8)
 def _function(name: str, arguments: int = 4) -> Any:
     """A function of the driver's library that takes `arguments` addresses; None where there is no such function."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ class Kernel:
     pieces : all arguments one after the other, in pieces of eight bytes, 0 in place of an address
     addresses : the numbers of the pieces that are addresses
     starts : the number of the first piece of each argument
-    idle_blocks : argument blocks (`calls.py`) that no launch uses at present, by device
     """
 
     file: str
@@ -38,7 +37,6 @@ class Kernel:
     pieces: tuple[int, ...]
     addresses: tuple[int, ...]
     starts: tuple[int, ...]
-    idle_blocks: dict[int, list[Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(

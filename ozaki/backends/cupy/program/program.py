@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,10 @@ from ozaki.records.report import bytes_in_words
 
 if TYPE_CHECKING:
     from ozaki.backends.cupy.program.run import Run
+
+
+MOST_IDLE = 8
+"""The most runs of a program that are idle: as many threads as run it at a time find one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +80,7 @@ class Program:
     keeps : buffers that later programs of the call read
     readers : readers of the facts that the steps bring to the host, by the facts' names
     title : what the program computes, for listings
-    idle : runs of this program that no call uses at present, to be used again
+    idle : runs of this program that no call uses at present, for later calls
     """
 
     given: tuple[Buffer, ...]
@@ -85,7 +90,7 @@ class Program:
     keeps: tuple[Buffer, ...] = ()
     readers: Mapping[Hashable, Reader] = field(default_factory=dict)
     title: str = ""
-    idle: list[Run] = field(default_factory=list, repr=False)
+    idle: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_IDLE), init=False, repr=False)
 
     def then(self, following: Program) -> Program:
         """Both programs as one, in one piece of memory; `following` reads what this one keeps."""

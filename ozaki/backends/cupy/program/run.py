@@ -5,6 +5,7 @@ A `Run` is of one program. An `Execution` runs those of a call that is planned, 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Self
 
@@ -29,20 +30,22 @@ class Run:
 
     Attributes
     ----------
-    program : as given
-    room : what it needs
+    room : what the program needs
+    pinned_bytes : bytes of page-locked memory
     result : the array of the result, while a call uses the run that asked for it
     kept : the memory of each buffer that the program keeps, after `start`, which the caller takes
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.room, self._device = program, program.room, runtime.getDevice()
+        self._program = weakref.ref(program)  # which has its idle runs, and so is freed as soon as nobody needs it
+        self._keeps, self._readers = program.keeps, program.readers
+        self.room, self._device = program.room, runtime.getDevice()
         compiling.compile_together([step.kernel for step in program.steps if isinstance(step, Launch)])
         offsets, begins, pinned = self.room.offsets, {}, 0
         for buffer in self.room.pinned:
             begins[buffer] = pinned
             pinned += -(-max(buffer.nbytes, 1) // 64) * 64
-        self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
+        self._pinned, self.pinned_bytes = cp.cuda.alloc_pinned_memory(pinned) if pinned else None, pinned
         numbers = {buffer: i for i, buffer in enumerate((*program.given, *program.inputs, *program.keeps))}
         self._bases = [0] * len(numbers)
         # Calls as (start, stream, pieces, bound), `bound` (i, number of a bound buffer, offset) for each address in
@@ -108,7 +111,7 @@ class Run:
                         pieces[i] = address + offset
             for i, address in enumerate(addresses):
                 bases[i] = address
-            for i, buffer in enumerate(self.program.keeps, len(bases) - len(self.program.keeps)):
+            for i, buffer in enumerate(self._keeps, len(bases) - len(self._keeps)):
                 self.kept[buffer] = kept = cp.cuda.alloc(max(buffer.nbytes, 1))
                 bases[i] = kept.ptr
             if not progress.silent:
@@ -124,6 +127,11 @@ class Run:
             self.close()
             return None
         return self
+
+    @property
+    def program(self) -> Program | None:
+        """As given; None once nobody else needs it."""
+        return self._program()
 
     def _start_counted(self, streams: tuple[int, int, int], progress: Progress) -> None:
         """Start all steps one by one, and tell `progress` of each."""
@@ -146,7 +154,7 @@ class Run:
         KeyError
             If the program has no reader of it.
         """
-        reader = self.program.readers[key]
+        reader = self._readers[key]
         return reader.value(*map(self.evidence, reader.evidence))
 
     def brings(self, evidence: Evidence) -> bool:
@@ -188,7 +196,9 @@ class Run:
         self._waited.clear()
         self.kept = {}
         self._memory = self.result = None
-        self.program.idle.append(self)
+        program = self.program
+        if program is not None:  # else it was dropped while this call ran
+            program.idle.append(self)
 
     def dissolve(self) -> None:
         """Give the argument blocks back to the pools of their kernels, in place of `close`: the run is used no more."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from threading import local
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import cupy as cp
 from cupy.cuda import get_current_stream
+
+from ozaki.caches import CacheInfo, register
 
 
 class _Address(NamedTuple):
@@ -25,21 +28,62 @@ def using(address: int) -> AbstractContextManager[Any]:
     return stream
 
 
+class _Pair:
+    """The streams "proof" and "to_host" of a thread on a device.
+
+    Attributes
+    ----------
+    addresses : of the two
+    cleared : how often caches had been cleared when they were made
+    """
+
+    def __init__(self, cleared: int) -> None:
+        self.cleared = cleared
+        self._streams = [cp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)]
+        self.addresses: tuple[int, int] = (self._streams[0].ptr, self._streams[1].ptr)
+
+
+class _SideStreams:
+    """The pairs of all threads, as a cache: they end with their threads or, after `clear`, at the next product there.
+
+    Not at once, because a product may be using them, in another thread or, if it calls `clear`, in this one.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: WeakSet[_Pair] = WeakSet()
+        self.cleared = 0
+
+    def new(self) -> _Pair:
+        """New streams on the current device."""
+        pair = _Pair(self.cleared)
+        self._pairs.add(pair)
+        return pair
+
+    def info(self, name: str) -> CacheInfo:
+        """How many streams there are."""
+        return CacheInfo(name, 2 * len(self._pairs), None, 0, 0)
+
+    def clear(self) -> None:
+        """Let each thread replace its streams."""
+        self.cleared += 1
+
+
 class _Thread(local):
     """What each thread has for itself.
 
     Attributes
     ----------
     has_context : whether the thread has been given a CUDA context
-    streams : the streams "proof" and "to_host" of each device
+    streams : the side streams of each device
     """
 
     has_context = False
 
     def __init__(self) -> None:
-        self.streams: dict[int, tuple[Any, Any]] = {}
+        self.streams: dict[int, _Pair] = {}
 
 
+_side_streams = register("side streams", _SideStreams())
 _thread = _Thread()
 
 
@@ -54,8 +98,7 @@ def addresses(device: int | None) -> tuple[int, int, int]:
     main = get_current_stream().ptr
     if device is None:
         return main, 0, 0
-    if device not in _thread.streams:
-        proof, to_host = (cp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2))
-        _thread.streams[device] = proof, to_host
-    proof, to_host = _thread.streams[device]
-    return main, proof.ptr, to_host.ptr
+    pair = _thread.streams.get(device)
+    if pair is None or pair.cleared != _side_streams.cleared:
+        pair = _thread.streams[device] = _side_streams.new()
+    return main, *pair.addresses

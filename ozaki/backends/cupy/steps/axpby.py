@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.caches import cached
 
 _SPAN = {"d": 2048, "f": 4096}
 """Entries that a block computes, by the result's dtype: SPAN of kernels/conversion/axpby.cu."""
@@ -31,7 +30,7 @@ _ALONE = 2
 """The value of the macro ADD for an addend alone."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _axpby_kernel(alpha: float, beta: float, add: int, x: View, y: View) -> Kernel:
     batch, rows, cols = x.shape
     macros: Macros = {"OUTPUT": x.dtype.ctype, "ADDEND": y.dtype.ctype, "ADD": add}

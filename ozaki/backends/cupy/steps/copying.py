@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil, prod
 
 from ozaki.backends.cupy.program.arrays import DTYPES, Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.caches import cached
 
 
 def copy(b: Builder, x: Array, out: Array) -> None:
@@ -19,7 +19,7 @@ def copy(b: Builder, x: Array, out: Array) -> None:
     b.launch(_copy_kernel(x.view, out.view), x, Out(out))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _copy_kernel(x: View, out: View) -> Kernel:
     macros: Macros = {"INPUT": x.dtype.ctype, "OUTPUT": out.dtype.ctype}
     entries = prod(x.shape)
@@ -35,7 +35,7 @@ def mirror(b: Builder, c: Array, conjugate: bool) -> None:
     b.launch(_mirror_kernel(c.view, conjugate), Out(c))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _mirror_kernel(c: View, conjugate: bool) -> Kernel:
     batch, n, _ = c.shape
     macros: Macros = {"ENTRY": c.dtype.ctype, "CONJUGATE": int(conjugate)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
@@ -14,6 +13,7 @@ from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.wide import split_wide
 from ozaki.bounds.description import FIELDS
+from ozaki.caches import cached
 from ozaki.schemes import Digits, Residues, constants, magnitude_bits, scaling_of
 from ozaki.schemes.constants import KernelScheme
 
@@ -28,7 +28,7 @@ def split(b: Builder, device: Device, operand: Described, side: str, scheme: Ker
     return slices
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, largest: bool) -> Kernel:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, view.dtype.parts * k)
@@ -75,13 +75,13 @@ def _room(scheme: KernelScheme) -> int:
     return scheme.count if isinstance(scheme, Digits) and scheme.bits == 7 else ceil(scheme.count / 8) * 8
 
 
-@cache
+@cached(256)
 def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
     """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
     return struct(constants.residue_constants(scheme, side, unsigned, _room(scheme)))
 
 
-@cache
+@cached(256)
 def accumulator_moduli(moduli: tuple[int, ...], unsigned: bool) -> Any:
     """The struct AccumulatorModuli of kernels/arithmetic/residues.cuh."""
     return struct(constants.accumulator_moduli(moduli, unsigned))

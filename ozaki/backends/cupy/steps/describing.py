@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -17,6 +16,7 @@ from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.description import FIELDS, Description
+from ozaki.caches import cached
 from ozaki.schemes import magnitude_bits
 
 
@@ -42,7 +42,7 @@ def describe_into(b: Builder, x: Array, fields: Array) -> None:
         b.release(pieces)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     """Bytes that the first kernel hands to the second, 0 if there is only one; and these kernels."""
     (batch, rows, k), steps, parts = view.shape, view.steps_of_parts, view.dtype.parts
@@ -85,7 +85,7 @@ def find_largest(b: Builder, x: Array) -> Described:
     return Described(x, fields, only_largest=True)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _tops_kernel(view: View) -> Kernel:
     batch, rows, k = view.shape
     pack = 16 // view.dtype.itemsize

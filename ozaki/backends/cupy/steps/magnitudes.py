@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil
 from struct import Struct
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, levels, wide_bits
+from ozaki.caches import cached
 
 
 class MagnitudeLayout(NamedTuple):
@@ -142,7 +142,7 @@ def magnitudes(b: Builder, device: Device, left: Described, right: Described, le
     return taken
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _taking_kernel(left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
     macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double", "REALS": left.dtype.parts}
     for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import chain
 from math import ceil
 
@@ -20,6 +19,7 @@ from ozaki.backends.cupy.steps.epilogue import (
     macros_of,
 )
 from ozaki.backends.cupy.steps.operands import Described
+from ozaki.caches import cached
 
 _BLOCK = (128, 2048)
 """Rows and columns of C that belong to a block of kernels/conversion/nonfinite.cu."""
@@ -33,7 +33,7 @@ def patch(b: Builder, left: Described, right: Described, epilogue: Round | Combi
     b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *addend_of(epilogue))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _patch_kernel(a: View, b: View, out: View, expression: Expression | None) -> Kernel:
     batch, m, n = out.shape
     macros: Macros = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.describing import describe_into
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.description import FIELDS
+from ozaki.caches import cached
 
 
 class NumbersView(NamedTuple):
@@ -111,7 +111,7 @@ def _leading_array(b: Builder, name: str, x: NumbersArray) -> Array:
     return b.array(name, (batch, k, rows), "d").swapped()
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _leading_kernels(x: NumbersView, out: tuple[int, ...]) -> tuple[Kernel, Kernel, Kernel]:
     batch, rows, k = x.shape
     own = (8, 512) if x.along_k else (32, 128)  # ROWS and DEPTH of kernels/conversion/leading.cu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from ozaki.backends.cupy.steps.magnitudes import RESULT_EIGHTS, MagnitudeLayout,
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
+from ozaki.caches import cached
 from ozaki.schemes import Words, magnitude_bits, scaling_of
 from ozaki.schemes.constants import KernelScheme, image_limbs
 
@@ -150,7 +150,7 @@ def _held(k: int, view: View, whole: bool) -> _Held:
     return _Held(cluster, round_up(ceil(k / cluster), _BLOCK), columns)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _describe_split_kernel(
     view: View,
     side: str,
@@ -216,7 +216,7 @@ def _stream(k: int, view: View) -> _Stream:
     return _Stream(cluster, ceil(k / (cluster * of_warp)), rows)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _split_words_kernel(
     device: Device, view: View, words: Words, layout: Layout, flagged: bool, overlaps: bool
 ) -> Kernel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.bounds.overlap import Indices, sampled_matrices
+from ozaki.caches import cached
 
 
 def overlap(b: Builder, x: Array, y: Array) -> Evidence:
@@ -31,7 +31,7 @@ def _least(found: npt.NDArray[Any]) -> float:
     return float(found.min())
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _overlap_kernel(x: View, y: View) -> Kernel:
     (count, step), (segments, index_step, indices) = (
         sampled_matrices(max(x.shape[0], y.shape[0])),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +23,7 @@ from ozaki.backends.cupy.steps.terms import Terms
 from ozaki.bounds.description import FIELDS, LEAST_LEADING, NO_SPAN
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_BITS
+from ozaki.caches import cached
 from ozaki.planning.facts import Ratio
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 from ozaki.schemes.image import EMPTY_TOP
@@ -111,7 +111,7 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
     gemms(b, types, (x.at, y.at, products.at), (m, ld, k), (k, k, ld), batch, (step_x, step_y, m * ld))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _exponents_kernel(left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int) -> Kernel:
     """`known`: the least exponents that elements of both operands are known to have, relative to their row's top."""
     macros: Macros = {
@@ -254,7 +254,7 @@ def _compare(b: Builder, device: Device, lower: Lower, found: list[_Comparison])
         b.launch(kernel, left, right, *places)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _units_kernel(terms: Terms, tops: tuple[bool, ...]) -> Kernel:
     sides = [((*side, 0 if of else EMPTY_TOP), (None, None)) for side, of in zip(_sides(terms), tops, strict=True)]
     grid = (sum(ceil(rows / 256) for rows in terms.rounded),)
@@ -267,7 +267,7 @@ def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
     return [(None, *of) for of in zip(batches, terms.rows, terms.rounded, strict=True)]
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Kernel:
     each = []
     for scheme, lost in wanted:
@@ -304,7 +304,7 @@ def _filled_up(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return *each, *[(0,) * len(each[0])] * (_PER_LAUNCH - len(each))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _compare_kernel(terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Kernel:
     file, function, *each = (
         ("proof/proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof/proof.cu", "worst_ratio", 128, 128)
@@ -313,7 +313,7 @@ def _compare_kernel(terms: Terms, wide: bool, padded: int, ld: int, rows: int) -
     return Kernel.of(file, function, {}, grid, (256,), None, *terms.structs, None, ld, padded, terms.n, rows)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _proof_gemm_kernel(
     device: Device, terms: Terms, left: tuple[int, ...], right: tuple[int, ...], rows: tuple[int, ...]
 ) -> Kernel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil, prod
 from typing import Any
 
@@ -18,6 +17,7 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.bounds.description import Description
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient
+from ozaki.caches import cached
 
 
 def worst_quotient(
@@ -55,7 +55,7 @@ def worst_quotient(
     return b.evidence(arrival, quotient)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _kernel(c: View | NumbersView, exponent: int, left: tuple[int, int], right: tuple[int, int]) -> Kernel:
     macros: Macros = {"MULTIPRECISION": int(isinstance(c, NumbersView))}
     entries: tuple[Any, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -15,6 +14,7 @@ from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.description import SAMPLED, Least
+from ozaki.caches import cached
 from ozaki.schemes import magnitude_bits
 
 
@@ -49,7 +49,7 @@ _ROWS_AT_ONCE, _MOST_BLOCKS = 32, 128
 """Rows that a block of kernels/proof/sample.cu samples at a time; the most blocks for each operand."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _sample_kernel(blocks: int, x: View, y: View, whole: bool) -> tuple[Kernel, int]:
     """The kernel, and the bits of the magnitudes that it sums."""
     some = min(x.dtype.parts * x.shape[2], SAMPLED)

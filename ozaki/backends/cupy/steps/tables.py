@@ -6,15 +6,14 @@ limbs of a step at once: of row g the limbs c and, third, c + 4; of row g + 8 th
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.caches import cached_within
 from ozaki.schemes import Residues
 from ozaki.schemes.constants import product_coefficients, quotient
 from ozaki.schemes.moduli import digits_of
-from ozaki.schemes.residues import remainders
+from ozaki.schemes.residues import MOST_BYTES, remainders
 
 Limbs = npt.NDArray[np.uint32]
 
@@ -22,7 +21,7 @@ STEP = 32
 """Bytes of a row that one `mma.sync` multiplies."""
 
 
-@lru_cache(maxsize=8)
+@cached_within(8, MOST_BYTES, len)
 def folds(scheme: Residues, side: str, limbs: int, words: int) -> bytes:
     """The argument `folds` of kernels/conversion/split_numbers.cu for images of so many limbs and words."""
     moduli = np.array(scheme.moduli, np.int64)
@@ -66,7 +65,7 @@ def _for_lanes(limbs: Limbs) -> Limbs:
     return np.ascontiguousarray(x.transpose(0, 3, 2, 5, 4, 1))
 
 
-@lru_cache(maxsize=8)
+@cached_within(8, MOST_BYTES, len)
 def moduli(scheme: Residues, side: str, limbs: int, unsigned: bool) -> bytes:
     """The argument `moduli` of kernels/conversion/split_numbers.cu for images of so many limbs.
 
@@ -84,7 +83,7 @@ SHORT = 8
 """Most limbs of images that are short for kernels/conversion/split_numbers.cu: all their limbs are computed at once."""
 
 
-@lru_cache(maxsize=8)
+@cached_within(8, MOST_BYTES, len)
 def combinations(scheme: Residues, digits: int) -> bytes:
     """The structs Combination of kernels/conversion/combine_digits.cu for all moduli with so many digits."""
     return np.array([_combination(m, digits) for m in scheme.moduli if digits_of(m) == digits], np.uint32).tobytes()
@@ -103,7 +102,7 @@ def limbs_of_product(scheme: Residues) -> int:
     return -(-remainders(scheme.moduli).product.bit_length() // 32)
 
 
-@lru_cache(maxsize=8)
+@cached_within(8, MOST_BYTES, lambda tables: sum(map(len, tables)))
 def weights(scheme: Residues) -> tuple[bytes, bytes]:
     """The arguments `weights` and `minus_modulus` of kernels/conversion/recombine_numbers.cu."""
     crt, limbs = remainders(scheme.moduli), limbs_of_product(scheme)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from itertools import product
 from math import ceil
 from typing import Any, Literal, NamedTuple, Protocol
@@ -27,6 +26,7 @@ from ozaki.backends.cupy.steps.epilogue import (
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, round_wide
+from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.moduli import root_of_minus_one
@@ -214,7 +214,7 @@ class Quadrants:
         b.release(self.planes)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _recombine_kernel(
     scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None,
     lower: bool,
@@ -234,7 +234,7 @@ def _recombine_kernel(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _recombine_complex_kernel(
     scheme: ComplexSlices, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None,
     lower: bool,
@@ -255,7 +255,7 @@ def _recombine_complex_kernel(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _recombine_quadrants_kernel(
     scheme: Residues, planes: View, out: View, cols: int, expression: Expression | None
 ) -> Kernel:
@@ -283,20 +283,20 @@ _MOST_BLOCKS = 65535
 """The most blocks of a grid on its second and third axes."""
 
 
-@cache
+@cached(256)
 def _crt_constants(scheme: Residues) -> Any:
     """The struct CrtConstants of kernels/arithmetic/crt.cuh."""
     return struct(constants.crt_constants(scheme))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _reduce_kernel(of_bytes: tuple[int, ...], entries: int, first: int, count: int, add: bool) -> Kernel:
     moduli = accumulator_moduli(of_bytes, unsigned=False)
     grid = (ceil(entries / 4096), count)
     return Kernel.of("conversion/reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _collect_kernel(products: str, sums: str, count: int, add: bool) -> Kernel:
     macros: Macros = {"PRODUCT": products, "SUM": sums}
     grid = (ceil(count / 1024),)

@@ -6,7 +6,6 @@ Of multiprecision numbers, and of floating-point ones where there are more modul
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -19,6 +18,7 @@ from ozaki.backends.cupy.steps import tables
 from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.backends.cupy.steps.operands import Described, Layout, Scales, Slices
 from ozaki.bounds.description import FIELDS
+from ozaki.caches import cached
 from ozaki.schemes import Residues, scaling_of
 
 _SHARED = 48 * 1024
@@ -60,7 +60,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     return slices
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout, most_shared: int) -> tuple[Kernel, int, int]:
     """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
@@ -141,7 +141,7 @@ _COMBINATION = 48
 """Bytes of the struct Combination of kernels/conversion/combine_digits.cu."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _combine_kernel(digits: int, entries: int, some: int, add: bool) -> Kernel:
     grid = ceil(entries / 1024), some
     file, function = "conversion/combine_digits.cu", "combine_digits"
@@ -163,7 +163,7 @@ def round_wide(
     b.release(weights, minus_modulus)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _recombine_kernel(
     scheme: Residues,
     y: View,

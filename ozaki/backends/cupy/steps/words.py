@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -11,6 +10,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Arrive, Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.caches import cached
 from ozaki.schemes import Words
 
 
@@ -27,7 +27,7 @@ def split_words(b: Builder, operand: Described, words: Words, layout: Layout) ->
     return slices
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _split_words_kernel(view: View, words: Words, layout: Layout, largest: bool) -> Kernel:
     macros = tile_macros(view, words, layout) | {"LARGEST": int(largest)}
     return Kernel.of(
@@ -44,7 +44,7 @@ def count_underflows(b: Builder, operand: Described, words: Words) -> Arrive:
     return b.to_host("underflows on host", count, (1,), "q")
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _underflows_kernel(view: View, words: Words) -> Kernel:
     _, rows, k = view.shape
     macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "NEIGHBOURS": 0, "LARGEST": 0}

@@ -9,14 +9,17 @@ from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.caches import Table
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
-MAKERS: dict[type, Callable[[Any, int, bool], Engine | None]] = {
-    Digits: DigitEngine.of,
-    Residues: ResidueEngine.of,
-    ComplexResidues: ResidueEngine.of,  # of the real product of parts
-    ComplexSlices: ComplexResidueEngine.of,
-}
+MAKERS: Table[type, Callable[[Any, int, bool], Engine | None]] = Table(
+    {
+        Digits: DigitEngine.of,
+        Residues: ResidueEngine.of,
+        ComplexResidues: ResidueEngine.of,  # of the real product of parts
+        ComplexSlices: ComplexResidueEngine.of,
+    }
+)
 """For each type of scheme, the function of (scheme, k, int8) that makes its engine, for rows of k real numbers.
 
 With int8, the engine multiplies the slices of an int8 machine, instead of fewer and wider ones; the function returns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -12,11 +12,12 @@ import numpy as np
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import FEW, TILE
+from ozaki.caches import cached_within
 from ozaki.multiprecision.limbs import narrowed, window
 from ozaki.schemes import Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH, LIMB_BITS, MOST_PIECES, MOST_WEIGHTS, PIECE_BITS
 from ozaki.schemes.moduli import exact_moduli
-from ozaki.schemes.residues import Remainders, remainders
+from ozaki.schemes.residues import MOST_BYTES, Remainders, remainders
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class Tables(NamedTuple):
     inverses: Floats
 
 
-@lru_cache(maxsize=16)
+@cached_within(16, MOST_BYTES, lambda tables: sum(table.nbytes for table in tables))
 def tables_of(moduli: tuple[int, ...], pieces: int) -> Tables:
     """The tables of moduli, which are below 2**23, for images of so many pieces."""
     crt = remainders(moduli)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Literal
@@ -23,6 +22,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.backends.cupy.steps.unrounded import Symmetry
+from ozaki.caches import cached
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.memory import too_few_bytes
 from ozaki.records.plan import Plan
@@ -159,7 +159,7 @@ def _own_engine(
     return fused_engine(device, scheme)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _is_faster(own: Engine, cublas: Engine, scheme: KernelScheme, batch: int, shape: tuple[int, int, int]) -> bool:
     """Whether the library's own kernel is faster than cuBLAS, which multiplies a batch one matrix after the other.
 
@@ -217,7 +217,7 @@ _OF_MEMORY = 0.55
 """The part of a device's memory that slices and residues may take beside operands and results with many bits."""
 
 
-@lru_cache(maxsize=1024, typed=True)
+@cached(1024, typed=True)
 def _panel(engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int) -> tuple[int, int]:
     def workspace(rows: int, cols: int) -> int:
         """Of whatever panel takes most: the last ones are smaller, but may be multiplied in more parts of k."""

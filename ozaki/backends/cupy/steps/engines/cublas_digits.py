@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
@@ -16,6 +15,7 @@ from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Planes, Unrounded
+from ozaki.caches import cached
 from ozaki.schemes import Digits
 
 
@@ -84,7 +84,7 @@ class CublasDigits:
         )
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _layout(scheme: Digits, batch: int, rows: int, k: int) -> Layout:
     rows = round_up(rows, 16)
     slabs = max(-(-k // _deepest(scheme)), 1)

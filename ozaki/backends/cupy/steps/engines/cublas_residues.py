@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
@@ -16,6 +15,7 @@ from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Moduli, Planes, Unrounded
+from ozaki.caches import cached
 from ozaki.schemes import Residues
 from ozaki.schemes.moduli import products_of
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
@@ -91,7 +91,7 @@ class CublasResidues:
         )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _layout(scheme: Residues, batch: int, rows: int, k: int) -> Layout:
     rows, k = round_up(rows, 16), round_up(k, 128)
     check_row(k)
@@ -105,7 +105,7 @@ def _gathered(scheme: Residues, entries: int) -> int:
     return max(most, min(scheme.products, _ACCUMULATORS // max(4 * entries, 1)))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _groups(scheme: Residues, gathered: int) -> tuple[Moduli, ...]:
     """Moduli with equally many digits whose products are gathered together, in order."""
     groups, before = [], (0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil
 
 from ozaki.backends.cupy.devices.device import Device
@@ -19,6 +18,7 @@ from ozaki.backends.cupy.steps.engines.shares import digit_shares, few_digit_sha
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.caches import cached
 from ozaki.schemes import Digits
 
 _MOST_DIGITS = 7
@@ -109,7 +109,7 @@ def _tile_of(tiles: Tiles, scheme: Digits) -> tuple[int, int]:
     return (tiles.few_digits_side, tiles.few_digits_side) if _few(scheme) else (tiles.rows, tiles.columns)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _gemm(
     device: Device, scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int
 ) -> tuple[tuple[int, ...], Together, Kernel]:
@@ -132,7 +132,7 @@ def _gemm(
     return aside, beginning, kernel
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def far(scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int) -> Kernel:
     """The launch that computes the float64 results that `_gemm` leaves out, since they may not be normal numbers."""
     batch, m, n = out.shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, gr
 from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Planes, Symmetry, Unrounded
+from ozaki.caches import cached
 from ozaki.schemes import Residues, constants
 
 _LARGE = 420_000_000_000
@@ -164,7 +164,7 @@ class Group(NamedTuple):
         return 1 if self.product is None else 2
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def groups_of(scheme: Residues) -> tuple[Group, ...]:
     """The launches of a product, in order: later products of a modulus are added to the first one."""
     ones, twos, _ = scheme.by_digits
@@ -227,7 +227,7 @@ def products(
     return planes
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _gemm(
     device: Device,
     group: Group,
@@ -266,7 +266,7 @@ def _gemm(
     return beginning, kernel
 
 
-@cache
+@cached(256)
 def _moduli(group: Group) -> Any:
     """The struct AccumulatorModuli or PairModuli of kernels/arithmetic/residues.cuh."""
     if group.product is None:
@@ -274,7 +274,7 @@ def _moduli(group: Group) -> Any:
     return struct(constants.pair_moduli(group.moduli, group.product))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
     grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme.moduli, unsigned=True)
     return Kernel.of("conversion/sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)

@@ -15,6 +15,7 @@ from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import struct
+from ozaki.caches import Cache, register
 
 _LIMIT = 256
 """Multiprocessors that are told apart."""
@@ -36,7 +37,8 @@ class Places(NamedTuple):
         return [] if self.second is None else [b.zeroed("place count", 4)]
 
 
-_found: dict[int, Places] = {}
+_measured: Cache[int, Places] = register("places on devices", Cache(64))
+"""By the numbers of devices."""
 
 
 def places(device: Device) -> Places:
@@ -46,16 +48,21 @@ def places(device: Device) -> Places:
     """
     if not device.family.two_halves or device.number is None:
         return Places()
-    if device.number not in _found:
-        from cupy.cuda import get_current_stream, runtime
+    if (measured := _measured.get(device.number)) is not None:
+        return measured
+    from cupy.cuda import get_current_stream, runtime
 
-        if runtime.streamIsCapturing(get_current_stream().ptr):
-            return Places()
-        try:
-            _found[device.number] = Places(second_half(_latencies()))
-        except runtime.CUDARuntimeError:  # no memory is left beside the pools
-            return Places()
-    return _found[device.number]
+    if runtime.streamIsCapturing(get_current_stream().ptr):
+        return Places()
+    try:
+        return _measured.put(device.number, _measure())
+    except runtime.CUDARuntimeError:  # no memory is left beside the pools
+        return Places()
+
+
+def _measure() -> Places:
+    """The places on the current device, if its halves can be told apart."""
+    return Places(second_half(_latencies()))
 
 
 _WORDS, _APART = 24, 1056

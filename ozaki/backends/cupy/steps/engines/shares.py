@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ozaki.backends.cupy.devices.tiles import Tiles
+from ozaki.caches import cached
 from ozaki.schemes import Digits
 from ozaki.schemes.residues import UNSIGNED_DEPTH
 
@@ -30,7 +29,7 @@ _HANDED_OVER = 6
 """Blocks of k for each diagonal, to hand over a piece (H200: seven digits gain 15 per cent at 2048)."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def columns(tiles: Tiles, n: int, rows: int, clusters: int, blocks: int) -> tuple[tuple[int, int], float, int]:
     """The numbers of wide and narrow pairs of column tiles with the earliest finish; and what `narrow_shares` returns.
 
@@ -62,7 +61,7 @@ def narrow_shares(tiles: Tiles, wide: int, narrow: int, clusters: int, blocks: i
     return min((end(most), most) for most in (min(narrow, light * x) for x in (fair, fair + 1)))
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def parts_of_k(tiles: Tiles, clusters: int, matrices: int, batch: int, m: int, n: int, blocks: int) -> int:
     """The number of parts of k that are multiplied at the same time, and then added; 1 where that is no faster.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps.operands import Layout
+from ozaki.caches import cached
 
 LABEL = "fused int8 kernel"
 """What reports call an engine that reads tiles."""
@@ -57,7 +57,7 @@ def group(tiles: Tiles, rows: int, blocks: int) -> int:
     return max(min(_GROUP, _PANEL // (tiles.depth * blocks)) // rows, 1)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def layout(
     tiles: Tiles, count: int, side: str, batch: int, rows: int, k: int, tile: int, neighbours: int, in_pairs: bool
 ) -> Layout:

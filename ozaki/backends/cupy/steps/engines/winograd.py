@@ -6,7 +6,6 @@ In Winograd's form. Sums modulo m are exact, so the products are those of `Fused
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -23,6 +22,7 @@ from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Quadrants, Unrounded
 from ozaki.bounds.description import FIELDS
+from ozaki.caches import cached
 from ozaki.schemes import Residues, scaling_of
 
 _FROM = 8192
@@ -96,7 +96,7 @@ class Winograd:
         return FusedResidues(self.device)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _splitting(view: View, side: str, scheme: Residues, lay: Layout) -> Kernel:
     _, rows, k = view.shape
     scaling = scaling_of(scheme, k)

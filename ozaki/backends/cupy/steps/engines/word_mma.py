@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -19,6 +18,7 @@ from ozaki.backends.cupy.steps.engines.word_program import initializer
 from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import split_words, width
+from ozaki.caches import cached
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
@@ -107,7 +107,7 @@ _SMALL, _SMALLEST = Shape(8, 64, 16), Shape(8, 32, 32)
 """Shapes for products of few tiles; and for those with sums in FP64, or where a block has little shared memory."""
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _large(words: Words, device: Device) -> Shape:
     """The shape for many tiles: two blocks of 4 warps on a multiprocessor for one accumulator, else one of 8 warps.
 
@@ -132,7 +132,7 @@ def _fitting(shapes: Iterable[Shape], words: Words, device: Device) -> Iterator[
     return (shape for shape in shapes if shape.held(words, device) >= needed)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
     unit = _ROWS if side == "left" else _COLUMNS
     rows, k = round_up(rows, unit), round_up(k, 128)
@@ -142,7 +142,7 @@ def _layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
     return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, neighbours=0 if side == "left" else 2)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _multiplying(
     device: Device, words: Words, shape: Shape, k: int, k_padded: int, operands: tuple[Any, Any, View, int, int]
 ) -> Kernel:

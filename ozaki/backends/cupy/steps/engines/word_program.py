@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ozaki.backends.cupy.steps.words import width
+from ozaki.caches import cached
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _MOST_PAIRS = 64
 
 
-@cache
+@cached(256)
 def program(words: Words) -> Any:
     """The struct as a kernel argument."""
     numbers, lists = _fields(words)

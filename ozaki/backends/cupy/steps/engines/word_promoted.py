@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
@@ -17,6 +16,7 @@ from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, ROWS, TiledWords
 from ozaki.backends.cupy.steps.epilogue import Epilogue
 from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.backends.cupy.steps.words import width
+from ozaki.caches import cached
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
@@ -69,7 +69,7 @@ class PromotedWords(TiledWords):
         return self.device.rates.words(batch, m, k, n, words, busy_entries)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _multiplying(
     device: Device, words: Words, columns: int, k: int, operands: tuple[Any, Any, View, int, int]
 ) -> tuple[Together, Kernel]:

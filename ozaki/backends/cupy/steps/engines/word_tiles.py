@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
@@ -14,6 +13,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import split_words, width
+from ozaki.caches import cached
 from ozaki.schemes import Words
 
 ROWS, DEPTH = 128, 128
@@ -68,7 +68,7 @@ def chosen(device: Device, costs: dict[int, float], batch: int, m: int, n: int) 
     return min(costs, key=time)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def layout(words: Words, columns: int, together: int, side: str, batch: int, rows: int, k: int) -> Layout:
     """Tiles of `together` words of each element, all or one (words/word_tiles.cuh), batch entries within words."""
     tile, unit = (ROWS, 2 * ROWS) if side == "left" else (columns, columns)
