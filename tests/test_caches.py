@@ -294,7 +294,7 @@ def test_tables_that_caches_rest_on_cannot_be_changed(table):
 
 
 def test_calls_that_run_meanwhile_are_not_disturbed(rng, monkeypatch):
-    monkeypatch.setattr("ozaki.driver.progress._INTERVAL", 0)
+    monkeypatch.setattr("ozaki.records.progress._INTERVAL", 0)
     a, b = rng.standard_normal((2, 20, 20))
     expected = ozaki.matmul(a, b, accuracy="dd", dtype="mp")
     cleared = []

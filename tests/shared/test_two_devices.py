@@ -91,7 +91,7 @@ FUNCTIONS = {
     "ascupy": [case(ozaki.ascupy, X, elsewhere=True), case(ozaki.ascupy, K[:, 1], elsewhere=True)],
     "asnumpy": [case(ozaki.asnumpy, X), case(ozaki.asnumpy, K[:, ::2])],
     "cache_info": [
-        case(lambda a, b: (ozaki.matmul(a, b, **R), ozaki.cache_info()["call.operands.shapes"].entries > 0), A, B)
+        case(lambda a, b: (ozaki.matmul(a, b, **R), ozaki.cache_info()["records.shapes.shapes"].entries > 0), A, B)
     ],
     "clear_caches": [case(cleared, A, B)],
     "einsum": [
