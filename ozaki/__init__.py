@@ -3,6 +3,7 @@
 from ozaki import linalg, reference, tensor_core
 from ozaki.caches import cache_info, clear_caches
 from ozaki.driver.recording import Recording, recording
+from ozaki.functions import numpy_functions as _numpy_functions  # noqa: F401, since NumPy calls it
 from ozaki.functions.contractions import einsum, tensordot
 from ozaki.functions.emulation import Emulation, emulate
 from ozaki.functions.power import matrix_power

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
+from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.planner import Planner
@@ -250,3 +252,12 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
     """
     module = sys.modules.get("ozaki.backends.cupy.repeated")
     return None if module is None else module.repeated(a, b, c, out, key)
+
+
+def _limb_kernels() -> ModuleType:
+    from ozaki.backends.cupy import limbs
+
+    return limbs
+
+
+provided.limb_kernels = _limb_kernels

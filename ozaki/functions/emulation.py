@@ -18,6 +18,7 @@ from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, s
 from ozaki.functions.numpy_products import Call, call_of, run, shape_of
 from ozaki.functions.products import matmul
 from ozaki.functions.replacing import Replacement, replace_all, restore_all
+from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.planning.asking import check_alone
@@ -181,6 +182,9 @@ def multiplier(operator: str) -> Multiply:
     """What multiplies for an operator of an `MPArray`: the innermost block here, or `matmul`."""
     emulation = _emulation_here()
     return matmul if emulation is None else partial(emulation.multiply, operator)
+
+
+provided.multiply = lambda a, b: multiplier("matmul")(a, b)
 
 
 def counted(operator: str, a: Any, b: Any, **options: Any) -> Any:

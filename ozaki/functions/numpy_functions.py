@@ -21,6 +21,7 @@ from ozaki.functions.power import matrix_power, power_by
 from ozaki.functions.products import matmul
 from ozaki.functions.replacing import Replacement
 from ozaki.interchange.plain import check_plain
+from ozaki.multiprecision import provided
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import empty
@@ -402,3 +403,5 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "vecmat": _vecmat,
 }
 """By the names of NumPy's ufuncs."""
+
+provided.array_ufunc, provided.array_function = array_ufunc, array_function

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki.interchange.plain import plain
-from ozaki.multiprecision import exact, files
+from ozaki.multiprecision import exact, files, provided
 from ozaki.multiprecision.arithmetic import (
     add,
     difference,
@@ -50,9 +50,7 @@ class _ForNumPyOnly:
 
 
 def _array_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    from ozaki.functions.numpy_functions import array_ufunc  # here, since that module imports this one
-
-    return array_ufunc(ufunc, method, inputs, kwargs)
+    return provided.array_ufunc(ufunc, method, inputs, kwargs)
 
 
 @methods_where_it_lies
@@ -197,19 +195,13 @@ class MPArray(Numbers):
     __rmul__ = __mul__
 
     def __matmul__(self, other: Any) -> Any:
-        from ozaki.functions.emulation import multiplier  # here, since that module imports this one
-
-        return multiplier("matmul")(self, other)
+        return provided.multiply(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from ozaki.functions.emulation import multiplier
-
-        return multiplier("matmul")(other, self)
+        return provided.multiply(other, self)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from ozaki.functions.numpy_functions import array_function
-
-        return array_function(function, types, args, kwargs)
+        return provided.array_function(function, types, args, kwargs)
 
     __array_ufunc__ = _ForNumPyOnly()
 

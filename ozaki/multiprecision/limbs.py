@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ozaki.multiprecision import provided
+
 LIMB_BITS = 32
 
 
@@ -23,11 +25,7 @@ def library(x: Any) -> Any:
 
 def _kernels(x: Any) -> Any:
     """The module of kernels that stand for functions of this one, if x lies on a GPU; else None."""
-    if library(x) is np:
-        return None
-    from ozaki.backends.cupy import limbs
-
-    return limbs
+    return None if library(x) is np else provided.limb_kernels()
 
 
 HOST_TILE = 2**14

@@ -19,7 +19,7 @@ from ozaki.backends.cupy import repeated
 from ozaki.backends.cupy.program.program import MOST_IDLE
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.streams import _thread
-from ozaki.driver import progress as of_products
+from ozaki.records import progress as of_products
 from runs.device import seen
 from runs.operands import same
 
