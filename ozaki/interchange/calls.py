@@ -79,7 +79,9 @@ def _given(
 ) -> list[tuple[str, Any]]:
     """The arguments that may be arrays, with their names: those given by position `places`, then those by name."""
     given = [(name, args[place]) for place, name in places if place < len(args)]
-    return given + [(name, kwargs[name]) for name in names if name in kwargs]
+    return (
+        given if kwargs.keys().isdisjoint(names) else given + [(name, kwargs[name]) for name in names if name in kwargs]
+    )
 
 
 def _run(

@@ -19,17 +19,16 @@ class Progress:
     Parameters
     ----------
     function : the caller's function, or None: then nothing is counted
+
+    Attributes
+    ----------
+    silent : whether there is no function of the caller
     """
 
     def __init__(self, function: ProgressFunction | None) -> None:
-        self._function = function
+        self._function, self.silent = function, function is None
         self._done, self._total, self._unit = 0, 1, "products"
         self._last_call = 0.0 if function is None else time.monotonic()
-
-    @property
-    def silent(self) -> bool:
-        """Whether there is no function of the caller."""
-        return self._function is None
 
     def begin(self, total: int, unit: str) -> None:
         """Begin to count `total` units of work."""

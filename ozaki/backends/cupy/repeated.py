@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import cupy as cp
@@ -38,14 +37,36 @@ ENABLED = True
 
 @dataclass(frozen=True)
 class _Kept:
-    """What is kept for repeated calls.
+    """A program that is kept for repeated calls.
 
     Attributes
     ----------
-    repetition : from which the program is made by the first repeated call
+    program : finds the facts and computes the product
     plan_for : the plan for other operands, by their facts, if the result of the program is right for them; else None
     shape, dtype : shape and dtype of the result
-    obstacle : the `native_obstacle` of float64 when facts were found
+    obstacle : the `native_obstacle` of float64 when facts were found, if facts rest on float64 products by cuBLAS, as
+        at the wide level of proofs; else None
+    float64 : whether they do
+    multiprecision : whether the result is multiprecision numbers
+    """
+
+    program: Program
+    plan_for: Callable[[Facts], Chosen | None]
+    shape: tuple[int, ...]
+    dtype: str
+    obstacle: str | None
+    float64: bool
+    multiprecision: bool
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A call that was made once: what the program for calls like it is made from, by the first of them.
+
+    Attributes
+    ----------
+    repetition : makes the program
+    plan_for, shape, dtype, obstacle : as of `_Kept`
     """
 
     repetition: Repetition
@@ -54,32 +75,25 @@ class _Kept:
     dtype: str
     obstacle: str | None
 
-    @property
-    def made(self) -> bool:
-        """Whether the program is made."""
-        return "program" in vars(self)
-
-    @cached_property
-    def program(self) -> Program:
-        """The program that finds the facts and computes the product."""
-        return self.repetition.program()
-
-    @cached_property
-    def float64(self) -> bool:
-        """Whether facts rest on float64 products by cuBLAS, as at the wide level of proofs."""
-        steps = self.program.steps if self.repetition.facts.needs else ()
-        return any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
+    def made(self) -> _Kept:
+        """The program of such calls."""
+        program = self.repetition.program()
+        steps = program.steps if self.repetition.facts.needs else ()
+        float64 = any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
+        obstacle = self.obstacle if float64 else None
+        numbers = is_multiprecision(self.dtype)
+        return _Kept(program, self.plan_for, self.shape, self.dtype, obstacle, float64, numbers)
 
 
-def _bytes_of(kept: _Kept) -> Bytes:
+def _bytes_of(kept: _Kept | _Seen) -> Bytes:
     """The tables that a program brings to the device, once it is made, and the page-locked memory of its idle runs."""
-    if not kept.made:
+    if isinstance(kept, _Seen):
         return Bytes()
     tables = sum(len(step.data) for step in kept.program.steps if isinstance(step, Upload))
     return Bytes(tables, sum(run.pinned_bytes for run in [*kept.program.idle]))
 
 
-_kept: Cache[Hashable, _Kept] = register("programs", Cache(1024, _bytes_of, 2**28))
+_kept: Cache[Hashable, _Kept | _Seen] = register("programs", Cache(1024, _bytes_of, 2**28))
 """By all of a call that a program depends on. Runs that are idle go with their program."""
 
 
@@ -110,8 +124,9 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
     The result, and the plan that it is by; or None if no program is kept for such a call, if its result does not stand,
     or if memory does not suffice for the whole program.
     """
-    ours = _is_ours(a) and _is_ours(b) and all(x is None or type(x) is cp.ndarray for x in (c, out))
-    if not ENABLED or not ours:
+    if not (ENABLED and _is_ours(a) and _is_ours(b)):
+        return None
+    if not ((c is None or type(c) is cp.ndarray) and (out is None or type(out) is cp.ndarray)):
         return None
     try:
         call = _call(a, b, c, out, key)
@@ -120,16 +135,18 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     if kept is None:
         return None
-    if not kept.made:
-        _ = kept.program
-        _kept.put(call, kept)  # its tables count from now on
+    if isinstance(kept, _Seen):
+        kept = kept.made()
+        _kept.put(call, kept)
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
         _kept.drop(call)
         return None
-    arrays = *given_arrays(a), *given_arrays(b), *(() if c is None else (c,))
+    arrays = given_arrays(a) + given_arrays(b)
+    if c is not None:
+        arrays = *arrays, c
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
-    numbers = _new_numbers(kept.shape, kept.dtype) if is_multiprecision(kept.dtype) else None
+    numbers = _new_numbers(kept.shape, kept.dtype) if kept.multiprecision else None
     if numbers is None:
         addresses = [x.data.ptr for x in arrays]
         run = kept.program.run().start(addresses, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
@@ -164,10 +181,10 @@ def keep(
     serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
     repetition = work.repetition(facts) if serves else None
     if repetition is not None:
-        kept = _Kept(repetition, plan_for(), shape, dtype, native_obstacle("float64"))
-        limit = work.memory.limit
-        if limit is None or kept.program.room.counted_in_one_piece <= limit:
-            _kept.put(_call(a, b, c, out, key), kept)
+        seen, limit = _Seen(repetition, plan_for(), shape, dtype, native_obstacle("float64")), work.memory.limit
+        made = None if limit is None else seen.made()
+        if limit is None or made is None or made.program.room.counted_in_one_piece <= limit:
+            _kept.put(_call(a, b, c, out, key), made or seen)
 
 
 def forget() -> None:
@@ -184,23 +201,27 @@ def _new_numbers(shape: tuple[int, ...], dtype: str) -> MPArray:
 
 def _is_ours(x: Any) -> bool:
     """Whether x is a CuPy array, holds multiprecision numbers in some, or is prepared from one."""
+    if type(x) is cp.ndarray:
+        return True
     if isinstance(x, Prepared):
         return bool(x.backend.name == "cupy")
-    return type(x.limbs if isinstance(x, Numbers) else x) is cp.ndarray
+    return isinstance(x, Numbers) and type(x.limbs) is cp.ndarray
 
 
 def given_arrays(operand: Any) -> tuple[Any, ...]:
     """The arrays that a program reads: the operand itself, its planes, or those of a prepared one."""
+    if type(operand) is cp.ndarray:
+        return (operand,)
     if isinstance(operand, Prepared):
         arrays: tuple[Any, ...] = operand.slices.arrays
         return arrays
-    return planes_of(operand) if isinstance(operand, Numbers) else (operand,)
+    return planes_of(operand)
 
 
 def _call(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Hashable:
     """All of a call that a program depends on: everything but elements and addresses."""
-    views = (None if x is None else _view(x) for x in (a, b, c, out))
-    return key, cp.cuda.runtime.getDevice(), _are_transposes(a, b), *views
+    more = None if c is None and out is None else (c is None or _view(c), out is None or _view(out))
+    return key, cp.cuda.runtime.getDevice(), _are_transposes(a, b), _view(a), _view(b), more
 
 
 def _are_transposes(a: Any, b: Any) -> bool:

@@ -420,5 +420,8 @@ def listing_of_design(rng: np.random.Generator) -> None:
     with in_place_of_the_device(devices.of("90", multiprocessors=132, shared_memory=233472, number=0)):
         ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
         (of_product,) = kept._kept.values()
+        assert isinstance(of_product, kept._Seen)
     design = Path(__file__).parents[3] / "docs" / "design.md"
-    assert indent(str(of_product.program), "    ") in design.read_text(encoding="utf-8"), str(of_product.program)
+    assert indent(str(program := of_product.repetition.program()), "    ") in design.read_text(encoding="utf-8"), str(
+        program
+    )

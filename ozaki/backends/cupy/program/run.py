@@ -101,19 +101,21 @@ class Run:
         The run itself. None if memory does not suffice; then the device has completed whatever was started, and the run
         is closed.
         """
-        streams, bases = addresses_of_streams(self._device if self.room.aside else None), self._bases
+        room, bases = self.room, self._bases
+        streams = addresses_of_streams(self._device if room.aside else None)
         try:
-            if self.room.nbytes:
-                self._memory = memory = cp.cuda.alloc(self.room.nbytes)
+            if room.nbytes:
+                self._memory = memory = cp.cuda.alloc(room.nbytes)
                 if memory.ptr != self._address:  # most often the pool returns the same memory as for the last call
                     self._address = address = memory.ptr
                     for pieces, i, offset in self._in_workspace:
                         pieces[i] = address + offset
             for i, address in enumerate(addresses):
                 bases[i] = address
-            for i, buffer in enumerate(self._keeps, len(bases) - len(self._keeps)):
-                self.kept[buffer] = kept = cp.cuda.alloc(max(buffer.nbytes, 1))
-                bases[i] = kept.ptr
+            if self._keeps:
+                for i, buffer in enumerate(self._keeps, len(bases) - len(self._keeps)):
+                    self.kept[buffer] = kept = cp.cuda.alloc(max(buffer.nbytes, 1))
+                    bases[i] = kept.ptr
             if not progress.silent:
                 self._start_counted(streams, progress)
                 return self
@@ -192,11 +194,12 @@ class Run:
 
     def close(self) -> None:
         """Give the memory back to the pool, and the run to `idle`; no stream but the main one may still use it."""
-        self._found.clear()
-        self._waited.clear()
+        if self._waited:
+            self._found.clear()
+            self._waited.clear()
         self.kept = {}
         self._memory = self.result = None
-        program = self.program
+        program = self._program()
         if program is not None:  # else it was dropped while this call ran
             program.idle.append(self)
 
