@@ -36,6 +36,12 @@ PROMISES = {
         "test_workspace.py::test_a_plan_is_made_within_the_limit",
         "test_bits.py::test_no_more_memory_is_held_than_the_report_says",
     ],
+    "What is cached between calls has a bound": [
+        "shared/test_calls.py::test_nothing_of_a_product_is_kept_until_the_collector_runs",
+        "test_caches.py::test_every_cache_has_a_name",
+        "test_caches.py::test_results_are_the_same_once_caches_are_cleared",
+        "test_caches.py::test_many_counts_keep_within_a_bound",
+    ],
     "NaN and Inf in an operand reach exactly": [
         "shared/test_values.py::test_nonfinite_values_follow_ieee",
         "shared/test_values.py::test_nonfinite_elements_leave_all_other_entries_alone",
