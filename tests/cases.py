@@ -11,6 +11,7 @@ import pytest
 import ozaki
 from ozaki.backends.numpy import _describe, _execute, _limbs, _numbers, _proof, _unrounded, _words, program, work
 from ozaki.backends.numpy.engines import complex_residues, digits, residues
+from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.backends.numpy.work import Work
 from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.promise import proven
@@ -173,7 +174,6 @@ def set_sizes(monkeypatch, tile, panel=None):
     """Let NumPy's backend process at most `tile` elements at a time, and panels and slabs of at most `panel`."""
     for module in (
         _describe,
-        _execute,
         _limbs,
         _numbers,
         _proof,
@@ -199,7 +199,7 @@ def check_refused(monkeypatch, call, error, name, expected):
     def never(*args, **kwargs):
         raise AssertionError("computed something")
 
-    monkeypatch.setattr(_execute, "multiply", never)
+    monkeypatch.setattr(BlasEngine, "multiply", never)
     monkeypatch.setattr(work, "native", never)
     monkeypatch.setattr(_words, "_multiply", never)
     with pytest.raises(error) as caught:

@@ -23,6 +23,7 @@ from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.numpy import _limbs, backend
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines import MAKERS
+from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.planning import search
 from ozaki.planning.search import exact_below
 from ozaki.schemes import Digits, blas
@@ -52,20 +53,20 @@ class Short:
 
 
 @dataclass(frozen=True)
-class ShortEngine:
+class ShortEngine(BlasEngine):
     """The engine of `Short` on NumPy: one float64 product for each slab, of at most 2**11 products below 2**30."""
 
     scheme: Short
-    k: int
 
+    of_int8: ClassVar[bool] = False
     planes: ClassVar[int] = 1
     split_copies: ClassVar[int] = 6
     shift: ClassVar[int] = 0
     what: ClassVar[str] = "integers of 16 bits"
 
-    @property
-    def slab(self):
-        return max(1, min(self.k, blas.DEPTH))
+    @classmethod
+    def of(cls, scheme, k, name):
+        return None if name == "int8" else cls(scheme, k, max(1, min(k, blas.DEPTH)))
 
     @property
     def sums(self):
@@ -93,7 +94,7 @@ class ShortEngine:
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setitem(FAMILIES, "short", Family(Short, 1))
-    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: None if int8 else ShortEngine(scheme, k))
+    monkeypatch.setitem(MAKERS, Short, ShortEngine.of)
 
 
 def by_definition(a, b):
@@ -129,7 +130,7 @@ def test_its_bits_are_those_of_its_definition(short, rng):
 
 def test_sums_over_slabs_are_exact(short, rng):
     a, b = rng.integers(2**14, 2**15, (2, 9000)).astype(float), rng.integers(2**14, 2**15, (9000, 3)).astype(float)
-    assert ShortEngine(Short(1), 9000).slab < 9000
+    assert ShortEngine.of(Short(1), 9000, "auto").slab < 9000
     assert (ozaki.matmul(a, b, scheme="short", slices=1) == by_definition(a, b)).all()
 
 

@@ -220,7 +220,7 @@ def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
             tracemalloc.stop()
         assert report.workspace_bytes / 4 < held <= report.workspace_bytes
         assert limit is None or report.workspace_bytes <= limit
-    engine = engine_of(scheme, plan.shape[1], int8=False)
+    engine = engine_of(scheme, plan.shape[1], "auto")
     batch, m, n = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
     views = Views(batch, m, plan.shape[1], n), Views(1, 2048, plan.shape[1], 2048)
     needed = [program._workspace(engine, of, Panel(2048, 2048)) for of in views]

@@ -13,7 +13,7 @@ from ozaki.backends.numpy._describe import describe, describe_both
 from ozaki.backends.numpy._execute import slices_of
 from ozaki.backends.numpy._proof import facts_program, proof_workspace
 from ozaki.backends.numpy._tiles import FEW
-from ozaki.backends.numpy._unrounded import multiply
+from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy.engines import engine_of
 from ozaki.backends.numpy.program import Views, product_program
 from ozaki.schemes import ComplexResidues, Digits, Residues, scaling_of
@@ -30,16 +30,18 @@ def test_parts_of_k_are_added_in_any_order(rng, scheme, k):
         a, b = a + 1j * rng.standard_normal(a.shape), b + 1j * rng.standard_normal(b.shape)
     b = b[:, :5]
     left, right = describe(a), describe(b)
-    engine = engine_of(scheme, left.k, int8=False)
+    engine = engine_of(scheme, left.k, "auto")
     mu, nu = (x.on_host.exponents(scaling_of(scheme, x.k)) for x in (left, right))
     c = np.empty((1, 6, 5), a.dtype)
     for _ in range(3):
         ends = sorted({0, k, *range(0, k, engine.slab), *rng.integers(0, k, 4).tolist()})
         parts = [
-            multiply(
+            Unrounded(
                 engine,
-                slices_of(left, mu, engine, "left", ALL, ALL, slice(*at)),
-                slices_of(right, nu, engine, "right", ALL, ALL, slice(*at)),
+                engine.multiply(
+                    slices_of(left, mu, engine, "left", ALL, ALL, slice(*at)),
+                    slices_of(right, nu, engine, "right", ALL, ALL, slice(*at)),
+                ),
                 mu,
                 nu,
             )

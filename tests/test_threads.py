@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends.numpy import _execute, _threads
+from ozaki.backends.numpy import _threads
+from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.process import cpus
 
 
@@ -35,13 +36,13 @@ def four(monkeypatch):
 
 
 def test_a_product_takes_no_more_threads_than_there_are_cpus(four, monkeypatch, rng):
-    seen, multiply = [], _execute.multiply
+    seen, multiply = [], BlasEngine.multiply
 
     def watched(*slices):
         seen.append(blas_threads())
         return multiply(*slices)
 
-    monkeypatch.setattr(_execute, "multiply", watched)
+    monkeypatch.setattr(BlasEngine, "multiply", watched)
     ozaki.matmul(*rng.standard_normal((2, 70, 70)), accuracy="fp64", reproducible=True)
     assert seen and all(counts == [1] * len(four) for counts in seen)
     assert blas_threads() == four

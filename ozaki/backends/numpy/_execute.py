@@ -11,27 +11,20 @@ import numpy.typing as npt
 from ozaki.backends import results
 from ozaki.backends.combining import bits_of_terms
 from ozaki.backends.numpy import _words
-from ozaki.backends.numpy._describe import Described, along_memory, scale
+from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
-from ozaki.backends.numpy._numbers import image_pieces
-from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy._unrounded import Unrounded, multiply
+from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.engines import Engine, engine_of
-from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
-from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.backends.numpy.program import Program, Views, product_program
-from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress, Share
-from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
-from ozaki.schemes.blas import PIECE_BITS
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,12 +36,12 @@ class Slices:
     Attributes
     ----------
     described : the operand with its description
-    planes : integers in float64, shape (planes, batch, rows, k)
+    planes : as the engine has them, shape (planes, batch, rows, k)
     mu : exponents of the images, shape (batch, rows)
     """
 
     described: Described
-    planes: Floats
+    planes: npt.NDArray[Any]
     mu: Ints
 
     @property
@@ -60,7 +53,7 @@ class Slices:
 
 def execute(
     scheme: Scheme | Words,
-    int8: bool,
+    engine: str,
     left: Described | Slices | WordSlices,
     right: Described | Slices | WordSlices,
     out: npt.NDArray[Any] | Numbers,
@@ -72,10 +65,10 @@ def execute(
 ) -> None:
     """Compute out, shape (batch, m, n), by slices or words.
 
-    What this takes is counted in `memory`. `int8` says whether float64 BLAS multiplies the slices that a GPU
-    does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
-    whole expression. `itself` says that both operands are the same rows, so that the product is symmetric; `adjoint`
-    that those of the right one are their conjugates, so that it is Hermitian. `progress` is told of each part.
+    What this takes is counted in `memory`. `engine` is the name that the caller gave, or "auto". With `combination`,
+    whose addend has the shape of out, slices compute the whole expression. `itself` says that both operands are the
+    same rows, so that the product is symmetric; `adjoint` that those of the right one are their conjugates, so that it
+    is Hermitian. `progress` is told of each part.
 
     Raises
     ------
@@ -95,7 +88,7 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        program = product_program(scheme, int8, views, limit)
+        program = product_program(scheme, engine, views, limit)
         memory.pass_through(program.nbytes)
         run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
@@ -144,7 +137,7 @@ def run(
                     of_rows = of_cols if diagonal else slices_of(left, mu, engine, side, of_left, rows, hs)
                     if told is not None:
                         told.step()
-                    part = multiply(engine, of_rows, of_cols, mu[of_left, rows], nu[at_cols], told)
+                    part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), mu[of_left, rows], nu[at_cols])
                     del of_rows, of_cols  # before those of the next slab are made
                     if unrounded is None:
                         unrounded = part
@@ -185,7 +178,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, plan.engine == "int8")
+    engine = engine_of(plan.scheme, operand.k, plan.engine)
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 
@@ -196,62 +189,15 @@ def _exponents(operand: Described, scaling: Scaling) -> Ints:
     return mu if operand.tops is None else mu - operand.tops
 
 
-_WIDEST = 900
-"""Most bits of an image that is a float64 array: a wider one may leave the range of float64."""
-
-
 def slices_of(
     operand: Described | Slices, mu: Ints, engine: Engine, side: str, b: slice, rows: slice, hs: slice
-) -> Floats:
+) -> Any:
     """The slices of some matrices b, rows and inner indices hs of an operand, shape (planes, batch, rows, k).
 
     A split operand returns views of its own; one that is described alone is split by `engine`, with exponents `mu`.
     """
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
-    x, mu = operand.x[b, rows, hs], mu[b, rows]
     if operand.numbers is not None:
-        planes = np.empty((engine.planes, *x.shape))
-        _split_numbers(operand.numbers[b, rows, hs], mu, engine, side, planes)
-        return planes
-    planes = np.empty((engine.planes, x.size))
-    if isinstance(engine, ComplexResidueEngine):
-        for part, of_part in zip((x.real, x.imag), np.split(planes, 2), strict=True):
-            turned = _split_floats(part, mu, engine.of_parts, side, operand.finite, of_part)
-        engine.join_parts(planes)
-    else:
-        turned = _split_floats(x, mu, engine, side, operand.finite, planes)
-    batch, m, k = x.shape
-    if turned:
-        return planes.reshape(len(planes), batch, k, m).swapaxes(-1, -2)
-    return planes.reshape(len(planes), batch, m, k)
-
-
-def _split_floats(x: npt.NDArray[Any], mu: Ints, engine: Engine, side: str, finite: bool, out: Floats) -> bool:
-    """Split real rows x, shape (batch, rows, k), into out, shape (planes, batch rows k), in the memory order of x.
-
-    So a transposed operand, too, is read and written along memory; returns whether its last two axes are exchanged.
-    """
-    batch, m, k = x.shape
-    if isinstance(engine, ResidueEngine) and engine.pieces * PIECE_BITS > _WIDEST:
-        numbers = of_floats(x if finite else np.where(np.isfinite(x), x, 0))
-        _split_numbers(numbers, mu, engine, side, out.reshape(len(out), batch, m, k))
-        return False
-    turned, tiles = along_memory(x, mu)
-    planes = out.reshape(len(out), batch, k, m) if turned else out.reshape(len(out), batch, m, k)
-    for (b, rows), tile, exponents in tiles:
-        values = tile.astype(np.float64, copy=False)
-        image = scale(values if finite else np.where(np.isfinite(values), values, 0.0), exponents)
-        engine.split(np.rint(image, out=image), side, planes[:, b, rows])
-    return turned
-
-
-def _split_numbers(x: Numbers, mu: Ints, engine: Engine, side: str, planes: Floats) -> None:
-    """Split multiprecision rows x, shape (batch, rows, k), whose images have the exponents mu, into contiguous ones."""
-    assert isinstance(engine, ResidueEngine)
-    batch, rows, k = x.shape
-    for at in tiles_of_rows(batch, rows, k, TILE // 4):
-        tile = x[at]
-        of_elements = np.broadcast_to(mu[at][..., None], tile.shape).reshape(-1)
-        pieces = image_pieces(tile.reshape(-1), of_elements, engine.pieces)
-        engine.split_pieces(pieces, side, planes[(slice(None), *at)])
+        return engine.split_numbers(operand.numbers[b, rows, hs], mu[b, rows], side)
+    return engine.split_rows(operand.x[b, rows, hs], mu[b, rows], side, operand.finite)

@@ -22,7 +22,7 @@ def obstacle(scheme: Scheme | Words, engine: str) -> str | None:
 
     NumPy models every tensor core.
     """
-    return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine == "int8")
+    return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine)
 
 
 def fastest(sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:

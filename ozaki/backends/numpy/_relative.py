@@ -68,7 +68,7 @@ def bits_of_strips(scheme: Scheme, left: Described, right: Described, dtype: str
             of_left = left.part(at_left, slice(r, min(r + rows, m)))
             memory.hold(strip)
             c = results.empty((1, of_left.x.shape[1], n), dtype, np)
-            execute(scheme, False, of_left, of_right, c, memory)
+            execute(scheme, "auto", of_left, of_right, c, memory)
             worst = max(worst, _worst_within(scheme, of_left, of_right, (left.span, right.span), c, memory))
             memory.free(strip)
             del c  # before that of the next strip is made

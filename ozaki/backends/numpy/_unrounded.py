@@ -18,7 +18,7 @@ from ozaki.backends.results import copy
 from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import ONE, Combination
-from ozaki.records.progress import Progress, Share
+from ozaki.records.progress import Share
 from ozaki.records.shapes import tiles_of_rows
 
 Ints = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Unrounded:
     Parameters
     ----------
     engine : of all of k; it makes limbs of the sums
-    sums : as the engine holds them (`Engine.sums_of`)
+    sums : as the engine holds them (`Engine.multiply`)
     mu, nu : exponents of the images of the rows, shape (batch or 1, m), and of the columns, shape (batch or 1, n)
     """
 
@@ -109,19 +109,3 @@ class Unrounded:
                 copy(to.swapaxes(1, 2), out[b, cols, rows])
             if progress is not None:
                 progress.turn(turn, len(tiles))
-
-
-def multiply(engine: Engine, a: Floats, b: Floats, mu: Ints, nu: Ints, progress: Progress | None = None) -> Unrounded:
-    """The product over a part of k, by slices a, shape (planes, batch, m, part), and b, shape (planes, batch, n, part).
-
-    mu and nu are the exponents of the rows and columns; `progress` is told of each plane.
-    """
-    b = b.swapaxes(-1, -2)
-    if progress is None:
-        products = np.matmul(a, b)
-    else:  # the same products, one after another
-        products = np.empty((*a.shape[:-1], b.shape[-1]))
-        for left, right, product in zip(a, b, products, strict=True):
-            np.matmul(left, right, out=product)
-            progress.step()
-    return Unrounded(engine, engine.sums_of(products), mu, nu)

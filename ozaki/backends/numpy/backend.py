@@ -18,6 +18,7 @@ from ozaki.backends.numpy._proof import facts_program
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._words import WordSlices, word_program
+from ozaki.backends.numpy.engines import engine_of
 from ozaki.backends.numpy.program import DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
@@ -86,7 +87,7 @@ def engine_name(plan: Plan, combined: bool = False) -> str:
         return "NumPy"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
-    return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
+    return f"NumPy, {engine_of(plan.scheme, plan.shape[1], plan.engine).label}"
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
@@ -112,7 +113,7 @@ def steps(plan: Plan) -> str:
         limit -= ROW_BYTES * batch * (m + n)  # which descriptions take
     if plan.strict is not None and not plan.a_priori and plan.target.measure == "componentwise":
         proof = facts_program(levels(reals)[0], (batch, m, k), (batch, n, k), limit).steps
-    program = product_program(scheme, plan.engine == "int8", Views(batch, m, reals, n), limit)
+    program = product_program(scheme, plan.engine, Views(batch, m, reals, n), limit)
     return numbered(*DESCRIBING, *proof, *program.steps)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
-from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
-from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
 from ozaki.schemes import Scaling, Scheme, scaling_of
@@ -88,8 +86,8 @@ class Program:
         kept = "; those of columns serve all rows" if self.keeps_columns and self.rows < views.m else ""
         image = "" if self.image is None else f"; above the diagonal the {self.image} of what is below"
         return (
-            f"split                a, b -> {self.engine.what}, as float64   {panels}{inner}{kept}",
-            f"multiply             {self.engine.planes} products by BLAS, exact   likewise",
+            f"split                a, b -> {self.engine.what}   {panels}{inner}{kept}",
+            f"multiply             {self.engine.planes} products by {self.engine.by}, exact   likewise",
             f"recombine            products -> c   the exact integer, rounded once; likewise{image}",
         )
 
@@ -111,7 +109,7 @@ def numbered(*lines: str) -> str:
 
 
 @cached(64)
-def product_program(scheme: Scheme, int8: bool, views: Views, limit: int | None) -> Program:
+def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int | None) -> Program:
     """The program of a product that has entries, with the largest panels whose workspace keeps within a limit.
 
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
@@ -120,7 +118,7 @@ def product_program(scheme: Scheme, int8: bool, views: Views, limit: int | None)
     Parameters
     ----------
     scheme : with exact slice products, for which there is an engine
-    int8 : whether float64 BLAS multiplies the slices that a GPU does, in place of fewer and wider ones
+    engine_name : as the caller gave it, or "auto"
     views : what the operands and the result are
     limit : most bytes to hold, None for no limit
 
@@ -129,20 +127,17 @@ def product_program(scheme: Scheme, int8: bool, views: Views, limit: int | None)
     ValueError
         If the smallest panels exceed the limit.
     """
-    engine = engine_of(scheme, views.k, int8)
-    one_split = views.itself and type(engine) is ResidueEngine and not views.addend
-    image: Literal["transpose", "conjugate"] | None = "transpose" if one_split else None
-    if one_split:
-        assert isinstance(engine, ResidueEngine)
-        engine = replace(engine, folded=False)
-    if isinstance(engine, ComplexResidueEngine) and not views.addend and (views.itself or views.adjoint):
+    engine = engine_of(scheme, views.k, engine_name)
+    image: Literal["transpose", "conjugate"] | None = None
+    symmetric = engine.symmetric() if views.itself and not views.addend else None
+    if symmetric is not None:
+        engine, image = symmetric, "transpose"
+    elif engine.parts == 2 and not views.addend and (views.itself or views.adjoint):
         image = "conjugate" if views.adjoint else "transpose"
     panel = _panel_of(engine, views, limit)
     slabs = range(0, engine.k, engine.slab)
-    parts = *panel, _together(views, panel), slabs, len(slabs) == 1
-    return Program(
-        engine, scaling_of(scheme, views.k), views, *parts, image, one_split, _workspace(engine, views, panel)
-    )
+    parts = *panel, _together(views, panel), slabs, len(slabs) == 1, image, symmetric is not None
+    return Program(engine, scaling_of(scheme, views.k), views, *parts, _workspace(engine, views, panel))
 
 
 class Panel(NamedTuple):
@@ -176,7 +171,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
     together, limbs = _together(views, panel), views.limbs
     rows, cols = together * min(views.m, panel.rows), together * min(views.n, panel.columns)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
-    rounded = entries * (2 if isinstance(engine, ComplexResidueEngine) else 1)  # parts
+    rounded = entries * engine.parts
     sums = engine.planes + engine.sums  # of a slab; of those before it in its own form
     if engine.k > engine.slab:
         sums += engine.sums or engine.planes
@@ -189,7 +184,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
         (2 * engine.rounding_copies + views.combined) * min(TILE // COMBINED_SHARE, rounded) if views.combined else 0,
     )
-    return 8 * (sums * entries + engine.planes * elements + tile_elements) + OBJECTS
+    return 8 * (sums * entries + tile_elements) + engine.itemsize * engine.planes * elements + OBJECTS
 
 
 def _together(views: Views, panel: Panel) -> int:

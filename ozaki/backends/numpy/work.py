@@ -169,7 +169,7 @@ class Work:
                 return bits_of_strips(scheme, left, right, self._dtype, self._memory)
             self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
-            execute(scheme, False, left, right, c, self._memory, itself=self._itself, progress=self._progress)
+            execute(scheme, "auto", left, right, c, self._memory, itself=self._itself, progress=self._progress)
             self._product = Computed(scheme, c, ONE, whole)
         return bits_of(self._product, left, right, self._dtype, self._memory)
 
@@ -186,10 +186,9 @@ class Work:
             return
         self.release()
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
-        int8 = plan.engine == "int8"
         memory, progress = self._memory, self._progress
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
-            execute(plan.scheme, int8, left, right, c, memory, once, self._itself, self._adjoint, progress)
+            execute(plan.scheme, plan.engine, left, right, c, memory, once, self._itself, self._adjoint, progress)
         alpha = ONE if once is None else once.alpha
         self._product = Computed(plan.scheme, c, alpha, 0) if not isinstance(plan.scheme, Words) else None
 

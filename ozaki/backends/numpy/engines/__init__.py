@@ -12,7 +12,7 @@ from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import Table
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
-MAKERS: Table[type, Callable[[Any, int, bool], Engine | None]] = Table(
+MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(
     {
         Digits: DigitEngine.of,
         Residues: ResidueEngine.of,
@@ -20,24 +20,24 @@ MAKERS: Table[type, Callable[[Any, int, bool], Engine | None]] = Table(
         ComplexSlices: ComplexResidueEngine.of,
     }
 )
-"""For each type of scheme, the function of (scheme, k, int8) that makes its engine, for rows of k real numbers.
+"""For each type of scheme, the function of (scheme, k, name) that makes its engine, for rows of k real numbers.
 
-With int8, the engine multiplies the slices of an int8 machine, instead of fewer and wider ones; the function returns
-None if such a machine multiplies no slices of this scheme.
+The engine named "int8" multiplies the slices of an int8 machine, "float64" and "auto" fewer and wider ones; the
+function returns None if such a machine multiplies no slices of this scheme.
 """
 
 
-def obstacle(scheme: Scheme, int8: bool) -> str | None:
-    """Why no engine multiplies this scheme, or none by the slices of an int8 machine; None if one does."""
+def obstacle(scheme: Scheme, name: str) -> str | None:
+    """Why no engine, or none of that name, multiplies this scheme; None if one does."""
     if type(scheme) not in MAKERS:
         return f"NumPy has no engine for {scheme.name}; use scheme='auto'"
-    if int8 and MAKERS[type(scheme)](scheme, 1, int8) is None:
-        return f"{scheme.name} are not the int8 slices that engine='int8' multiplies; use engine='auto'"
+    if MAKERS[type(scheme)](scheme, 1, name) is None:
+        return f"{scheme.name} are not the int8 slices that engine={name!r} multiplies; use engine='auto'"
     return None
 
 
-def engine_of(scheme: Scheme, k: int, int8: bool) -> Engine:
-    """The engine of a scheme, which has no `obstacle`, for inner dimension k; with `int8`, by those slices."""
-    engine = MAKERS[type(scheme)](scheme, k, int8)
+def engine_of(scheme: Scheme, k: int, name: str) -> Engine:
+    """The engine of that name, or the best one for "auto", of a scheme without `obstacle`, for inner dimension k."""
+    engine = MAKERS[type(scheme)](scheme, k, name)
     assert engine is not None
     return engine

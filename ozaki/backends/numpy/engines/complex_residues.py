@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy.engines.by_blas import Ints, in_shape
 from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, limbs_of_product, reduce
 from ozaki.schemes import ComplexSlices, Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
@@ -25,12 +28,18 @@ class ComplexResidueEngine(ResidueEngine):
     """
 
     @classmethod
-    def of(cls, scheme: Residues, k: int, int8: bool) -> ComplexResidueEngine:
-        """The engine for rows of k real numbers; there is none with `int8`."""
-        assert isinstance(scheme, ComplexSlices) and not int8
+    def of(cls, scheme: Residues, k: int, name: str) -> ComplexResidueEngine:
+        """The engine for rows of k real numbers; there is none named "int8"."""
+        assert isinstance(scheme, ComplexSlices) and name != "int8"
         slab = max(1, min(k, blas.DEPTH) // 2)
         moduli = exact_complex_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
         return cls(scheme, k // 2, slab, remainders(moduli))
+
+    parts: ClassVar[int] = 2
+
+    def symmetric(self) -> None:
+        """Return None: the slices of the operands differ."""
+        return
 
     @cached_property
     def planes(self) -> int:
@@ -40,7 +49,7 @@ class ComplexResidueEngine(ResidueEngine):
     @cached_property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
-        return f"complex residues modulo {len(self.crt.moduli)} numbers"
+        return f"complex residues modulo {len(self.crt.moduli)} numbers, as float64"
 
     @cached_property
     def split_copies(self) -> int:
@@ -57,7 +66,15 @@ class ComplexResidueEngine(ResidueEngine):
         """The engine that makes residues of the parts of elements."""
         return ResidueEngine(self.scheme, self.k, self.slab, self.crt)
 
-    def join_parts(self, planes: Floats) -> None:
+    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Floats:
+        """The slices of complex rows, as `Engine` says."""
+        planes = np.empty((self.planes, x.size))
+        for part, of_part in zip((x.real, x.imag), np.split(planes, 2), strict=True):
+            turned = self.of_parts.split_real_rows(part, mu, side, finite, of_part)
+        self._join_parts(planes)
+        return in_shape(planes, x.shape, turned)
+
+    def _join_parts(self, planes: Floats) -> None:
         """Make slices of residues: of x and y, the first and the second half of the planes, x + s y and x - s y."""
         x, y = np.split(planes.reshape(len(planes), -1), 2)
         scratch = np.empty((2, min(TILE, x.shape[1])))

@@ -10,38 +10,40 @@ import numpy as np
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.schemes import Digits, blas
 from ozaki.schemes.blas import LIMB_BITS
 from ozaki.schemes.digits import Rectangle, rectangles
 
 
 @dataclass(frozen=True)
-class DigitEngine:
+class DigitEngine(BlasEngine):
     """The engine of digits.
 
     Attributes
     ----------
     scheme, k, slab : see `Engine`
     rectangles : the blocks of digit pairs, each of which is one matrix product
+    of_int8 : see `BlasEngine`
     """
 
     scheme: Digits
-    k: int
-    slab: int
     rectangles: tuple[Rectangle, ...]
+    of_int8: bool = False
 
     @classmethod
-    def of(cls, scheme: Digits, k: int, int8: bool) -> DigitEngine | None:
-        """The engine with the largest blocks that float64 sums exactly or, with `int8`, with single pairs of digits.
+    def of(cls, scheme: Digits, k: int, name: str) -> DigitEngine | None:
+        """The engine with the largest blocks that float64 sums exactly or, named "int8", with single pairs of digits.
 
-        None with `int8` if the digits are FP16.
+        None named "int8" if the digits are FP16.
         """
+        int8 = name == "int8"
         if int8 and scheme.word != "int8":
             return None
         slab = max(1, min(k, blas.DEPTH))
         room = 52 - (slab - 1).bit_length()
         span = 2 if int8 else max(2, (room + 2) // scheme.bits)
-        return cls(scheme, k, slab, rectangles(scheme.count, span))
+        return cls(scheme, k, slab, rectangles(scheme.count, span), int8)
 
     @cached_property
     def planes(self) -> int:
@@ -51,7 +53,7 @@ class DigitEngine:
     @cached_property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
-        return f"{self.planes} blocks of digits"
+        return f"{self.planes} blocks of digits, as float64"
 
     @cached_property
     def sums(self) -> int:

@@ -1,15 +1,20 @@
-"""The protocol of NumPy's engines: exact products of a scheme through float64 BLAS."""
+"""The protocol of NumPy's engines: exact products of a scheme, on the host."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.progress import Progress
 from ozaki.schemes import Scheme
 
 
 class Engine(Protocol):
-    """Splits images of a scheme, and recombines their products by float64 BLAS, exactly, for inner dimension k.
+    """Splits the rows of operands by a scheme, and multiplies their slices, exactly, for inner dimension k.
 
     A plane is a matrix of slices, one for each matrix product; a slab is a part of k. Programs keep engines, so that
     what is not in their fields is computed once (`functools.cached_property`).
@@ -21,7 +26,7 @@ class Engine(Protocol):
     def k(self) -> int: ...
     @property
     def slab(self) -> int:
-        """Most inner indices that are multiplied at a time: so few that float64 adds their products exactly.
+        """Most inner indices that are multiplied at a time: so few that the sums of their products are exact.
 
         A slab of both operands is held as slices, so `blas.DEPTH` at most, which bounds the workspace.
         """
@@ -38,8 +43,28 @@ class Engine(Protocol):
         ...
 
     @property
+    def by(self) -> str:
+        """What multiplies planes, for people."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The engine, as reports name it."""
+        ...
+
+    @property
+    def parts(self) -> int:
+        """Real numbers of an element: 2 of an engine that splits complex rows."""
+        ...
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of a plane."""
+        ...
+
+    @property
     def sums(self) -> int:
-        """Number of matrices, as large as a panel, that `sums_of` makes; 0 if it returns the products themselves."""
+        """Number of matrices, as large as a panel, that products become; 0 if the sums are the products themselves."""
         ...
 
     @property
@@ -57,14 +82,37 @@ class Engine(Protocol):
         """Exponent for which the exact integer Cbar is 2**shift times the value of its limbs."""
         ...
 
-    def split(self, image: Floats, side: str, out: Floats) -> None:
-        """Write the slices of a tile of an image, which is contiguous, into out, shape (planes, *image.shape)."""
+    def symmetric(self) -> Self | None:
+        """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         ...
 
-    def sums_of(self, products: Floats) -> Floats:
-        """What the products of a slab, shape (planes, batch, m, n), are in sums over slabs, which NumPy adds exactly.
+    def split_rows(self, x: npt.NDArray[Any], mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
+        """The slices of rows of floats, shape (planes, *x.shape).
 
-        `products` may be overwritten, and returned.
+        Parameters
+        ----------
+        x : shape (batch, rows, k), with any strides
+        mu : exponents of the images, shape (batch, rows)
+        side : "left" or "right"
+        finite : whether x has no NaN and Inf, which count as zero
+        """
+        ...
+
+    def split_numbers(self, x: Numbers, mu: npt.NDArray[np.int64], side: str) -> Any:
+        """The slices of rows of multiprecision numbers; arguments as for `split_rows`.
+
+        Raises
+        ------
+        NotImplementedError
+            If the scheme has none of them.
+        """
+        ...
+
+    def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Floats:
+        """The products of a slab, in the form in which NumPy adds them exactly over slabs.
+
+        The shapes of slices a and b are (planes, batch, m, part) and (planes, batch, n, part), that of the sums is
+        (`sums` or planes, batch, m, n). `progress` is told of each plane.
         """
         ...
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._numbers import image_pieces
 from ozaki.backends.numpy._tiles import FEW, TILE
+from ozaki.backends.numpy.engines.by_blas import BlasEngine, Ints
 from ozaki.caches import cached_within
+from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.limbs import narrowed, window
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH, LIMB_BITS, MOST_PIECES, MOST_WEIGHTS, PIECE_BITS
 from ozaki.schemes.moduli import exact_moduli
 from ozaki.schemes.residues import MOST_BYTES, Remainders, remainders
 
+_WIDEST = 900
+"""Most bits of an image that is a float64 array: a wider one may leave the range of float64."""
+
 
 @dataclass(frozen=True)
-class ResidueEngine:
+class ResidueEngine(BlasEngine):
     """The engine of residues.
 
     Attributes
@@ -29,24 +38,28 @@ class ResidueEngine:
     scheme, k, slab : see `Engine`
     crt : moduli for which float64 sums products of residues over a slab exactly, and their constants
     folded : whether slices on the left are multiplied by the inverses of the Chinese remainder theorem, else sums are
+    of_int8 : see `BlasEngine`
     """
 
     scheme: Residues
-    k: int
-    slab: int
     crt: Remainders
     folded: bool = True
+    of_int8: bool = False
 
     sums: ClassVar[int] = 0
     shift: ClassVar[int] = 0
     """The limbs are those of Cbar itself."""
 
     @classmethod
-    def of(cls, scheme: Residues, k: int, int8: bool) -> ResidueEngine:
-        """The engine with the largest moduli that are exact over a slab or, with `int8`, with those of the scheme."""
-        slab = max(1, min(k, blas.DEPTH))
-        moduli = scheme.moduli if int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
-        return cls(scheme, k, slab, remainders(moduli))
+    def of(cls, scheme: Residues, k: int, name: str) -> ResidueEngine:
+        """The engine with the largest moduli that are exact over a slab or, named "int8", with those of the scheme."""
+        slab, of_int8 = max(1, min(k, blas.DEPTH)), name == "int8"
+        moduli = scheme.moduli if of_int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
+        return cls(scheme, k, slab, remainders(moduli), of_int8=of_int8)
+
+    def symmetric(self) -> Self | None:
+        """The engine that multiplies by the inverses of the Chinese remainder theorem afterwards, not on the left."""
+        return replace(self, folded=False)
 
     @cached_property
     def planes(self) -> int:
@@ -56,7 +69,7 @@ class ResidueEngine:
     @cached_property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
-        return f"residues modulo {self.planes} numbers"
+        return f"residues modulo {self.planes} numbers, as float64"
 
     @cached_property
     def moduli_of_products(self) -> tuple[int, ...]:
@@ -77,6 +90,29 @@ class ResidueEngine:
     def rounding_copies(self) -> int:
         """Arrays held while a tile is rounded: residues, limbs, and scratch."""
         return 2 * self.planes + 2 * limbs_of_product(self.crt) + 12
+
+    def split_real_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool, out: Floats) -> bool:
+        """Split real rows as `BlasEngine` does, those of images beyond the range of float64 as multiprecision ones."""
+        if self.pieces * PIECE_BITS <= _WIDEST:
+            return super().split_real_rows(x, mu, side, finite, out)
+        numbers = of_floats(x if finite else np.where(np.isfinite(x), x, 0))
+        self._split_numbers_into(numbers, mu, side, out.reshape(len(out), *x.shape))
+        return False
+
+    def split_numbers(self, x: Numbers, mu: Ints, side: str) -> Floats:
+        """The slices of rows of multiprecision numbers, as `Engine` says."""
+        planes = np.empty((self.planes, *x.shape))
+        self._split_numbers_into(x, mu, side, planes)
+        return planes
+
+    def _split_numbers_into(self, x: Numbers, mu: Ints, side: str, planes: Floats) -> None:
+        """Split rows of multiprecision numbers into contiguous planes."""
+        batch, rows, k = x.shape
+        for at in tiles_of_rows(batch, rows, k, TILE // 4):
+            tile = x[at]
+            of_elements = np.broadcast_to(mu[at][..., None], tile.shape).reshape(-1)
+            pieces = image_pieces(tile.reshape(-1), of_elements, self.pieces)
+            self.split_pieces(pieces, side, planes[(slice(None), *at)])
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the symmetric residues of the image modulo moduli[t] into out[t], on the left times the CRT inverse."""
