@@ -100,7 +100,7 @@ def parameters(emulated: Sequence[str] = EMULATED) -> list[Any]:
 def device(name: str) -> Device:
     """The device of that name. For an emulated one, CuPy must be the emulation in this process."""
     if name == NUMPY:
-        return Device(name, np, ("float64", "int8"))
+        return Device(name, np, ("float64", "int8", "int8-simulated"))
     cupy = pytest.importorskip("cupy", reason="a real device needs CuPy")
     if name == REAL and not _has_gpu(cupy):
         pytest.skip("no GPU")

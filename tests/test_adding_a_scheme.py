@@ -66,7 +66,7 @@ class ShortEngine(BlasEngine):
 
     @classmethod
     def of(cls, scheme, k, name):
-        return None if name == "int8" else cls(scheme, k, max(1, min(k, blas.DEPTH)))
+        return None if name == "int8-simulated" else cls(scheme, k, max(1, min(k, blas.DEPTH)))
 
     @property
     def sums(self):
@@ -189,7 +189,7 @@ def test_nothing_else_has_to_know_it(short, rng):
 def test_where_no_engine_multiplies_it_nothing_is_computed(short, rng, monkeypatch):
     a, b = rng.standard_normal((3, 20)), rng.standard_normal((20, 4))
     plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="short", slices=1)
-    int8 = replace(plan, engine="int8")
+    int8 = replace(plan, engine="int8-simulated")
     monkeypatch.setattr(backend, "work", None)
     calls = (
         lambda options, _: ozaki.matmul(a, b, scheme="short", **options),
@@ -199,8 +199,10 @@ def test_where_no_engine_multiplies_it_nothing_is_computed(short, rng, monkeypat
         lambda _, plan: ozaki.prepare(a, "left", plan),
     )
     for call in calls:
-        with pytest.raises(ValueError, match=r"^scheme: short are not the int8 slices that engine='int8' multiplies"):
-            call({"engine": "int8"}, int8)
+        with pytest.raises(
+            ValueError, match=r"^scheme: short are not the int8 slices that engine='int8-simulated' multiplies"
+        ):
+            call({"engine": "int8-simulated"}, int8)
     monkeypatch.delitem(MAKERS, Short)
     for call in calls:
         with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short; use scheme='auto'"):

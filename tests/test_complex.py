@@ -98,7 +98,7 @@ def test_residues_have_the_bits_of_the_definition(count, dtype, rng):
     for m, k, n in ((4, 21, 3), (1, 1, 1), (2, 1100, 2)):
         a, b = made(rng, (m, k), dtype, 25), made(rng, (k, n), dtype, 10)
         expected = definition.complex_product(a, b, ComplexResidues(count))
-        for engine in ("float64", "int8"):
+        for engine in ("float64", "int8", "int8-simulated"):
             c, report = ozaki.matmul(a, b, scheme="residues", slices=count, engine=engine, return_report=True)
             assert report.scheme == "complex-residues"
             np.testing.assert_array_equal(c, expected)

@@ -7,7 +7,7 @@ import ozaki
 
 OPTIONS = [
     {"scheme": "residues", "slices": 14},
-    {"scheme": "residues", "slices": 9, "engine": "int8"},
+    {"scheme": "residues", "slices": 9, "engine": "int8-simulated"},
     {"scheme": "residues", "slices": 9, "workspace_limit": 2 * 10**7},
     {"scheme": "digits", "slices": 5},
     {"accuracy": "fp64", "reproducible": True},

@@ -199,7 +199,7 @@ class NumpyWithOurs:
 
 class TestMatmul(theirs.TestMatmul):
     @pytest.fixture(
-        autouse=True, params=({}, {"reproducible": True}, {"reproducible": True, "engine": "int8"}), ids=str
+        autouse=True, params=({}, {"reproducible": True}, {"reproducible": True, "engine": "int8-simulated"}), ids=str
     )
     def ours(self, request, monkeypatch):
         self.matmul = partial(product, way=request.param)

@@ -64,7 +64,11 @@ def test_what_runs_is_what_prints(rng, monkeypatch):
     ran = []
     monkeypatch.setattr(_execute, "run", lambda program, *of: ran.append(program))
     a, b = rng.standard_normal((300, 5000)), rng.standard_normal((5000, 30))
-    for options in ({"slices": 14}, {"slices": 40, "workspace_limit": 2**25}, {"slices": 9, "engine": "int8"}):
+    for options in (
+        {"slices": 14},
+        {"slices": 40, "workspace_limit": 2**25},
+        {"slices": 9, "engine": "int8-simulated"},
+    ):
         plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues", **options)
         ozaki.matmul(a, b, plan=plan)
         assert str(ran[-1]) == backend.steps(plan)

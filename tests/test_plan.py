@@ -70,7 +70,7 @@ def test_plans_are_plain_data(rng):
     plans = [
         ozaki.plan(a, b, accuracy="fp64", reproducible=True),
         ozaki.plan(a, b),
-        ozaki.plan(a, b, scheme="digits", slices=4, engine="int8", workspace_limit=10**8),
+        ozaki.plan(a, b, scheme="digits", slices=4, engine="int8-simulated", workspace_limit=10**8),
         ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues"),
     ]
     for plan in plans:
@@ -144,7 +144,7 @@ def test_the_native_product_runs_where_it_may(rng):
     slices = {
         "fp64": {"accuracy": "fp64"},
         "reproducible": {"reproducible": True},
-        "engine": {"engine": "int8"},
+        "engine": {"engine": "int8-simulated"},
         "scheme": {"scheme": "digits"},
         "count": {"scheme": "residues", "slices": 14},
     }

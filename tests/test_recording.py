@@ -311,7 +311,7 @@ def test_every_choice_can_be_logged(rng, caplog):
         for options in (
             {}, {"scheme": "native"}, {"scheme": "digits"}, {"scheme": "residues", "slices": 9}, {"accuracy": "exact"},
             {"accuracy": ozaki.Accuracy("relative", 1e-9)}, {"accuracy": ozaki.Accuracy("normwise", 1e-9)},
-            {"accuracy": 300, "dtype": "mp"}, {"accuracy": "fp64", "engine": "int8"}, {"workspace_limit": 10**7},
+            {"accuracy": 300, "dtype": "mp"}, {"accuracy": "fp64", "engine": "int8-simulated"}, {"workspace_limit": 10**7},
         ):  # fmt: skip
             for left, right in ((x, y), (x + 1j, y), (x + 1j, y + 1j), (x[:0], y), (x[0], y[0]), (x, x.T)):
                 ozaki.matmul(left, right, **options)
@@ -334,7 +334,7 @@ def test_all_units_of_a_product_are_counted(rng, monkeypatch):
     for a, b, options in (
         (x, y, FP64), (x, x.T, FP64), (x + 1j, y, FP64), (x + 1j, y - 1j, FP64), (stack, x, FP64), (stack[0], x, mp),
         (x, y, mp), (x + 1j, x.T + 1j, mp), (x, y, {**FP64, **limit}), (x, x.T, {**FP64, **limit}),
-        (x, y, {"scheme": "digits", "slices": 6, "engine": "int8"}), (f, f.T, {"scheme": "halfhalf"}),
+        (x, y, {"scheme": "digits", "slices": 6, "engine": "int8-simulated"}), (f, f.T, {"scheme": "halfhalf"}),
     ):  # fmt: skip
         for calls in (1, 2):
             told = []

@@ -51,7 +51,7 @@ WAYS = {
     "residues": {"scheme": "residues", "slices": 9},
     "more residues": {"scheme": "residues", "slices": 19},
     "digits": {"scheme": "digits", "slices": 4},
-    "int8": {"scheme": "residues", "slices": 13, "engine": "int8"},
+    "int8": {"scheme": "residues", "slices": 13, "engine": "int8-simulated"},
     "an accuracy": {"accuracy": "fp64", "reproducible": True},
     "row-column": {"accuracy": Accuracy("row-column", 1e-14), "reproducible": True},
     "multiprecision": {"accuracy": 90, "dtype": "mp"},

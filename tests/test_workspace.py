@@ -27,7 +27,7 @@ WAYS = [
     {"scheme": "residues", "slices": 14},
     {"scheme": "digits", "slices": 7},
     {"scheme": "residues", "slices": 40},
-    {"scheme": "digits", "slices": 3, "engine": "int8"},
+    {"scheme": "digits", "slices": 3, "engine": "int8-simulated"},
     {"accuracy": "fp64", "reproducible": True},
     {"accuracy": 100, "reproducible": True},
     {"accuracy": ozaki.Accuracy("row-column", 1e-20), "reproducible": True},

@@ -37,7 +37,7 @@ class ProductOptions(AccuracyOptions, total=False):
     dtype: str | None
 
 
-ENGINES = ("float64", "int8", "cublas", "fused")
+ENGINES = ("float64", "int8", "int8-simulated", "cublas", "fused")
 """The names of all engines, of every backend, that a caller may give."""
 
 OLD_NAMES = {"hopper": "fused"}

@@ -174,7 +174,7 @@ def test_engines_are_named_where_another_is_asked_for(device):
 
 
 def test_engines_refuse_slices_that_they_do_not_multiply(device):
-    engine = "int8" if device.xp is np else "fused"
+    engine = "int8-simulated" if device.xp is np else "fused"
     expected = rf"^scheme: fp16-digits12 are not the int8 slices that engine='{engine}' multiplies; use engine='auto'"
     options = {"scheme": "fp16-digits", "engine": engine}
     made = ozaki.plan(A, B, dtype="float64", slices=4, **options)

@@ -12,7 +12,7 @@ def exact(device):
     """Options with bits enough to multiply operands of `few_bits` exactly, so that results are rounded once only."""
     if device.slow:
         return [{"scheme": "residues", "slices": 14}]
-    options = {"engine": "int8"} if device.name == "numpy" else {}
+    options = {"engine": "int8-simulated"} if device.name == "numpy" else {}
     return [{"accuracy": 200, "scheme": "residues"}, {"accuracy": 200, "scheme": "digits", **options}]
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy import compiled_calls as calls
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
+from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows
@@ -86,6 +88,9 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
     if x.size == 0:
         return Described(x, _empty_fields(batch, rows), True)
     fields, finite = np.zeros((len(FIELDS), batch, rows), np.int64), True
+    if x.size > FEW and x.dtype.kind == "f" and calls.can_read(x) and isinstance(found := compiled(), Compiled):
+        calls.describe(found.library, x, fields)
+        return Described(x, fields, not fields[FIELDS.index("nonfinite")].any())
     if x.size * parts_of(x) <= TILE:
         return Described(x, fields, _describe_tile(_parts(x), fields))
     for b, r in tiles_of_rows(batch, rows, k * parts_of(x), TILE):

@@ -88,7 +88,7 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        program = product_program(scheme, engine, views, limit)
+        program = product_program(scheme, _of_floats(engine, left, right), views, limit)
         memory.pass_through(program.nbytes)
         run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
@@ -114,6 +114,7 @@ def run(
     # To round numbers of many bits takes about as long as to multiply their slices.
     rounding = engine.planes if isinstance(out, Numbers) else 1
     told = None if progress is SILENT else progress
+    fused = len(slabs) == 1 and combination is None
     if told is not None:
         starts = [0 if program.image is None else c for c in range(0, n, program.columns)]
         panels = len(range(0, batch, program.together)) * sum(len(range(r, m, program.rows)) for r in starts)
@@ -137,18 +138,30 @@ def run(
                     of_rows = of_cols if diagonal else slices_of(left, mu, engine, side, of_left, rows, hs)
                     if told is not None:
                         told.step()
-                    part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), mu[of_left, rows], nu[at_cols])
+                    exponents = mu[of_left, rows], nu[at_cols]
+                    if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[b, rows, cols]):
+                        if told is not None:
+                            told.step(engine.planes + rounding)
+                        continue
+                    part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), *exponents)
                     del of_rows, of_cols  # before those of the next slab are made
                     if unrounded is None:
                         unrounded = part
                     else:
                         unrounded.add(part)
-                assert unrounded is not None
                 at = b, rows, cols
+                if unrounded is None:
+                    continue
                 some = combination if combination is None else combination.at(at)
                 unrounded.round_into(out[at], some, diagonal, None if told is None else Share(told, rounding))
                 if program.image is not None and rows != cols:
                     _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
+
+
+def _of_floats(engine: str, left: Described | Slices, right: Described | Slices) -> str:
+    """The name of the engine: int8 units have no slices of prepared operands and of multiprecision numbers."""
+    others = any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
+    return "float64" if others and engine in ("auto", "int8") else engine
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
@@ -178,7 +191,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, plan.engine)
+    engine = engine_of(plan.scheme, operand.k, "float64" if plan.engine in ("auto", "int8") else plan.engine)
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 

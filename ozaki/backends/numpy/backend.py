@@ -34,7 +34,7 @@ from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
 work = Work
-engines: tuple[str, ...] = ("float64", "int8")
+engines: tuple[str, ...] = ("float64", "int8", "int8-simulated")
 keep = None
 
 
@@ -91,8 +91,8 @@ def engine_name(plan: Plan, combined: bool = False) -> str:
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
-    """Whether complex rows are split: for complex residues, but not into the slices of "int8"."""
-    return isinstance(scheme, ComplexResidues) and engine != "int8"
+    """Whether complex rows are split: for complex residues, but not into the slices of "int8-simulated"."""
+    return isinstance(scheme, ComplexResidues) and engine != "int8-simulated"
 
 
 def steps(plan: Plan) -> str:

@@ -170,7 +170,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
     """Bytes that are held while a panel is computed."""
     together, limbs = _together(views, panel), views.limbs
     rows, cols = together * min(views.m, panel.rows), together * min(views.n, panel.columns)
-    entries, elements = rows * cols // together, (rows + cols) * engine.slab
+    entries = rows * cols // together
     rounded = entries * engine.parts
     sums = engine.planes + engine.sums  # of a slab; of those before it in its own form
     if engine.k > engine.slab:
@@ -184,7 +184,8 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
         (2 * engine.rounding_copies + views.combined) * min(TILE // COMBINED_SHARE, rounded) if views.combined else 0,
     )
-    return 8 * (sums * entries + tile_elements) + engine.itemsize * engine.planes * elements + OBJECTS
+    slices = engine.slice_bytes(together, rows, cols)
+    return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS
 
 
 def _together(views: Views, panel: Panel) -> int:

@@ -5,25 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
+from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import Table
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
+
+def _of_residues(scheme: Residues, k: int, name: str) -> Engine:
+    """The engine of residues of real rows: by the processor's int8 units, where there is compiled code for them."""
+    if name in ("auto", "int8") and Int8ResidueEngine.fits(scheme, k) and isinstance(found := compiled(), Compiled):
+        return Int8ResidueEngine.compiled_as(scheme, k, found)
+    return ResidueEngine.of(scheme, k, name)
+
+
 MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(
     {
         Digits: DigitEngine.of,
-        Residues: ResidueEngine.of,
-        ComplexResidues: ResidueEngine.of,  # of the real product of parts
+        Residues: _of_residues,
+        ComplexResidues: _of_residues,  # of the real product of parts
         ComplexSlices: ComplexResidueEngine.of,
     }
 )
 """For each type of scheme, the function of (scheme, k, name) that makes its engine, for rows of k real numbers.
 
-The engine named "int8" multiplies the slices of an int8 machine, "float64" and "auto" fewer and wider ones; the
-function returns None if such a machine multiplies no slices of this scheme.
+"float64" names the engine by float64 BLAS. "int8" and "auto" name that of the processor's int8 units where there is
+compiled code for the scheme, else the former. "int8-simulated" names one that multiplies the slices of an int8 machine
+by float64 BLAS; the function returns None if such a machine multiplies no slices of this scheme.
 """
 
 

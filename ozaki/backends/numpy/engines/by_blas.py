@@ -33,7 +33,7 @@ class BlasEngine(ABC):
     slab: int
 
     parts: ClassVar[int] = 1
-    itemsize: ClassVar[int] = 8
+    sum_bytes: ClassVar[int] = 8
     by: ClassVar[str] = "BLAS"
 
     @property
@@ -54,6 +54,14 @@ class BlasEngine(ABC):
     def symmetric(self) -> Self | None:
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         return None
+
+    def slice_bytes(self, together: int, rows: int, columns: int) -> int:
+        """Bytes of the slices of a slab of so many rows and columns."""
+        return 8 * self.planes * (rows + columns) * self.slab
+
+    def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any) -> bool:
+        """Return False: BLAS has no such epilogue."""
+        return False
 
     @abstractmethod
     def split(self, image: Floats, side: str, out: Floats) -> None:

@@ -29,8 +29,8 @@ class ComplexResidueEngine(ResidueEngine):
 
     @classmethod
     def of(cls, scheme: Residues, k: int, name: str) -> ComplexResidueEngine:
-        """The engine for rows of k real numbers; there is none named "int8"."""
-        assert isinstance(scheme, ComplexSlices) and name != "int8"
+        """The engine for rows of k real numbers; there is none named "int8-simulated"."""
+        assert isinstance(scheme, ComplexSlices) and name != "int8-simulated"
         slab = max(1, min(k, blas.DEPTH) // 2)
         moduli = exact_complex_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
         return cls(scheme, k // 2, slab, remainders(moduli))

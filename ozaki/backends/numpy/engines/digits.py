@@ -33,11 +33,11 @@ class DigitEngine(BlasEngine):
 
     @classmethod
     def of(cls, scheme: Digits, k: int, name: str) -> DigitEngine | None:
-        """The engine with the largest blocks that float64 sums exactly or, named "int8", with single pairs of digits.
+        """The engine with the largest blocks that float64 sums exactly; named "int8-simulated", with pairs of digits.
 
-        None named "int8" if the digits are FP16.
+        None named so if the digits are FP16.
         """
-        int8 = name == "int8"
+        int8 = name == "int8-simulated"
         if int8 and scheme.word != "int8":
             return None
         slab = max(1, min(k, blas.DEPTH))

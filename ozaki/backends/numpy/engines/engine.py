@@ -58,8 +58,12 @@ class Engine(Protocol):
         ...
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element of a plane."""
+    def sum_bytes(self) -> int:
+        """Bytes of an element of sums."""
+        ...
+
+    def slice_bytes(self, together: int, rows: int, columns: int) -> int:
+        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, and of what multiplies."""
         ...
 
     @property
@@ -113,6 +117,14 @@ class Engine(Protocol):
 
         The shapes of slices a and b are (planes, batch, m, part) and (planes, batch, n, part), that of the sums is
         (`sums` or planes, batch, m, n). `progress` is told of each plane.
+        """
+        ...
+
+    def multiply_into(self, a: Any, b: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: Any) -> bool:
+        """Write the product over all of k, rounded once, into out, if the engine rounds while it multiplies.
+
+        Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
+        (batch, m, n). Returns False, and writes nothing, if it does not round such products.
         """
         ...
 

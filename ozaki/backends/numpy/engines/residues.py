@@ -52,8 +52,8 @@ class ResidueEngine(BlasEngine):
 
     @classmethod
     def of(cls, scheme: Residues, k: int, name: str) -> ResidueEngine:
-        """The engine with the largest moduli that are exact over a slab or, named "int8", with those of the scheme."""
-        slab, of_int8 = max(1, min(k, blas.DEPTH)), name == "int8"
+        """The engine with the largest moduli exact over a slab or, named "int8-simulated", with those of the scheme."""
+        slab, of_int8 = max(1, min(k, blas.DEPTH)), name == "int8-simulated"
         moduli = scheme.moduli if of_int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
         return cls(scheme, k, slab, remainders(moduli), of_int8=of_int8)
 

@@ -1,0 +1,114 @@
+// The C interface of products on a CPU. Functions take a range of panels or tiles, so that threads share them out;
+// they allocate nothing, start no thread, and keep no state.
+#include <type_traits>
+
+#include "describe.h"
+#include "products.h"
+#include "recombine.h"
+#include "split.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace cpu;
+
+// Whoever loads the library expects this number; it changes with the interface.
+EXPORT int ozaki_cpu_interface(void) { return 1; }
+
+// Whether this processor, and the operating system, have the instructions that this library is compiled for.
+EXPORT int ozaki_cpu_runs_here(void) {
+#if defined(__AVX512VNNI__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+  return 1;
+#endif
+}
+
+// Rows of a panel of the left and of the right operand.
+EXPORT int ozaki_cpu_left_rows(void) { return LEFT_ROWS; }
+EXPORT int ozaki_cpu_right_rows(void) { return RIGHT_ROWS; }
+
+// Describe blocks [begin, end) of 32 rows, counted through all matrices.
+EXPORT void ozaki_cpu_describe(const Describe* d, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (d->single) describe_blocks<float>(*d, begin, end);
+  else describe_blocks<double>(*d, begin, end);
+}
+
+// Split panels [begin, end), counted through all matrices, of the left or the right operand.
+EXPORT void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->single) {
+    if (right) split_panels<float, RIGHT_ROWS>(*s, begin, end);
+    else split_panels<float, LEFT_ROWS>(*s, begin, end);
+  } else {
+    if (right) split_panels<double, RIGHT_ROWS>(*s, begin, end);
+    else split_panels<double, LEFT_ROWS>(*s, begin, end);
+  }
+}
+
+struct Result {
+  int64_t batch, rows, columns;
+  int64_t tile_rows, tile_columns;             // whole panels
+  int64_t single;                              // whether out is float32, else float64
+  void* out;                                   // entries; or residues, [count][batch][rows][columns]
+  int64_t of_batch, of_rows;                   // steps of out in elements
+  const double* row_factors;                   // [batch or 1][rows]
+  const double* column_factors;                // [batch or 1][step_of_columns], each row with room for eight more
+  int64_t step_of_row_factors, step_of_column_factors;  // from one matrix to the next; 0 for the only one
+};
+
+struct Tile {
+  int64_t batch, row, row_end, column, column_end;
+};
+
+static Tile tile_of(const Result& c, int64_t number) {
+  const int64_t across = (c.columns + c.tile_columns - 1) / c.tile_columns;
+  const int64_t down = (c.rows + c.tile_rows - 1) / c.tile_rows;
+  const int64_t batch = number / (across * down), row = number / across % down * c.tile_rows;
+  const int64_t column = number % across * c.tile_columns;
+  const int64_t row_end = row + c.tile_rows < c.rows ? row + c.tile_rows : c.rows;
+  return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
+}
+
+// Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
+// count x tile_rows x tile_columns bytes, and 64 more.
+EXPORT void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
+                               int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    const int64_t rows = tile.row_end - tile.row, columns = tile.column_end - tile.column;
+    const double* of_rows = c->row_factors + tile.batch * c->step_of_row_factors + tile.row;
+    const double* of_columns = c->column_factors + tile.batch * c->step_of_column_factors + tile.column;
+    const int64_t at = tile.batch * c->of_batch + tile.row * c->of_rows + tile.column;
+    const auto round = [&](auto* out) {
+      switch (r->limbs) {
+        case 1: return round_tile<std::remove_pointer_t<decltype(out)>, 1>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
+        case 2: return round_tile<std::remove_pointer_t<decltype(out)>, 2>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
+        default: return round_tile<std::remove_pointer_t<decltype(out)>, 3>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
+      }
+    };
+    if (c->single) round((float*)c->out);
+    else round((double*)c->out);
+  }
+}
+
+// Compute the residues of tiles [begin, end) in place of rounded entries.
+EXPORT void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
+  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    const int64_t columns = tile.column_end - tile.column;
+    for (int64_t t = 0; t < of->count; t++) {
+      for (int64_t i = tile.row; i < tile.row_end; i++) {
+        int8_t* to = (int8_t*)c->out + ((t * c->batch + tile.batch) * c->rows + i) * c->columns + tile.column;
+        memcpy(to, scratch + t * plane + (i - tile.row) * step, columns);
+      }
+    }
+  }
+}

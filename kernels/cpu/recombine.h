@@ -1,0 +1,103 @@
+// Chinese remainders and the one rounding.
+#pragma once
+
+#include "vectors.h"
+
+namespace cpu {
+
+struct Recombination {
+  int64_t count, limbs;     // of moduli; 1 to 3 limbs of 40 bits
+  const double* weights;    // limbs of each weight as [count][limbs], each times its power of two
+  const double* product;    // limbs of the product of all moduli, likewise
+  double inverse;           // 1 / product
+};
+
+INLINE void two_sum(Doubles a, Doubles b, Doubles& sum, Doubles& error) {
+  sum = a + b;
+  const Doubles of_b = sum - a;
+  error = (a - (sum - of_b)) + (b - of_b);
+}
+
+// x + error, abs(error) at most half a unit of x, rounded to odd: x if it is exact, else the neighbour of the sum whose
+// last bit is set.
+INLINE Doubles to_odd(Doubles x, Doubles error) {
+  const Longs inexact = error != 0, opposed = ((Longs)x ^ (Longs)error) < 0;
+  return (Doubles)((((Longs)x) + (inexact & opposed)) | (inexact & 1));
+}
+
+// The integer of eight entries, without its multiple of the product: h + m + l = Cbar exactly, and each a multiple of
+// the unit of its limb.
+struct Limbs {
+  Doubles high, middle, low;
+};
+
+// RN(high + middle + low), or with `odd` that sum rounded to odd (S. Boldo and G. Melquiond, 2008).
+template <bool ODD> INLINE Doubles rounded(const Limbs& x) {
+  Doubles upper, lower, high, rest, tail, error;
+  two_sum(x.middle, x.low, upper, lower);
+  two_sum(x.high, upper, high, rest);
+  two_sum(rest, lower, tail, error);
+  const Doubles sticky = to_odd(tail, error);
+  if (!ODD) return high + sticky;
+  Doubles sum, left;
+  two_sum(high, sticky, sum, left);
+  return to_odd(sum, left);
+}
+
+// Those of sixteen entries in two halves.
+struct TwoLimbs {
+  Limbs halves[2];
+};
+
+template <int LIMBS> INLINE TwoLimbs limbs_of(const int8_t* residues, int64_t plane, const Recombination& r) {
+  Doubles limbs[2][3] = {};  // the highest of LIMBS first
+  for (int64_t t = 0; t < r.count; t++) {
+    const Sixteen y = sixteen(load<QuarterBytes>(residues + t * plane));
+    for (int l = 0; l < LIMBS; l++) {
+      const Doubles weight = doubles(r.weights[t * LIMBS + l]);
+      for (int half = 0; half < 2; half++) limbs[half][l] = multiply_add(y.halves[half], weight, limbs[half][l]);
+    }
+  }
+  TwoLimbs of;
+  for (int half = 0; half < 2; half++) {
+    Doubles* x = limbs[half];
+    const Doubles about = LIMBS > 1 ? x[0] + x[1] : x[0];
+    const Doubles quotient = nearest(about * r.inverse);  // right, since abs(Cbar) stays away from half the product
+    for (int l = 0; l < LIMBS; l++) x[l] = multiply_add(quotient, doubles(-r.product[l]), x[l]);
+    of.halves[half] = {x[0], x[1], x[2]};
+  }
+  return of;
+}
+
+// The first `count` of eight values, at `to`.
+INLINE void store_some(double* to, Doubles values, int64_t count) {
+  if (count >= 8) store(to, values);
+  else memcpy(to, &values, 8 * count);
+}
+
+INLINE void store_some(float* to, Doubles values, int64_t count) {
+  const HalfFloats singles = __builtin_convertvector(values, HalfFloats);
+  if (count >= 8) store(to, singles);
+  else memcpy(to, &singles, 4 * count);
+}
+
+// Entries of a tile of residues, rounded once to Element: Cbar times the factors of its row and its column, powers of
+// two whose products leave no entry but zero outside the normal range of float64.
+//
+// Residues and `of_columns` may be read up to the next multiple of sixteen.
+template <typename Element, int LIMBS>
+INLINE void round_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
+                       int64_t columns, const double* of_rows, const double* of_columns, Element* out, int64_t out_step) {
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < columns; j += 16) {
+      const TwoLimbs limbs = limbs_of<LIMBS>(residues + i * step + j, plane, r);
+      for (int half = 0; half < 2 && j + 8 * half < columns; half++) {
+        const int64_t at = j + 8 * half;
+        const Doubles value = rounded<sizeof(Element) == 4>(limbs.halves[half]);
+        store_some(out + i * out_step + at, value * of_rows[i] * load<Doubles>(of_columns + at), columns - at);
+      }
+    }
+  }
+}
+
+}  // namespace cpu

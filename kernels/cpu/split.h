@@ -1,0 +1,197 @@
+// Images of operands and their residues, as products.h reads them.
+//
+// The residues modulo one number of a panel, WIDTH rows of the left operand or columns of the right one, lie as
+// [k / 4][WIDTH][4]: four neighbours along k are the bytes of a word. Panels follow one another.
+#pragma once
+
+#include <cmath>
+
+#include "vectors.h"
+
+namespace cpu {
+
+constexpr int LEFT_ROWS = 8, RIGHT_ROWS = 48;  // of a panel
+
+// How an image becomes a residue modulo a number: of 2**63 more than the image as eight bytes the products with those of
+// `low` and `high` are added to `start`, and reduced to [-m/2, m/2); then `offset` is added.
+struct Residue {
+  int32_t modulus;
+  float inverse;
+  int32_t start, low, high, offset;
+};
+
+struct Split {
+  const void* x;
+  int64_t single;                             // whether x is float32, else float64
+  int64_t batch, rows, k;                     // of x
+  int64_t of_batch, of_rows, of_k;            // steps in elements
+  const int64_t* exponents;                   // mu: an image is x 2**mu, rounded; shape (batch, rows)
+  const Residue* residues;
+  int64_t count;                              // of residues
+  int8_t* out;
+  int64_t plane, matrix;                      // bytes from one residue, and from one matrix, to the next
+  int64_t depth;                              // k with its padding, a multiple of 16
+};
+
+// Sixteen images as words: the lower and the upper half of each one plus 2**63.
+struct Words {
+  Ints low, high;
+};
+
+INLINE Words words_of(Doubles x, Doubles y) {
+  const Ints a = (Ints)__builtin_convertvector(nearest(x), Longs), b = (Ints)__builtin_convertvector(nearest(y), Longs);
+  const Ints low = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const Ints high = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return {low, high ^ INT32_MIN};
+}
+
+INLINE Ints residue_of(const Words& image, const Residue& of) {
+  const Ints sum = dot_products(dot_products(ints(of.start), image.low, ints(of.low)), image.high, ints(of.high));
+  return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
+}
+
+// Eight elements that are neighbours.
+template <typename Element> INLINE Doubles neighbours(const Element* x) {
+  if constexpr (sizeof(Element) == 8) return load<Doubles>(x);
+  else return __builtin_convertvector(load<HalfFloats>(x), Doubles);
+}
+
+// Eight elements from `x` on, `step` apart; zero in place of those beyond the first `count`.
+template <typename Element> INLINE Doubles raw_elements(const Element* x, int64_t step, int64_t count) {
+  if (count >= 8 && step == 1) return neighbours(x);
+  Doubles values = {};
+  for (int i = 0; i < 8 && i < count; i++) values[i] = x[i * step];
+  return values;
+}
+
+// Eight neighbours, of which only the first `count` exist unless all are known to.
+template <bool ALL, typename Element> INLINE Doubles across(const Element* x, int64_t count) {
+  if constexpr (ALL) return neighbours(x);
+  else return raw_elements(x, 1, count);
+}
+
+// The same, and zero in place of NaN and Inf.
+template <typename Element> INLINE Doubles elements(const Element* x, int64_t step, int64_t count) {
+  return finite(raw_elements(x, step, count));
+}
+
+// 2**exponent as two factors, neither of which leaves the range of float64.
+struct Power {
+  double first = 0, second = 0;
+
+  Power() = default;
+  explicit Power(int64_t exponent) {
+    const int half = (int)(exponent / 2);
+    first = ldexp(1.0, half), second = ldexp(1.0, (int)exponent - half);
+  }
+};
+
+// A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; four rows at a time.
+template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
+  const Element* x = (const Element*)s.x + batch * s.of_batch;
+  int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
+  for (int first_row = 0; first_row < WIDTH; first_row += 4) {
+    Power powers[4];
+    const Element* rows[4];
+    int64_t lengths[4];
+    for (int i = 0; i < 4; i++) {
+      const int64_t row = panel * WIDTH + first_row + i;
+      const bool there = row < s.rows;
+      powers[i] = there ? Power(s.exponents[batch * s.rows + row]) : Power();
+      rows[i] = x + (there ? row : 0) * s.of_rows;
+      lengths[i] = there ? s.k : 0;
+    }
+    constexpr int MOST = 4;  // vectors along k at a time, for whose images constants are loaded once
+    for (int64_t h = 0; h < s.depth; h += 16 * MOST) {
+      const int vectors = s.depth - h < 16 * MOST ? (int)(s.depth - h) / 16 : MOST;
+      Words images[MOST][4];
+      for (int v = 0; v < vectors; v++) {
+        for (int i = 0; i < 4; i++) {
+          const int64_t at = h + 16 * v, count = lengths[i] - at;
+          const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
+          const Doubles first = elements(from, s.of_k, count) * powers[i].first * powers[i].second;
+          const Doubles second = elements(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8) * powers[i].first;
+          images[v][i] = words_of(first, second * powers[i].second);
+        }
+      }
+      for (int64_t t = 0; t < s.count; t++) {
+        const Residue of = s.residues[t];
+        int8_t* to = out + t * s.plane + h * WIDTH + 4 * first_row;
+        for (int v = 0; v < vectors; v++) {
+          Ints residues[4];
+          for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][i], of);
+          const Bytes bytes = packed(residues[0], residues[1], residues[2], residues[3]) + (int8_t)of.offset;
+          for (int lane = 0; lane < 4; lane++, to += 4 * WIDTH) memcpy(to, (const char*)&bytes + 16 * lane, 16);
+        }
+      }
+    }
+  }
+}
+
+// A panel whose rows are neighbours in memory; two panels of eight rows at once. ALL: none of their rows is beyond x.
+template <typename Element, int WIDTH, bool ALL>
+INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
+  constexpr int VECTORS = (WIDTH + 15) / 16, MOST = 8;  // of rows; and words along k at a time
+  constexpr int64_t ROWS = 16 * VECTORS;
+  const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
+  int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
+  const int64_t rows = s.rows - panel * WIDTH < ROWS ? s.rows - panel * WIDTH : ROWS;
+  double first[16 * VECTORS] = {}, second[16 * VECTORS] = {};
+  for (int64_t i = 0; i < rows; i++) {
+    const Power power(s.exponents[batch * s.rows + panel * WIDTH + i]);
+    first[i] = power.first, second[i] = power.second;
+  }
+  for (int64_t h = 0; h < s.depth / 4; h += MOST) {
+    const int words = s.depth / 4 - h < MOST ? (int)(s.depth / 4 - h) : MOST;
+    Words images[MOST][VECTORS][4];
+    for (int w = 0; w < words; w++) {
+      for (int j = 0; j < 4; j++) {
+        const int64_t at = 4 * (h + w) + j;
+        const bool there = at < s.k;
+        const Element* from = x + (there ? at : 0) * s.of_k;
+        for (int v = 0; v < VECTORS; v++) {
+          Doubles halves[2];
+          for (int half = 0; half < 2; half++) {
+            const int begin = 16 * v + 8 * half;
+            const int64_t count = rows - begin;
+            Doubles x8 = {};
+            if (there) x8 = finite(across<ALL>(from + (ALL || count > 0 ? begin : 0), count));
+            halves[half] = x8 * load<Doubles>(first + begin) * load<Doubles>(second + begin);
+          }
+          images[w][v][j] = words_of(halves[0], halves[1]);
+        }
+      }
+    }
+    for (int64_t t = 0; t < s.count; t++) {
+      const Residue of = s.residues[t];
+      int8_t* to = out + t * s.plane + 4 * h * WIDTH;
+      for (int w = 0; w < words; w++, to += 4 * WIDTH) {
+        for (int v = 0; v < VECTORS; v++) {
+          Ints residues[4];
+          for (int j = 0; j < 4; j++) residues[j] = residue_of(images[w][v][j], of);
+          const Bytes in_rows = packed(residues[0], residues[1], residues[2], residues[3]);
+          const Bytes bytes = transposed(in_rows) + (int8_t)of.offset;
+          if constexpr (WIDTH < 16) {
+            memcpy(to, &bytes, 32);
+            if (rows > WIDTH) memcpy(to + WIDTH * s.depth, (const char*)&bytes + 32, 32);
+          } else {
+            store(to + 64 * v, bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
+  const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;
+  for (int64_t at = begin; at < end; at++) {
+    const int64_t batch = at / panels, panel = at % panels;
+    if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Element, WIDTH>(s, batch, panel);
+    else if (WIDTH < 16 && panel % 2 == 1) continue;  // the one before it had both
+    else if (s.rows - panel * WIDTH >= (WIDTH < 16 ? 16 : WIDTH)) split_panel_across<Element, WIDTH, true>(s, batch, panel);
+    else split_panel_across<Element, WIDTH, false>(s, batch, panel);
+  }
+}
+
+}  // namespace cpu

@@ -1,0 +1,191 @@
+// Vectors of 64 bytes by the vector extension of GCC and Clang, which compile for whatever instructions there are;
+// and the few operations for which the extension has no operator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cpu {
+
+typedef double Doubles __attribute__((vector_size(64)));
+typedef int64_t Longs __attribute__((vector_size(64)));
+typedef float Floats __attribute__((vector_size(64)));
+typedef int32_t Ints __attribute__((vector_size(64)));
+typedef int8_t Bytes __attribute__((vector_size(64)));
+typedef float HalfFloats __attribute__((vector_size(32)));
+typedef int32_t HalfInts __attribute__((vector_size(32)));
+typedef int8_t QuarterBytes __attribute__((vector_size(16)));
+
+#define INLINE static inline __attribute__((always_inline))
+#define INLINE_MEMBER inline __attribute__((always_inline))
+
+INLINE Doubles doubles(double x) { return x - Doubles{}; }
+INLINE Floats floats(float x) { return x - Floats{}; }
+INLINE Ints ints(int32_t x) { return x - Ints{}; }
+
+template <typename Vector> INLINE Vector load(const void* from) {
+  Vector x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+
+template <typename Vector> INLINE void store(void* to, Vector x) { memcpy(to, &x, sizeof x); }
+
+// a b + c. Callers need no fused rounding: their products are exact.
+INLINE Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// Bytes as integers, and the lower bytes of integers. GCC 12 compiles these conversions element by element.
+INLINE Ints widened(QuarterBytes bytes) {
+#if defined(__AVX512F__)
+  return (Ints)_mm512_cvtepi8_epi32((__m128i)bytes);
+#else
+  return __builtin_convertvector(bytes, Ints);
+#endif
+}
+
+INLINE QuarterBytes narrowed(Ints integers) {
+#if defined(__AVX512F__)
+  return (QuarterBytes)_mm512_cvtepi32_epi8((__m512i)integers);
+#else
+  return __builtin_convertvector(integers, QuarterBytes);
+#endif
+}
+
+// Four vectors of integers in [-128, 127] as bytes. Lanes of 128 bits have those of four integers, and of each vector
+// one after the other: x0[0], x0[1], x0[2], x0[3], x1[0], ..., x3[3].
+INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
+#if defined(__AVX512BW__)
+  const __m512i low = _mm512_packs_epi32((__m512i)x0, (__m512i)x1), high = _mm512_packs_epi32((__m512i)x2, (__m512i)x3);
+  return (Bytes)_mm512_packs_epi16(low, high);
+#else
+  const Ints vectors[4] = {x0, x1, x2, x3};
+  Bytes bytes;
+  for (int i = 0; i < 64; i++) bytes[i] = (int8_t)vectors[i / 4 % 4][i / 16 * 4 + i % 4];
+  return bytes;
+#endif
+}
+
+// The bytes of each lane of 128 bits as a matrix of 4 x 4, transposed.
+INLINE Bytes transposed(Bytes bytes) {
+#if defined(__AVX512BW__)
+  const __m128i places = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return (Bytes)_mm512_shuffle_epi8((__m512i)bytes, _mm512_broadcast_i32x4(places));
+#else
+  Bytes turned;
+  for (int i = 0; i < 64; i++) turned[i] = bytes[i / 16 * 16 + i % 4 * 4 + i / 4 % 4];
+  return turned;
+#endif
+}
+
+// Sixteen bytes as numbers, in two halves.
+struct Sixteen {
+  Doubles halves[2];
+};
+
+INLINE Sixteen sixteen(QuarterBytes bytes) {
+  const Ints all = widened(bytes);
+  HalfInts halves[2];
+  memcpy(halves, &all, sizeof halves);
+  return {{__builtin_convertvector(halves[0], Doubles), __builtin_convertvector(halves[1], Doubles)}};
+}
+
+// Adds to each of 16 sums the products of four unsigned bytes of `bytes` and the four signed bytes of `word`.
+INLINE void add_dot_products(Ints& sums, Bytes bytes, int32_t word) {
+#if defined(__AVX512VNNI__)
+  // An intrinsic would do, but GCC 12 copies and spills the sums of a tile around it, which takes 2.6 times as long.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(bytes), "v"(ints(word)));
+#else
+  const Ints four = (Ints)bytes;
+  for (int j = 0; j < 4; j++) sums += ((four >> (8 * j)) & 255) * (int32_t)(int8_t)(word >> (8 * j));
+#endif
+}
+
+// The dot products alone, of the bytes of each lane and of `words`.
+INLINE Ints dot_products(Ints start, Ints bytes, Ints words) {
+#if defined(__AVX512VNNI__)
+  return (Ints)_mm512_dpbusd_epi32((__m512i)start, (__m512i)bytes, (__m512i)words);
+#else
+  for (int j = 0; j < 4; j++) start += ((bytes >> (8 * j)) & 255) * ((words << (24 - 8 * j)) >> 24);
+  return start;
+#endif
+}
+
+// x rounded to the nearest integer, ties to even, in the default environment.
+INLINE Doubles nearest(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  const Doubles magnitude = (Doubles)((Longs)x & INT64_MAX);
+  const Doubles unit = (Doubles)(((Longs)doubles(0x1p52)) | ((Longs)x & INT64_MIN));
+  return magnitude < 0x1p52 ? (x + unit) - unit : x;
+#endif
+}
+
+// The least integers that are not below x.
+INLINE Doubles upward(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_roundscale_pd(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+#else
+  const Doubles near = nearest(x);
+  return near < x ? near + 1.0 : near;
+#endif
+}
+
+// x with zero in place of NaN and Inf.
+INLINE Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
+
+// The residue of abs(x) < 2**23, an integer, modulo an odd modulus of at most 255: the one of least absolute value.
+//
+// x / modulus is at least 1 / (2 modulus) away from the middle of two integers, and is known to 2**-9.
+INLINE Ints least_residue(Ints x, int32_t modulus, float inverse) {
+  const Floats about = multiply_add(__builtin_convertvector(x, Floats), floats(inverse), floats(0x1.8p23f));
+  // The lower half of each float is now the nearest integer to the quotient.
+#if defined(__AVX512VNNI__)
+  return (Ints)_mm512_dpwssd_epi32((__m512i)x, (__m512i)about, (__m512i)ints(-modulus & 0xFFFF));
+#else
+  return x - (((Ints)about << 16) >> 16) * modulus;
+#endif
+}
+
+// IEEE 754's default environment in this thread for the length of a block: another library may have changed rounding,
+// or let subnormals be flushed to zero, also in a pool's threads.
+class DefaultEnvironment {
+ public:
+#if defined(__x86_64__)
+  DefaultEnvironment() : found(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+  ~DefaultEnvironment() { _mm_setcsr(found); }
+
+ private:
+  unsigned found;
+#elif defined(__aarch64__)
+  DefaultEnvironment() {
+    asm volatile("mrs %0, fpcr" : "=r"(found));
+    asm volatile("msr fpcr, %0" ::"r"(uint64_t{0}));
+  }
+  ~DefaultEnvironment() { asm volatile("msr fpcr, %0" ::"r"(found)); }
+
+ private:
+  uint64_t found;
+#endif
+};
+
+}  // namespace cpu

@@ -1,0 +1,123 @@
+"""Residues of eight bits, by compiled code for the processor's int8 units (kernels/cpu/)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy.compiled import Compiled
+from ozaki.backends.numpy.compiled_calls import (
+    MOST_LIMBS,
+    Panels,
+    Tables,
+    can_read,
+    multiply,
+    multiply_rounded,
+    scratch_bytes,
+    split,
+    tables_of,
+)
+from ozaki.backends.numpy.compiled_calls import slice_bytes as bytes_of_panels
+from ozaki.backends.numpy.engines.by_blas import Ints
+from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.progress import Progress
+from ozaki.schemes import Residues
+from ozaki.schemes.residues import remainders
+
+_DEPTH = 2**13
+"""Most inner indices of a slab."""
+
+_FARTHEST = 800
+"""Largest sum of two exponents for which no entry but zero leaves the normal range of float64 before it is rounded."""
+
+_MOST_SLABS = 2**7
+"""Most slabs whose residues, in [-128, 127], int16 adds up."""
+
+
+@dataclass(frozen=True)
+class Int8ResidueEngine(ResidueEngine):
+    """The engine of residues modulo numbers of at most 256, whose images are below 2**63, of rows of floats.
+
+    Attributes
+    ----------
+    scheme, k, slab, crt, folded, of_int8 : see `ResidueEngine`; the moduli are those of the scheme
+    compiled : the library that splits, multiplies and rounds
+    """
+
+    compiled: Compiled | None = None
+
+    sum_bytes: ClassVar[int] = 3  # of products, and of their sums
+    split_copies: ClassVar[int] = 0
+
+    @classmethod
+    def fits(cls, scheme: Residues, k: int) -> bool:
+        """Whether the library has the residues of this scheme."""
+        return scheme.largest < 2**63 and max(scheme.moduli) <= 256 and k <= _MOST_SLABS * _DEPTH
+
+    @classmethod
+    def compiled_as(cls, scheme: Residues, k: int, compiled: Compiled) -> Self:
+        """The engine for rows of k real numbers by a library."""
+        return cls(scheme, k, max(1, min(k, _DEPTH)), remainders(scheme.moduli), of_int8=True, compiled=compiled)
+
+    @cached_property
+    def what(self) -> str:
+        """Number and kind of the planes, for people."""
+        return f"residues modulo {self.planes} numbers, as int8"
+
+    @cached_property
+    def by(self) -> str:  # type: ignore[override]
+        """What multiplies planes, for people."""
+        return self.label
+
+    @cached_property
+    def label(self) -> str:
+        """The engine, as reports name it."""
+        return f"int8 by {self.compiled}"
+
+    @property
+    def _library(self) -> Any:
+        assert self.compiled is not None
+        return self.compiled.library
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return tables_of(self.crt.moduli)
+
+    def symmetric(self) -> None:
+        """Return None: left residues are signed, right ones are not."""
+        return
+
+    def slice_bytes(self, together: int, rows: int, columns: int) -> int:
+        """Bytes of the slices of a slab of both operands, and of the residues of each thread's tile."""
+        of_operands = ((rows, "left"), (columns, "right"))
+        panels = sum(bytes_of_panels(together, each, self.slab, side, self.planes) for each, side in of_operands)
+        return panels + scratch_bytes(rows, columns, self.planes)
+
+    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
+        """The slices of rows of floats, as `Engine` says."""
+        return split(self._library, x if can_read(x) else x.copy(), mu, side, self._tables)
+
+    def split_numbers(self, x: Numbers, mu: Ints, side: str) -> Any:
+        """Raise, since `engine_of` gives such rows another engine."""
+        raise NotImplementedError(f"{self.label}: no slices of multiprecision numbers")
+
+    def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
+        """The sums of a slab, as `Engine` says: int16, modulo each number."""
+        products = multiply(self._library, a, b, self._tables).astype(np.int16)
+        if progress is not None:
+            progress.step(self.planes)
+        return products
+
+    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any) -> bool:
+        """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
+        reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
+        rounds = isinstance(out, np.ndarray) and out.dtype.kind == "f" and self._tables.limbs <= MOST_LIMBS
+        if not rounds or reach > _FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
+            return False
+        multiply_rounded(self._library, a, b, self._tables, mu, nu, out)
+        return True
