@@ -18,7 +18,7 @@ from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Words, magnitude_bits, scaling_of
+from ozaki.schemes import Scaling, Words
 from ozaki.schemes.constants import KernelScheme, image_limbs
 
 _BLOCK = 128
@@ -79,7 +79,7 @@ def describe_and_split(
     described = Described(x, fields_of(b, x), not whole, magnitudes if whole else None)
     slices = Slices.room(b, described, layout)
     wanted = magnitudes and magnitudes.layout
-    kernel = _describe_split_kernel(x.view, side, scheme, layout, whole, wanted, overlaps)
+    kernel = _describe_split_kernel(x.view, described.scaling(scheme), side, scheme, layout, whole, wanted, overlaps)
     room: list[Array | Place] = []
     if magnitudes is not None:
         room = [magnitudes.left, magnitudes.results[0]] if side == "left" else [magnitudes.right]
@@ -153,6 +153,7 @@ def _held(k: int, view: View, whole: bool) -> _Held:
 @cached(1024)
 def _describe_split_kernel(
     view: View,
+    scaling: Scaling,
     side: str,
     scheme: KernelScheme,
     layout: Layout,
@@ -161,7 +162,6 @@ def _describe_split_kernel(
     overlaps: bool,
 ) -> Kernel:
     batch, rows, k = view.shape
-    scaling = scaling_of(scheme, k)
     assert whole or (scaling.statistic == "peak" and wanted is None)
     magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0, 0
     if wanted is not None:
@@ -177,7 +177,7 @@ def _describe_split_kernel(
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,
         layout.written_rows,
-        layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
+        layout.k, None, batch * rows, scaling.width, FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.matrix_bytes, layout.slice_bytes, held.share, int(overlaps),
         magnitudes, *cutting_constants(scheme, side, layout), shared_mem=shared_mem,
     )  # fmt: skip

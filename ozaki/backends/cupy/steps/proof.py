@@ -25,7 +25,7 @@ from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_BITS
 from ozaki.caches import cached
 from ozaki.planning.facts import Ratio
-from ozaki.schemes import Scheme, magnitude_bits, scaling_of
+from ozaki.schemes import Scaling, Scheme, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 T = TypeVar("T")
@@ -161,17 +161,19 @@ def worst_ratios(
     terms = Terms.of(left.x.shape, right.x.shape)
     found: list[_Comparison] = []
     memory: list[Place] = []
-    on_device: list[tuple[tuple[Scheme, float], _Comparison]] = []
+    on_device: list[tuple[tuple[Scaling, float], _Comparison]] = []
     for scheme, rows, dropped in wanted:
         memory.append(b.buffer("error terms", terms.nbytes))
         found.append(_Comparison(terms, rows, terms.places(memory[-1]), lower.result(b)))
         if isinstance(scheme, ErrorTerms):
             b.add(Upload(b.stream, terms.from_host(scheme).tobytes(), memory[-1]))
         else:
-            on_device.append(((scheme, dropped), found[-1]))
+            on_device.append(((left.scaling(scheme), dropped), found[-1]))
     for some in _launch_groups(on_device):
-        schemes, places = zip(*some, strict=True)
-        b.launch(_error_terms_kernel(terms, left.k, schemes), left.fields, right.fields, *map(Out, _all_places(places)))
+        scalings, places = zip(*some, strict=True)
+        b.launch(
+            _error_terms_kernel(terms, left.k, scalings), left.fields, right.fields, *map(Out, _all_places(places))
+        )
     _compare(b, device, lower, found)
     b.release(*memory)
     with b.on("to_host", fork=True):
@@ -268,10 +270,9 @@ def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
 
 
 @cached(1024)
-def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Kernel:
+def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scaling, float], ...]) -> Kernel:
     each = []
-    for scheme, lost in wanted:
-        scaling = scaling_of(scheme, k)
+    for scaling, lost in wanted:
         numbers = FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(lost)
         each.append((*[None] * 5, *numbers))
     grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)

@@ -19,7 +19,7 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.backends.cupy.steps.operands import Described, Layout, Scales, Slices
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Residues, scaling_of
+from ozaki.schemes import Residues, Scaling
 
 _SHARED = 48 * 1024
 """Most bytes of dynamic shared memory of a block that splits, where an image fits them."""
@@ -50,7 +50,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     slices = Slices.room(b, operand, layout)
     numbers = operand.numbers
     view = operand.x.view if numbers is None else numbers.view
-    kernel, limbs, words = _split_kernel(view, scheme, layout, most_shared)
+    kernel, limbs, words = _split_kernel(view, operand.scaling(scheme), scheme, layout, most_shared)
     folds = b.table("folds", tables.folds(scheme, side, limbs, words))
     moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
@@ -61,10 +61,11 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
 
 
 @cached(1024)
-def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout, most_shared: int) -> tuple[Kernel, int, int]:
+def _split_kernel(
+    x: View | NumbersView, scaling: Scaling, scheme: Residues, layout: Layout, most_shared: int
+) -> tuple[Kernel, int, int]:
     """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
-    scaling = scaling_of(scheme, k)
     limbs = -(-(scheme.largest.bit_length() + 2) // 32)  # of a raised image, which may be rounded up to a power of two
     words = round_up(limbs + 1, 8)
     pitch = words + 4  # an odd multiple of 4
