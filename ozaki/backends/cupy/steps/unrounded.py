@@ -70,7 +70,7 @@ Symmetry = Literal["symmetric", "hermitian"]
 
 
 class Unrounded(Protocol):
-    """The exact product of some rows and columns, before it is rounded: what every engine's `multiply` can return."""
+    """The exact product of some rows and columns, before it is rounded: what engines that `keeps` says so of return."""
 
     def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
         """Round it, or the expression, into the array of an epilogue, once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import DIGITS
@@ -23,6 +24,7 @@ from ozaki.schemes import Digits
 class CublasDigits:
     """Slice products diagonal by diagonal, in int32, or int64 where k is cut into slabs; then their sum."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = "cuBLAS int8"
 

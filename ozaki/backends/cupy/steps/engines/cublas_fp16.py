@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import DIGITS
@@ -24,6 +25,7 @@ from ozaki.schemes.digits import fp16_depth
 class CublasFp16:
     """Diagonals of digits as far as FP32 adds them exactly, gathered as integers."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = "cuBLAS FP16"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -29,6 +30,7 @@ one modulus take more."""
 class CublasResidues:
     """Slice products modulus by modulus, reduced to bytes, then the Chinese remainders."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = "cuBLAS int8"
 

@@ -6,6 +6,7 @@ In Winograd's form. Sums modulo m are exact, so the products are those of `Fused
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -49,6 +50,7 @@ def _half(size: int) -> int:
 class Winograd:
     """Seven products of blocks by the fused kernel of residues, for one matrix."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = f"{LABEL}, Strassen-Winograd"
 
