@@ -8,7 +8,7 @@ from typing import Any
 from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps.copying import contiguous_rows
-from ozaki.schemes import ExactScheme, Scaling, scaling_of
+from ozaki.schemes import Scaling, Scheme, scaling_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Described:
         """Real numbers of a row: a complex element has two."""
         return self.x.dtype.parts * self.x.shape[2]
 
-    def scaling(self, scheme: ExactScheme) -> Scaling:
+    def scaling(self, scheme: Scheme) -> Scaling:
         """The rule that scales the rows for a scheme; all steps that split them or bound their errors ask for it here.
 
         It depends on the length of whole rows, and `scaling.width` is that of their description, so steps that read a

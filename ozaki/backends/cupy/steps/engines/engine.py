@@ -16,7 +16,7 @@ from ozaki.schemes import Scheme, Words
 class Engine(Protocol):
     """What multiplies slices of a device, and how it wants them to lie.
 
-    If engines are equal, slices for one serve the other.
+    If engines are equal, slices for one serve the other, for plans that agree in `records.plan.slices_depend_on`.
     """
 
     keeps: ClassVar[bool]
