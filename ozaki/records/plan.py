@@ -195,6 +195,14 @@ def plan_of(
     )  # fmt: skip
 
 
+def slices_depend_on(plan: Plan) -> tuple[object, ...]:
+    """All that a plan holds on which slices of operands depend, whatever multiplies them.
+
+    What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both.
+    """
+    return plan.scheme, plan.engine, plan.shape, plan.parts
+
+
 class Chosen(NamedTuple):
     """A plan that is to run, and its bound as far as that is known for the operands.
 
