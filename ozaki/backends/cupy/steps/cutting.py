@@ -11,7 +11,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.wide import split_wide
+from ozaki.backends.cupy.steps.wide import is_wide, split_wide
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
 from ozaki.schemes import Digits, Residues, Scaling, constants
@@ -20,7 +20,7 @@ from ozaki.schemes.constants import KernelScheme
 
 def split(b: Builder, device: Device, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
-    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.several):
+    if isinstance(scheme, Residues) and is_wide(scheme, operand.numbers is not None):
         return split_wide(b, operand, side, scheme, layout, device.block_memory)
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, operand.scaling(scheme), side, scheme, layout, operand.only_largest)

@@ -6,6 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import LONGEST_OF_SUMS, LONGEST_OF_WORDS
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -38,12 +39,6 @@ _EXCHANGED = 1152
 _FOUR_BLOCKS = 55 * 1024
 """A multiprocessor has room for four blocks if each has at most this many bytes of shared memory."""
 
-_LONGEST_OF_WORDS = 16384
-"""The most elements of a row that is cut into words in one read."""
-
-_LONGEST_OF_SUMS = 8192
-"""The most elements of a row that is cut into slices in one read, where sums of magnitudes are needed."""
-
 _MOST_BYTES, _MOST_BYTES_OF_COLUMN = 65536, 49152
 """The most bytes of a row that is cut into slices in one read; `_MOST_BYTES_OF_COLUMN` for float64 rows whose elements
 are not neighbours in memory, as those of a column. For longer rows two kernels are faster (H200: one takes 580
@@ -55,10 +50,10 @@ def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) 
     if layout.tile == 0 or view.dtype.parts == 2:
         return False
     if isinstance(scheme, Words):
-        return layout.k <= _LONGEST_OF_WORDS
+        return layout.k <= LONGEST_OF_WORDS
     itemsize = view.dtype.itemsize
     longest = (_MOST_BYTES if itemsize == 4 or view.along_k else _MOST_BYTES_OF_COLUMN) // itemsize
-    longest = min(longest, _LONGEST_OF_SUMS) if whole else longest
+    longest = min(longest, LONGEST_OF_SUMS) if whole else longest
     return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
 
 
@@ -210,7 +205,7 @@ class _Stream(NamedTuple):
 
 def _stream(k: int, view: View) -> _Stream:
     """How clusters take rows of length k, padding included."""
-    rows = 16 if view.along_k or k > _LONGEST_OF_WORDS // 2 else 32
+    rows = 16 if view.along_k or k > LONGEST_OF_WORDS // 2 else 32
     of_warp = 2048 // rows
     cluster = next((cluster for cluster in (1, 2, 4) if k <= 8 * of_warp * cluster), 8)
     return _Stream(cluster, ceil(k / (cluster * of_warp)), rows)

@@ -25,7 +25,7 @@ from ozaki.backends.cupy.steps.epilogue import (
 )
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
-from ozaki.backends.cupy.steps.wide import combine, round_wide
+from ozaki.backends.cupy.steps.wide import combine, is_wide, round_wide
 from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
@@ -161,7 +161,7 @@ class Planes:
         """Round; of a triangle only entries below the diagonal, and in blocks that the diagonal crosses."""
         out, lower = epilogue.out, self.symmetry is not None
         scaled = self.left.tops is not None or self.right.tops is not None
-        if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
+        if isinstance(out, NumbersArray) or is_wide(self.scheme, scaled):
             assert isinstance(self.scheme, Residues)
             round_wide(b, self.scheme, self.planes, self.left, self.right, out, device.block_memory)
             return

@@ -19,7 +19,8 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.backends.cupy.steps.operands import Described, Layout, Scales, Slices
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Residues, Scaling
+from ozaki.schemes import Residues, Scaling, Scheme, Words
+from ozaki.schemes.constants import product_limbs
 
 _SHARED = 48 * 1024
 """Most bytes of dynamic shared memory of a block that splits, where an image fits them."""
@@ -35,6 +36,14 @@ Three such blocks fit a multiprocessor of Hopper.
 
 _MANY, _FEW = 8, 2
 """Groups of eight columns of a block that splits (GROUPS of the kernel): usually, and where images are long."""
+
+
+def is_wide(scheme: Scheme | Words, multiprecision: bool) -> bool:
+    """Whether the kernels of this file split operands and round results, not those of `cutting` and `unrounded`.
+
+    `multiprecision`: whether the operands, or the result, are.
+    """
+    return multiprecision or (isinstance(scheme, Residues) and scheme.several)
 
 
 def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout, most_shared: int) -> Slices:
@@ -174,7 +183,7 @@ def _recombine_kernel(
     most_shared: int,
 ) -> Kernel:
     batch, m, n = out.shape
-    planes, limbs = y.shape[0], tables.limbs_of_product(scheme)
+    planes, limbs = y.shape[0], product_limbs(scheme)
     steps = -(-planes // tables.STEP)
     pitch = 8 * steps + 4  # an odd multiple of 4
 
