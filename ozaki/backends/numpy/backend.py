@@ -118,7 +118,7 @@ def steps(plan: Plan) -> str:
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
-    """Whether slices for one plan serve another one: no engine has a layout of its own."""
+    """Whether slices for one plan serve another one: nothing else decides how its engine splits."""
     return slices_depend_on(plan) == slices_depend_on(other)
 
 
