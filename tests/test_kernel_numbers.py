@@ -452,7 +452,7 @@ def test_weights(prng, scheme):
     """V_p and the fraction of each plane of bytes; with them the integers of the Chinese remainders."""
     product = math.prod(scheme.moduli)
     limbs = -(-product.bit_length() // 32)
-    assert tables.limbs_of_product(scheme) == limbs
+    assert constants.product_limbs(scheme) == limbs
     planes = [(m, 8 * j) for m in scheme.moduli for j in range((m > 256) + (m >= 2**14) + 1)]
     steps, eights = -(-len(planes) // 32), -(-(limbs + 1) // 8)
     table, minus = tables.weights(scheme)

@@ -314,7 +314,9 @@ def test_engines_by_the_record_of_a_device():
     ]
     for device, scheme, shape, label in cases:
         dtype = "float32" if isinstance(scheme, Words) else "float64"
-        assert engine_of(device, plan_of(scheme, shape, dtype)).label == label
+        engine = engine_of(device, plan_of(scheme, shape, dtype))
+        assert engine.label == label and engine.keeps == scheme.exact
+    assert not engine_of(H100, plan_of(Digits(4), large, engine="fused")).keeps  # which round in registers
     with pytest.raises(ValueError, match="engine: 'fused' multiplies residues"):
         engine_of(A100, plan_of(Residues(14), large, engine="fused"))
 

@@ -34,7 +34,7 @@ from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki.call.operands import holds_complex
-from ozaki.records.report import bytes_in_words, rounded_up, several
+from ozaki.records.report import ReportKind, bytes_in_words, rounded_up, several
 from ozaki.records.shapes import shapes
 
 app = typer.Typer(
@@ -146,7 +146,7 @@ def multiply(
             files.check_holds(output, "complex128")
         step("multiplying")
         start = time.perf_counter()
-        asked: Literal[True, "relative"] = "relative" if relative else True
+        asked: Literal[True] | ReportKind = "relative" if relative else True
         operands = placed(x, where), placed(y, where)
         c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=asked)
         c = to_host(c)

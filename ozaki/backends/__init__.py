@@ -159,7 +159,7 @@ class Backend(Planner, Protocol):
         ...
 
     def same_slices(self, plan: Plan, other: Plan) -> bool:
-        """Whether slices made for `plan` also serve `other`, a plan of the same scheme, engine and (m, k, n)."""
+        """Whether slices made for `plan` also serve `other`: what they depend on is the same for both."""
         ...
 
     def describing_bytes(self, rows: Any) -> tuple[int, int]:

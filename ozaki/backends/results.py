@@ -1,15 +1,33 @@
-"""Memory of results: arrays of the hardware's formats, or multiprecision numbers; NumPy and CuPy."""
+"""Results and their memory: arrays of the hardware's formats, or multiprecision numbers; NumPy and CuPy."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ozaki.backends.combining import copy_numbers
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.records.combination import ONE, Factor
 from ozaki.records.formats import is_multiprecision, part_bytes, parts_in, precision_of
+from ozaki.schemes import Scheme
+
+
+class Computed(NamedTuple):
+    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
+
+    Attributes
+    ----------
+    c : shape (batch, m, n)
+    alpha : the factor of the product in an expression; `ONE` of a product
+    nbytes : bytes of c, if it lies beside the result
+    """
+
+    scheme: Scheme
+    c: Any
+    alpha: Factor = ONE
+    nbytes: int = 0
 
 
 def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:

@@ -49,10 +49,11 @@ class Description:
     nonfinite: Ints
     scale: Ints | int = 0
 
-    def some_rows(self, rows: slice) -> Description:
-        """The description of some of the rows of each matrix."""
-        fields = {name: getattr(self, name)[:, rows] for name in FIELDS}
-        return Description(self.k, scale=self.scale if isinstance(self.scale, int) else self.scale[:, rows], **fields)
+    def part(self, batch: slice, rows: slice) -> Description:
+        """The description of some of the rows of some matrices."""
+        fields = {name: getattr(self, name)[batch, rows] for name in FIELDS}
+        scale = self.scale if isinstance(self.scale, int) else self.scale[batch, rows]
+        return Description(self.k, scale=scale, **fields)
 
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:

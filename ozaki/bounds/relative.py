@@ -5,6 +5,10 @@ from __future__ import annotations
 from math import inf, log2
 from typing import NamedTuple
 
+from ozaki.bounds.description import Description
+from ozaki.bounds.exact import ErrorTerms, error_terms
+from ozaki.schemes import Scheme, scaling_of
+
 MARGIN = 2.0**-16
 """Bits that are taken off for the roundings of quotients and logarithms."""
 
@@ -12,6 +16,17 @@ MANTISSA_BITS = 32
 
 FARTHEST = 2**29 - 1
 """Exponents of quotients beyond this, up or down, count as this one."""
+
+
+def image_errors(
+    left: Description, right: Description, scheme: Scheme, spans: tuple[int, int]
+) -> tuple[ErrorTerms, int]:
+    """The error terms (B1) of a product's entries in units of 2**exponent, in which none underflows; and exponent.
+
+    `spans`: the largest exponent spans of a row of both operands.
+    """
+    exponent = -scaling_of(scheme, left.k).base
+    return error_terms(left, right, scheme, scheme.dropped(left.k, spans), exponent), exponent
 
 
 class Quotient(NamedTuple):

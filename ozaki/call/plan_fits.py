@@ -8,7 +8,7 @@ from ozaki.backends import as_computed
 from ozaki.call.format_checks import refuse_words
 from ozaki.call.pair import Pair
 from ozaki.planning.checks import check_engine, check_holds_multiprecision, check_runs
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Plan, slices_depend_on
 from ozaki.records.prepared import Prepared
 from ozaki.schemes import Words
 
@@ -52,7 +52,7 @@ _KINDS = {1: "real", 2: "complex"}
 def _serves(x: Prepared, plan: Plan) -> bool:
     """Whether the slices of a prepared operand are those that a plan needs."""
     made = x.plan
-    if (made.scheme, made.engine, made.shape, made.parts) != (plan.scheme, plan.engine, plan.shape, plan.parts):
+    if slices_depend_on(made) != slices_depend_on(plan):
         return False
     if not x.backend.same_slices(*(as_computed(each, x.backend) for each in (made, plan))):
         return False

@@ -129,13 +129,8 @@ def _measured_early(works: Works, asked: Question, need: Need, facts: Facts) -> 
     if isinstance(need, WorstRatio | RowsBound) and not any(isinstance(x, WorstRatio | RowsBound) for x in facts):
         plan, needs = foresee(asked, facts)
         if plan.scheme is not None and plan.scheme.exact:
-            works.begin([each for each in needs if _of_one_level(each, need)], plan)
+            works.begin([each for each in needs if each.of_proof(need)], plan)
     return works.measure(need)
-
-
-def _of_one_level(x: Need, y: Need) -> bool:
-    """Whether two facts are found by the same kind of proof at the same level."""
-    return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
 
 
 def _checked(works: Works, plan: Plan, report: bool) -> Settled:

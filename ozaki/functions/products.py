@@ -43,7 +43,7 @@ from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import SILENT, ProgressFunction, progress_of
-from ozaki.records.report import Report
+from ozaki.records.report import Report, ReportKind
 from ozaki.records.shapes import Side, shape_of, shapes
 
 
@@ -66,7 +66,7 @@ def matmul(
     *,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: Literal[True, "relative"],
+    return_report: Literal[True] | ReportKind,
     **options: Unpack[ProductOptions],
 ) -> tuple[Any, Report]: ...
 @any_arrays("a", "b", "out")
@@ -79,7 +79,7 @@ def matmul(
     *,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: bool | Literal["relative"] = False,
+    return_report: bool | ReportKind = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
@@ -211,7 +211,7 @@ def _multiply(
     out: Any,
     options: Options,
     plan: Plan | None,
-    return_report: bool | Literal["relative"],
+    return_report: bool | ReportKind,
     terms: tuple[Any, Any, Any] | None,
     adjoint: bool = False,
     progress: ProgressFunction | None = None,
@@ -239,7 +239,7 @@ def _multiply(
             memory.hold_copy(copied)
         pair = Pair(a, b, memory, options, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         watched = Watched(name, pair.left, pair.right, pair.combination, pair.asked) if watching() else None
-        relative = isinstance(return_report, str)
+        relative = return_report == "relative"
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
             if not return_report and (before := repeated(*pair.given, key)) is not None:
@@ -437,7 +437,7 @@ def gemm(
     out: Any = None,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: bool | Literal["relative"] = False,
+    return_report: bool | ReportKind = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
     """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does; by exact slices rounded once.

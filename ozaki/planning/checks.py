@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ozaki.records.accuracy import Accuracy, Measure
 from ozaki.records.formats import in_units, part_of
 from ozaki.records.options import ENGINES, Options
 from ozaki.records.plan import Plan
+from ozaki.records.report import ReportKind
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import known
 
@@ -55,8 +56,9 @@ def check_transposition(name: str, x: Any) -> None:
 
 def check_report(x: Any) -> None:
     """Refuse a `return_report` that names no report."""
-    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x == "relative"):
-        raise TypeError(f"return_report: {_given(x)}; expected True or False, or 'relative'")
+    kinds = get_args(ReportKind)
+    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x in kinds):
+        raise TypeError(f"return_report: {_given(x)}; expected True or False, or {', '.join(map(repr, kinds))}")
 
 
 def check_is_plan(plan: Any) -> None:

@@ -43,7 +43,7 @@ from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Plan, plan_of
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import FAMILIES, integer_scheme, least_of, scheme_of
 
@@ -164,8 +164,7 @@ def _native(question: Question, facts: Facts, why: str) -> Plan:
     if question.for_operands and not _in_range(question, facts):
         bound = inf
     a_priori = question.target is None and not question.for_operands
-    limit = question.options.workspace_limit
-    return native_plan(question.sizes, question.dtype, question.target, bound, why, limit, a_priori)
+    return native_plan(question.sizes, question.dtype, question.target, bound, why, question.options, a_priori)
 
 
 def _in_range(question: Question, facts: Facts) -> bool:
@@ -292,9 +291,5 @@ and one nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is prove
 
 
 def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: float, why: str) -> Plan:
-    sizes, options = question.sizes, question.options
-    proven = with_rounding(bound, question.dtype, target.exponent)
-    return Plan(
-        sizes.shape, sizes.batch, question.dtype, scheme, target, proven, bound, False, options.engine,
-        options.workspace_limit, why, parts=sizes.parts,
-    )  # fmt: skip
+    dtype, proven = question.dtype, with_rounding(bound, question.dtype, target.exponent)
+    return plan_of(question.sizes, dtype, scheme, target, proven, bound, question.options, why, a_priori=False)

@@ -22,6 +22,10 @@ T = TypeVar("T")
 class Need:
     """The name by which a decision asks for a fact. Needs are equal if they ask for the same fact."""
 
+    def of_proof(self, other: Need) -> bool:
+        """Whether this fact and another one are found by the same kind of proof at the same level."""
+        return type(self) is type(other) and getattr(self, "level", None) == getattr(other, "level", None)
+
 
 @dataclass(frozen=True)
 class Sample(Need):

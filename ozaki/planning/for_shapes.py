@@ -16,7 +16,7 @@ from ozaki.planning.search import choose_a_priori
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import SIGNIFICAND_BITS, is_complex, is_multiprecision, result_format
 from ozaki.records.options import Options
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Plan, plan_of
 from ozaki.records.shapes import Shapes, Side, broadcast
 from ozaki.schemes import Scheme, Words
 
@@ -53,7 +53,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
     if options.scheme == "native":
         bound = native.bound(max(length, 1), dtype, sizes.spread)
         check_native(dtype, target, options, bound)
-        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, options.workspace_limit)
+        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, options)
     if asked_for is not None and asked_for.measure in ("componentwise", "relative"):
         exponent = f", exponent={asked_for.exponent}" if asked_for.exponent else ""
         raise ValueError(
@@ -90,10 +90,7 @@ def plan_for_any(
     bound = a_priori(scheme, max(sizes.length, 1), goal.exponent) * sizes.spread
     check_proven(scheme, bound, target, "row-column", "any operands")
     proven = with_rounding(bound, dtype, goal.exponent)
-    return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, options.engine, options.workspace_limit,
-        why, parts=sizes.parts,
-    )  # fmt: skip
+    return plan_of(sizes, dtype, scheme, goal, proven, bound, options, why, a_priori=True)
 
 
 def usual_target(dtype: str, k: int) -> Accuracy:
@@ -107,15 +104,15 @@ def native_plan(
     target: Accuracy | None,
     bound: float,
     why: str,
-    limit: int | None,
+    options: Options,
     a_priori: bool = True,
 ) -> Plan:
-    """The plan of the native product: its bound is componentwise, and so holds in every measure."""
+    """The plan of the native product: its bound is componentwise, and so holds in every measure.
+
+    Options that name an engine have ruled it out before.
+    """
     target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(
-        sizes.shape, sizes.batch, dtype, None, target, bound, bound, a_priori, workspace_limit=limit, why=why,
-        parts=sizes.parts,
-    )  # fmt: skip
+    return plan_of(sizes, dtype, None, target, bound, bound, options, why, a_priori=a_priori)
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.combination import Combination
 from ozaki.records.formats import part_of
+from ozaki.records.options import Options
 from ozaki.records.report import power_of_two, priced, rounded_up, several
-from ozaki.records.shapes import COMPLEX, REAL, Parts, length_of, real_stack
+from ozaki.records.shapes import COMPLEX, REAL, Parts, Shapes, length_of, real_stack
 from ozaki.schemes import ComplexResidues, Scheme, Words, slice_products
 
 
@@ -173,6 +174,33 @@ class Plan:
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
             f"\n{self.why}" if self.why else ""
         )
+
+
+def plan_of(
+    sizes: Shapes,
+    dtype: str,
+    scheme: Scheme | Words | None,
+    target: Accuracy,
+    bound: float,
+    unrounded_bound: float,
+    options: Options,
+    why: str,
+    *,
+    a_priori: bool,
+) -> Plan:
+    """The plan of a product of these shapes; what a plan holds of the caller's options is read here alone."""
+    return Plan(
+        sizes.shape, sizes.batch, dtype, scheme, target, bound, unrounded_bound, a_priori, options.engine,
+        options.workspace_limit, why, parts=sizes.parts,
+    )  # fmt: skip
+
+
+def slices_depend_on(plan: Plan) -> tuple[object, ...]:
+    """All that a plan holds on which slices of operands depend, whatever multiplies them.
+
+    What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both.
+    """
+    return plan.scheme, plan.engine, plan.shape, plan.parts
 
 
 class Chosen(NamedTuple):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from math import frexp, inf, isfinite
+from typing import Literal
 
 from ozaki.records.accuracy import Measure
 from ozaki.schemes import PRESETS
+
+ReportKind = Literal["relative"]
+"""What `return_report` may be beside True and False: reports that state more than usual ones, by name."""
 
 
 @dataclass(frozen=True)

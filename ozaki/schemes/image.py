@@ -148,6 +148,7 @@ def is_exact(scheme: ExactScheme | Words | None) -> TypeGuard[ExactScheme]:
     return scheme is not None and scheme.exact
 
 
+@cached(1024)
 def scaling_of(scheme: ExactScheme, k: int) -> Scaling:
     """The rule by which a scheme scales rows of length k.
 

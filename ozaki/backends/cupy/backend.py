@@ -21,7 +21,7 @@ from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Plan, slices_depend_on
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import Side
 from ozaki.schemes import Scheme, Words
@@ -96,10 +96,12 @@ def steps(plan: Plan) -> str:
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
-    """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n).
+    """Whether slices for one plan serve another one.
 
-    A batch or a limit of workspace may ask for another engine.
+    They lie as the engine wants them to, and a batch or a limit of workspace may ask for another engine.
     """
+    if slices_depend_on(plan) != slices_depend_on(other):
+        return False
     device = devices.current()
     return bool(engine_of(device, plan) == engine_of(device, other))
 

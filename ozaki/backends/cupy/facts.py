@@ -18,19 +18,17 @@ from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes, room_for_one_read
-from ozaki.backends.cupy.steps.numbers import describe_numbers
+from ozaki.backends.cupy.steps.numbers import describe_numbers, leading_bytes
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.backends.cupy.steps.overlap import overlap
-from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.steps.product import split_in_one_read
-from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
+from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, panels_of, worst_ratios
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.unrounded import Symmetry
 from ozaki.backends.panels import Panel, Panels
-from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
-from ozaki.bounds.exact import error_terms
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
+from ozaki.bounds.of_scheme import error_terms
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -112,6 +110,13 @@ class Made:
             kept += each.left, each.right, *each.results
         return kept
 
+    def beside_leading(self, limit: int | None, inputs: Inputs) -> int | None:
+        """What a limit leaves beside the leading bits of multiprecision operands that are still to be described."""
+        if limit is None:
+            return None
+        missing = (of.signs.size for side, of in inputs.numbers.items() if side not in self.described)
+        return max(limit - sum(map(leading_bytes, missing)), 0)
+
     def without_slices(self, b: Builder) -> Made:
         """Free early slices, and the largest elements that were found with them; whole descriptions stay."""
         if self.early is not None:
@@ -164,7 +169,7 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
     likely = asked.likely
     for need in asked.needs:
         if likely is not None and isinstance(need, WorstRatio | RowsBound):
-            finding.begin([each for each in asked.needs if _of_one_level(each, need)], likely)
+            finding.begin([each for each in asked.needs if each.of_proof(need)], likely)
             likely = None
         finding.add(need)
     if asked.describe:
@@ -189,11 +194,6 @@ def engine_for(
     views = inputs.views
     symmetry: Symmetry | None = "hermitian" if views.adjoint else "symmetric" if views.itself else None
     return engine_of(device, plan, inputs.multiprecision, combined, None if with_addend else symmetry)
-
-
-def _of_one_level(x: Need, y: Need) -> bool:
-    """Whether two facts are found by the same kind of proof at the same level."""
-    return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
 
 
 class _Finding:
@@ -246,11 +246,7 @@ class _Finding:
     @property
     def _limit(self) -> int | None:
         """Most bytes that a proof may hold, when the leading bits of multiprecision operands are there."""
-        limit, made = self._asked.limit, self.made.described
-        if limit is None:
-            return None
-        missing = sum(8 * of.signs.size for side, of in self._inputs.numbers.items() if side not in made)
-        return max(limit - missing, 0)
+        return self.made.beside_leading(self._asked.limit, self._inputs)
 
     # Facts ------------------------------------------------------------------------------------------------------------
 
@@ -433,11 +429,9 @@ class _Finding:
         left, right = self._asked.descriptions
         if panel is not None:
             left, right = (
-                _some_rows(of, *panel.of(side, self._rows(side).shape[0]))
+                of.part(*(slice(*each) for each in panel.of(side, self._rows(side).shape[0])))
                 for side, of in zip(SIDES, (left, right), strict=True)
             )
-        if isinstance(need.scheme, Words):
-            return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
         return Wanted(error_terms(left, right, need.scheme, dropped, need.exponent), rows, 0.0)
 
     def _begin_in_panels(self, panels: Panels, level: Level, needs: Sequence[WorstRatio]) -> None:
@@ -471,11 +465,3 @@ class _Finding:
             yield panel, x, y
             x.release_rows(b, left)
             y.release_rows(b, right)
-
-
-def _some_rows(of: Description, batch: tuple[int, int], rows: tuple[int, int]) -> Description:
-    """The description of some rows of some matrices, both given as (first, one after the last)."""
-    at = slice(*batch), slice(*rows)
-    return Description(
-        of.k, *(field[at] for field in (of.top, of.peak, of.magnitudes, of.squares, of.bottom, of.nonfinite))
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -29,43 +29,30 @@ from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
+from ozaki.backends.cupy.steps.numbers import leading_bytes
 from ozaki.backends.cupy.steps.relative import worst_quotient
-from ozaki.backends.cupy.steps.tables import limbs_of_product
+from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import Description
-from ozaki.bounds.exact import ErrorTerms, error_terms
+from ozaki.bounds.exact import ErrorTerms
+from ozaki.bounds.relative import image_errors
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import CutBound, Need, RelativeError, WorstRatio
 from ozaki.records.accuracy import default_accuracy
-from ozaki.records.combination import ONE, Combination, Factor
+from ozaki.records.combination import ONE, Combination
 from ozaki.records.formats import COMPLEX, MULTIPRECISION, part_of, precision_of
 from ozaki.records.memory import Memory, too_few_bytes
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
-from ozaki.schemes import Residues, Scheme, Words, is_exact, scaling_of
+from ozaki.schemes import Residues, Scheme, Words, is_exact
+from ozaki.schemes.constants import product_limbs
 
 _MOST_STEPS = 4096
 """The most steps of a program that is kept. With more, as for large batches that are multiplied one by one, the host
 starts steps faster than the device completes them, so that repeating the program would gain nothing."""
-
-
-class _Computed(NamedTuple):
-    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
-
-    Attributes
-    ----------
-    c : shape (batch, m, n)
-    alpha : the factor of the product in an expression; `ONE` of a product
-    nbytes : bytes of c, if it lies beside the result
-    """
-
-    scheme: Scheme
-    c: Any
-    alpha: Factor = ONE
-    nbytes: int = 0
 
 
 @dataclass
@@ -140,10 +127,11 @@ class Work:
         self._readers: dict[Need, Reader] = {}
         self._found: dict[Need, Any] = {}
         self._asked = _Asked({}, set())
-        self._product: _Computed | None = None
+        self._product: results.Computed | None = None
         if dtype not in COMPLEX:  # of complex entries the addend may be a copy, which not every product reads
             self._read_addend()
-        leading = sum(8 * int(rows(side).size) for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Numbers))
+        sizes = (int(rows(side).size) for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Numbers))
+        leading = sum(map(leading_bytes, sizes))
         if (rest := memory.rest) is not None and leading and leading >= rest:
             too_few_bytes(rest, leading)
 
@@ -315,8 +303,7 @@ class Work:
         product, and keeps it, since most often it is the one that is asked for next.
         """
         left, right = self._descriptions()
-        exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
-        terms = error_terms(left, right, scheme, scheme.dropped(left.k, evidence.spans(left, right)), exponent)
+        terms, exponent = image_errors(left, right, scheme, evidence.spans(left, right))
         worst: tuple[Evidence, ...] = ()
         if self._product is None or self._product.scheme != scheme:
             self.release()
@@ -336,7 +323,7 @@ class Work:
                 self.memory.hold(nbytes)
                 c = results.empty(shape, self._dtype, cp)
                 self._multiply_into(plan, c, None)
-                self._product = _Computed(scheme, c, nbytes=nbytes)
+                self._product = results.Computed(scheme, c, nbytes=nbytes)
         alpha = ONE
         if self._product is not None:
             alpha = self._product.alpha
@@ -375,7 +362,7 @@ class Work:
         product.multiply(b, self._device, engine, plan, left, right, Round(result_view(c).array("c", b.given)))
         self._run_into(b.program(), c)
         some = ErrorTerms(terms.left[:, :, rows], terms.right)
-        found = self._worst_quotient(some, exponent, (of[0].some_rows(rows), of[1]), c)
+        found = self._worst_quotient(some, exponent, (of[0].part(slice(None), rows), of[1]), c)
         self._execution.evidence(found)
         self._execution.finish()
         self.memory.free(nbytes)
@@ -400,9 +387,8 @@ class Work:
         once = self._combination is not None and plan.rounds_once(self._combination)
         if once:
             self._read_addend()
-        wide = isinstance(c, Numbers) or (isinstance(plan.scheme, Residues) and plan.scheme.several)
-        wide = wide or (self._combination is not None and isinstance(self._combination.c, Numbers))
-        if once and (wide or self._inputs().multiprecision):
+        numbers = isinstance(c, Numbers) or (self._combination is not None and isinstance(self._combination.c, Numbers))
+        if once and is_wide(plan.scheme, numbers or self._inputs().multiprecision):
             self._multiply_every_bit(plan, c)
             return
         computed = None if once else self._product
@@ -416,24 +402,17 @@ class Work:
             assert self._combination is not None
             expression, alpha = Expression(*self._combination.values, once=True), self._combination.alpha
         self._multiply_into(plan, c, expression)
-        self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
+        self._product = results.Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
 
     def _multiply_into(self, plan: Plan, c: Any, expression: Expression | None) -> None:
         """Run the program of a product by slices or words."""
         inputs, made = self._inputs(), self._made
-        plan = replace(plan, workspace_limit=self._limit_beside_leading(inputs))
+        plan = replace(plan, workspace_limit=made.beside_leading(self.memory.rest, inputs))
         self._asked.product = plan, result_view(c), expression
         program = product_program(inputs, self._device, plan, result_view(c), made, expression)
         self._made = replace(made, early=None, open=None)
         self._run_into(program, c, self._progress)
         self._free(made)
-
-    def _limit_beside_leading(self, inputs: Inputs) -> int | None:
-        """Most bytes that a product may hold, when the leading bits of multiprecision operands are there."""
-        rest, made = self.memory.rest, self._made.described
-        if rest is None:
-            return None
-        return max(rest - sum(8 * of.signs.size for side, of in inputs.numbers.items() if side not in made), 0)
 
     def _run_into(self, program: Program, c: Any, progress: Progress = SILENT) -> None:
         """Run a program whose last given arrays are those of a result."""
@@ -448,7 +427,7 @@ class Work:
         assert self._combination is not None and isinstance(plan.scheme, Residues)
         self._find((), describe=True)
         self._release_product()
-        bits = LIMB_BITS * limbs_of_product(plan.scheme)
+        bits = LIMB_BITS * product_limbs(plan.scheme)
         nbytes = results.nbytes(c.shape, f"{MULTIPRECISION}{bits}")
         self.memory.hold(nbytes)
         every_bit = empty_numbers(c.shape, bits, cp)
@@ -459,7 +438,7 @@ class Work:
         self._asked.valid_for_others = False  # no step of a program computes c
         if not isinstance(c, Numbers):
             self._patch(c)
-        self._product = _Computed(plan.scheme, c, self._combination.alpha)
+        self._product = results.Computed(plan.scheme, c, self._combination.alpha)
 
     def _patch(self, c: Any) -> None:
         """Insert what NaN and Inf of the operands give; an addend of numbers is finite: there they stay as they are."""

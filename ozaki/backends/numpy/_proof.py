@@ -16,10 +16,10 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.backends.numpy.program import DESCRIBING, numbered
 from ozaki.backends.panels import Panel, Panels
-from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import LEAST_LEADING
-from ozaki.bounds.exact import ErrorTerms, error_terms
+from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, levels, wide_bits
+from ozaki.bounds.of_scheme import error_terms
 from ozaki.planning.facts import Ratio
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import Side, tiles_of_rows
@@ -281,10 +281,7 @@ def worst_ratio(
     `lower` is what `lower_bound` returns for left and right, of a level with so many bits; `spans` are those of the
     whole operands, of which left and right may be panels.
     """
-    if isinstance(scheme, Words):
-        terms = word_bounds.error_terms(left.on_host, right.on_host, scheme)
-    else:
-        terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
+    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
     batch, m, n = lower.shape

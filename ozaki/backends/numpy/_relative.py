@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +13,12 @@ from ozaki.backends.numpy._describe import ROW_BYTES, Described
 from ozaki.backends.numpy._execute import execute, matrices_of
 from ozaki.backends.numpy._proof import numerators
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
-from ozaki.bounds.exact import error_terms
-from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient, relative_bits, times
+from ozaki.bounds.relative import FARTHEST, MANTISSA_BITS, NONE, UNBOUNDED, Quotient, image_errors, relative_bits, times
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.records.combination import Factor
 from ozaki.records.formats import precision_of
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import tiles_of_rows
-from ozaki.schemes import Scheme, scaling_of
+from ozaki.schemes import Scheme
 
 _SHARE = 8
 """The share of a tile's elements that are compared at a time, so that this takes less memory than describing rows."""
@@ -29,23 +27,7 @@ _ARRAYS = 12
 """Float64 arrays of a tile that are held while it is compared."""
 
 
-class Computed(NamedTuple):
-    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
-
-    Attributes
-    ----------
-    c : shape (batch, m, n)
-    alpha : the factor of the product in an expression; `ONE` of a product
-    nbytes : bytes of c, if it lies beside the result
-    """
-
-    scheme: Scheme
-    c: Any
-    alpha: Factor
-    nbytes: int
-
-
-def bits_of(product: Computed, left: Described, right: Described, dtype: str, memory: Memory) -> float:
+def bits_of(product: results.Computed, left: Described, right: Described, dtype: str, memory: Memory) -> float:
     """What `bounds.relative.relative_bits` says of a product in the format `dtype`."""
     worst = _worst_within(product.scheme, left, right, (left.span, right.span), product.c, memory)
     return relative_bits(times(worst, product.alpha.whole, product.alpha.exponent), precision_of(dtype))
@@ -104,8 +86,7 @@ def worst_quotient(
     """
     if isinstance(c, np.ndarray) and c.dtype.kind == "c":
         return max(worst_quotient(left, right, spans, scheme, part, tile) for part in (c.real, c.imag))
-    exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
-    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
+    terms, exponent = image_errors(left.on_host, right.on_host, scheme, spans)
     tops = [x.on_host.top + x.on_host.scale for x in (left, right)]
     worst = NONE
     batch, m, n = c.shape

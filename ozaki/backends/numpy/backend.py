@@ -28,7 +28,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
 from ozaki.process import environment
 from ozaki.records.formats import DTYPES
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Plan, slices_depend_on
 from ozaki.records.shapes import Side
 from ozaki.schemes import ComplexResidues, Scheme, Words
 
@@ -118,8 +118,8 @@ def steps(plan: Plan) -> str:
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
-    """Return True: the scheme alone decides what slices are, and the scheme of both plans is the same."""
-    return True
+    """Whether slices for one plan serve another one: nothing else decides how its engine splits."""
+    return slices_depend_on(plan) == slices_depend_on(other)
 
 
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:

@@ -19,7 +19,7 @@ from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
-from ozaki.backends.numpy._relative import Computed, bits_of, bits_of_strips
+from ozaki.backends.numpy._relative import bits_of, bits_of_strips
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._words import WordSlices
@@ -84,7 +84,7 @@ class Work:
         self._described = {side: slices.described for side, slices in self._slices.items()}
         self._itself = False  # whether the rows of A are the columns of B, in memory, too
         self._proof: Ratios | None = None
-        self._product: Computed | None = None
+        self._product: results.Computed | None = None
 
     @cached_property
     def _combination(self) -> Combination | None:
@@ -170,7 +170,7 @@ class Work:
             self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
             execute(scheme, "auto", left, right, c, self._memory, itself=self._itself, progress=self._progress)
-            self._product = Computed(scheme, c, ONE, whole)
+            self._product = results.Computed(scheme, c, nbytes=whole)
         return bits_of(self._product, left, right, self._dtype, self._memory)
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
@@ -190,7 +190,7 @@ class Work:
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
             execute(plan.scheme, plan.engine, left, right, c, memory, once, self._itself, self._adjoint, progress)
         alpha = ONE if once is None else once.alpha
-        self._product = Computed(plan.scheme, c, alpha, 0) if not isinstance(plan.scheme, Words) else None
+        self._product = results.Computed(plan.scheme, c, alpha) if not isinstance(plan.scheme, Words) else None
 
     def release(self) -> None:
         """Free the memory of a proof, and of a product before."""

@@ -14,7 +14,7 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.devices import Device
+from ozaki.backends.cupy.devices import Device, rates
 from ozaki.backends.cupy.program.arrays import DTYPES, View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read as steps
@@ -50,7 +50,7 @@ def one_read(rng: np.random.Generator) -> None:
             assert view.along_k or held.rows * view.dtype.itemsize % 16 == 0
             assert held.sharing == 4 or (held.cluster == 1 and held.rows > 1)
             of_lane = 4 * ceil(held.share / (128 * held.sharing))
-            assert of_lane <= 64 or k > steps._LONGEST_OF_SUMS
+            assert of_lane <= 64 or k > rates.LONGEST_OF_SUMS
         assert k * view.dtype.itemsize > (65536 if not whole and view.along_k else 32768)
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
@@ -130,7 +130,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
     """One read finds the words, exponents and largest elements that two find."""
     for strides in ((1, 2**18), (2**18, 1)):
         view = View(DTYPES["f"], (1, 2, 1), (0, *strides))
-        for k in range(128, steps._LONGEST_OF_WORDS + 1, 128):
+        for k in range(128, rates.LONGEST_OF_WORDS + 1, 128):
             stream = steps._stream(k, view)
             assert k <= stream.cluster * stream.warps * (2048 // stream.rows)
             assert stream.warps <= 16 and stream.shared_mem <= MOST_SHARED

@@ -100,6 +100,7 @@ def kept_and_finished(rng: np.random.Generator) -> None:
         engines += [(FusedResidues(device), Residues(14), "f8"), (Winograd(device), Residues(14), "f8")]
         engines += [(SymmetricResidues.of(device, "symmetric"), Residues(6), "f4")]
     for engine, scheme, dtype in engines:
+        assert engine.keeps
         batch = 1 if isinstance(engine, Winograd) else 2
         a, b = matrix(rng, (batch, 150, 200), dtype), matrix(rng, (batch, 150, 200), dtype)
         if isinstance(engine, SymmetricResidues):

@@ -24,7 +24,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import axpby as end_of_product
-from ozaki.backends.cupy.steps.panels import panels_of
+from ozaki.backends.cupy.steps.proof import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
 from ozaki.bounds import words as word_bounds

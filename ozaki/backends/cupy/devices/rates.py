@@ -19,20 +19,19 @@ _NATIVE_START = {"float64": 40e-6, "float32": 28e-6}
 _HOST = 33e-6
 """Seconds that the host needs to start one native product after another."""
 
-_LONG_WORDS = 16384
-"""Length of a row beyond which words are described and split by two kernels, which read the operand twice."""
+LONGEST_OF_WORDS = 16384
+"""The most elements of a row that is cut into words in one read; longer ones take two kernels, which read it twice."""
 
 _SHORT_WORDS = 256
 """Length of a row below which words are split no faster than rows of that length."""
 
-
-_LONG_RESIDUES = 8192
-"""Length of a row beyond which residues are described and split by two kernels."""
+LONGEST_OF_SUMS = 8192
+"""The most elements of a row that is cut into slices in one read, where sums of magnitudes are needed (residues)."""
 
 
 def reads_of_rows(k: int) -> int:
     """How often an operand of residues is read to describe and split it."""
-    return 1 if k <= _LONG_RESIDUES else 2
+    return 1 if k <= LONGEST_OF_SUMS else 2
 
 
 class Planned(NamedTuple):
@@ -141,7 +140,7 @@ class Rates:
         width = 4 if words.word == "tf32" else 2
         multiplied = max(batch * m * n / self.kernels.words, busy_entries / self.kernels.words_cool)
         multiplied *= 1e-12 * words.products * k * width
-        reads = 1 if k <= _LONG_WORDS else 2
+        reads = 1 if k <= LONGEST_OF_WORDS else 2
         cut = (m + n) * max(k, _SHORT_WORDS) * (4 * reads + 1.25 * width * words.count)
         traffic = 1e-12 * (cut + 4 * m * n) / self.memory
         return max(multiplied + batch * traffic + WORDS.extra, WORDS.least)

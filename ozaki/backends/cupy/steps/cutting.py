@@ -11,31 +11,32 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.wide import split_wide
+from ozaki.backends.cupy.steps.wide import is_wide, split_wide
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Digits, Residues, constants, magnitude_bits, scaling_of
+from ozaki.schemes import Digits, Residues, Scaling, constants
 from ozaki.schemes.constants import KernelScheme
 
 
 def split(b: Builder, device: Device, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
-    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.several):
+    if isinstance(scheme, Residues) and is_wide(scheme, operand.numbers is not None):
         return split_wide(b, operand, side, scheme, layout, device.block_memory)
     slices = Slices.room(b, operand, layout)
-    kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
+    kernel = _split_kernel(operand.x.view, operand.scaling(scheme), side, scheme, layout, operand.only_largest)
     b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
     return slices
 
 
 @cached(1024)
-def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, largest: bool) -> Kernel:
+def _split_kernel(
+    view: View, scaling: Scaling, side: str, scheme: KernelScheme, layout: Layout, largest: bool
+) -> Kernel:
     batch, rows, k = view.shape
-    scaling = scaling_of(scheme, view.dtype.parts * k)
     of_block = min(32, 256 // view.dtype.itemsize)  # rows
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
     assert scaling.statistic == "peak" or not largest
-    statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
+    statistic = scaling.width if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / of_block) * (layout.k // 128),)
     file, function, threads = "conversion/split.cu", "split", 128
     more = cutting_constants(scheme, side, layout)

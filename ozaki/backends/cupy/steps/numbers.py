@@ -16,6 +16,11 @@ from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
 
 
+def leading_bytes(size: int) -> int:
+    """Bytes of the leading bits of so many multiprecision numbers, which are float64."""
+    return 8 * size
+
+
 class NumbersView(NamedTuple):
     """Multiprecision numbers without their addresses: all that the choice of a kernel and its grid depends on.
 

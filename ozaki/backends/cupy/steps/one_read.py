@@ -6,6 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import LONGEST_OF_SUMS, LONGEST_OF_WORDS
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -18,7 +19,7 @@ from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Words, magnitude_bits, scaling_of
+from ozaki.schemes import Scaling, Words
 from ozaki.schemes.constants import KernelScheme, image_limbs
 
 _BLOCK = 128
@@ -38,12 +39,6 @@ _EXCHANGED = 1152
 _FOUR_BLOCKS = 55 * 1024
 """A multiprocessor has room for four blocks if each has at most this many bytes of shared memory."""
 
-_LONGEST_OF_WORDS = 16384
-"""The most elements of a row that is cut into words in one read."""
-
-_LONGEST_OF_SUMS = 8192
-"""The most elements of a row that is cut into slices in one read, where sums of magnitudes are needed."""
-
 _MOST_BYTES, _MOST_BYTES_OF_COLUMN = 65536, 49152
 """The most bytes of a row that is cut into slices in one read; `_MOST_BYTES_OF_COLUMN` for float64 rows whose elements
 are not neighbours in memory, as those of a column. For longer rows two kernels are faster (H200: one takes 580
@@ -55,10 +50,10 @@ def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) 
     if layout.tile == 0 or view.dtype.parts == 2:
         return False
     if isinstance(scheme, Words):
-        return layout.k <= _LONGEST_OF_WORDS
+        return layout.k <= LONGEST_OF_WORDS
     itemsize = view.dtype.itemsize
     longest = (_MOST_BYTES if itemsize == 4 or view.along_k else _MOST_BYTES_OF_COLUMN) // itemsize
-    longest = min(longest, _LONGEST_OF_SUMS) if whole else longest
+    longest = min(longest, LONGEST_OF_SUMS) if whole else longest
     return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
 
 
@@ -79,7 +74,7 @@ def describe_and_split(
     described = Described(x, fields_of(b, x), not whole, magnitudes if whole else None)
     slices = Slices.room(b, described, layout)
     wanted = magnitudes and magnitudes.layout
-    kernel = _describe_split_kernel(x.view, side, scheme, layout, whole, wanted, overlaps)
+    kernel = _describe_split_kernel(x.view, described.scaling(scheme), side, scheme, layout, whole, wanted, overlaps)
     room: list[Array | Place] = []
     if magnitudes is not None:
         room = [magnitudes.left, magnitudes.results[0]] if side == "left" else [magnitudes.right]
@@ -153,6 +148,7 @@ def _held(k: int, view: View, whole: bool) -> _Held:
 @cached(1024)
 def _describe_split_kernel(
     view: View,
+    scaling: Scaling,
     side: str,
     scheme: KernelScheme,
     layout: Layout,
@@ -161,7 +157,6 @@ def _describe_split_kernel(
     overlaps: bool,
 ) -> Kernel:
     batch, rows, k = view.shape
-    scaling = scaling_of(scheme, k)
     assert whole or (scaling.statistic == "peak" and wanted is None)
     magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0, 0
     if wanted is not None:
@@ -177,7 +172,7 @@ def _describe_split_kernel(
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,
         layout.written_rows,
-        layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
+        layout.k, None, batch * rows, scaling.width, FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.matrix_bytes, layout.slice_bytes, held.share, int(overlaps),
         magnitudes, *cutting_constants(scheme, side, layout), shared_mem=shared_mem,
     )  # fmt: skip
@@ -210,7 +205,7 @@ class _Stream(NamedTuple):
 
 def _stream(k: int, view: View) -> _Stream:
     """How clusters take rows of length k, padding included."""
-    rows = 16 if view.along_k or k > _LONGEST_OF_WORDS // 2 else 32
+    rows = 16 if view.along_k or k > LONGEST_OF_WORDS // 2 else 32
     of_warp = 2048 // rows
     cluster = next((cluster for cluster in (1, 2, 4) if k <= 8 * of_warp * cluster), 8)
     return _Stream(cluster, ceil(k / (cluster * of_warp)), rows)

@@ -8,6 +8,7 @@ from typing import Any
 from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps.copying import contiguous_rows
+from ozaki.schemes import Scaling, Scheme, scaling_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,19 @@ class Described:
     def k(self) -> int:
         """Real numbers of a row: a complex element has two."""
         return self.x.dtype.parts * self.x.shape[2]
+
+    def scaling(self, scheme: Scheme) -> Scaling:
+        """The rule that scales the rows for a scheme; all steps that split them or bound their errors ask for it here.
+
+        It depends on the length of whole rows, and `scaling.width` is that of their description, so steps that read a
+        part of k must not make either from what they read.
+
+        Raises
+        ------
+        ValueError
+            If the scheme has too few slices for rows so long.
+        """
+        return scaling_of(scheme, self.k)
 
     def some_rows(self, b: Builder, batch: tuple[int, int], rows: tuple[int, int]) -> Described:
         """Some rows of some matrices, both given as (first, one after the last).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar
@@ -20,12 +20,13 @@ from ozaki.backends.cupy.steps.gemm import FP64, INT8, gemms
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.terms import Terms
+from ozaki.backends.panels import Panels
 from ozaki.bounds.description import FIELDS, LEAST_LEADING, NO_SPAN
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_BITS
 from ozaki.caches import cached
 from ozaki.planning.facts import Ratio
-from ozaki.schemes import Scheme, magnitude_bits, scaling_of
+from ozaki.schemes import Scaling, Scheme, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 T = TypeVar("T")
@@ -43,6 +44,16 @@ def proof_workspace(device: Device, level: str, left: tuple[int, ...], right: tu
     entries = max(left[0], right[0]) * m * layout.rows[1] if not layout.in_tiles else 0
     terms = Terms.of(left, right).nbytes
     return of_element * elements + of_entry * entries + _PER_LAUNCH * terms
+
+
+def panels_of(device: Device, level: str, left: Array, right: Array, limit: int | None) -> Panels:
+    """The panels of operands, shapes (batch, rows, k); `limit`: bytes, or None for one panel of everything."""
+    (batch_a, m, k), (batch_b, n, _), parts = left.shape, right.shape, left.dtype.parts
+
+    def workspace(batch: int, rows: int, columns: int) -> int:
+        return proof_workspace(device, level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k), parts)
+
+    return Panels((max(batch_a, batch_b), m, n), workspace, limit)
 
 
 @dataclass(frozen=True)
@@ -75,15 +86,8 @@ class Lower:
             b.release(self.products)
 
 
-def lower_bound(
-    b: Builder, device: Device, left: Described, right: Described, level: str,
-    on_host: Callable[[Array, Array], npt.NDArray[Any]] | None = None,
-) -> Lower:  # fmt: skip
-    """Begin the lower bound of a level, on the builder's stream.
-
-    `on_host`: a function that multiplies the magnitudes of the wide level on the host, and waits for them; None if
-    cuBLAS is to multiply them: then it must not emulate float64.
-    """
+def lower_bound(b: Builder, device: Device, left: Described, right: Described, level: str) -> Lower:
+    """Begin the lower bound of a level, on the builder's stream; for the wide one cuBLAS must not emulate float64."""
     m = left.x.shape[1]
     found = magnitudes(b, device, left, right, level)
     if found.layout.in_tiles:
@@ -91,10 +95,7 @@ def lower_bound(
     batch, ld = max(found.left.shape[0], found.right.shape[0]), found.right.shape[1]
     types = FP64 if level == "wide" else INT8
     products = b.array("lower", (batch, m, ld), types.product_char)
-    if level == "wide" and on_host is not None:
-        b.add(Upload(b.stream, on_host(found.left, found.right).tobytes(), products.at))
-    else:
-        _multiply(b, types, found, products)
+    _multiply(b, types, found, products)
     if level == "wide":
         known = tuple(_LEAST if of.tops is None else LEAST_LEADING for of in (left, right))
         kernel = _exponents_kernel(left.x.view, right.x.view, known, m, ld, 2 * found.layout.bits)
@@ -161,17 +162,19 @@ def worst_ratios(
     terms = Terms.of(left.x.shape, right.x.shape)
     found: list[_Comparison] = []
     memory: list[Place] = []
-    on_device: list[tuple[tuple[Scheme, float], _Comparison]] = []
+    on_device: list[tuple[tuple[Scaling, float], _Comparison]] = []
     for scheme, rows, dropped in wanted:
         memory.append(b.buffer("error terms", terms.nbytes))
         found.append(_Comparison(terms, rows, terms.places(memory[-1]), lower.result(b)))
         if isinstance(scheme, ErrorTerms):
             b.add(Upload(b.stream, terms.from_host(scheme).tobytes(), memory[-1]))
         else:
-            on_device.append(((scheme, dropped), found[-1]))
+            on_device.append(((left.scaling(scheme), dropped), found[-1]))
     for some in _launch_groups(on_device):
-        schemes, places = zip(*some, strict=True)
-        b.launch(_error_terms_kernel(terms, left.k, schemes), left.fields, right.fields, *map(Out, _all_places(places)))
+        scalings, places = zip(*some, strict=True)
+        b.launch(
+            _error_terms_kernel(terms, left.k, scalings), left.fields, right.fields, *map(Out, _all_places(places))
+        )
     _compare(b, device, lower, found)
     b.release(*memory)
     with b.on("to_host", fork=True):
@@ -268,10 +271,9 @@ def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
 
 
 @cached(1024)
-def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Kernel:
+def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scaling, float], ...]) -> Kernel:
     each = []
-    for scheme, lost in wanted:
-        scaling = scaling_of(scheme, k)
+    for scaling, lost in wanted:
         numbers = FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(lost)
         each.append((*[None] * 5, *numbers))
     grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki.caches import cached_within
 from ozaki.schemes import Residues
-from ozaki.schemes.constants import product_coefficients, quotient
+from ozaki.schemes.constants import product_coefficients, product_limbs, quotient
 from ozaki.schemes.moduli import digits_of
 from ozaki.schemes.residues import MOST_BYTES, remainders
 
@@ -97,15 +97,10 @@ def _combination(m: int, digits: int) -> list[int]:
     return of_struct + [0] * (12 - len(of_struct))
 
 
-def limbs_of_product(scheme: Residues) -> int:
-    """Limbs that hold Cbar with its sign."""
-    return -(-remainders(scheme.moduli).product.bit_length() // 32)
-
-
 @cached_within(8, MOST_BYTES, lambda tables: sum(map(len, tables)))
 def weights(scheme: Residues) -> tuple[bytes, bytes]:
     """The arguments `weights` and `minus_modulus` of kernels/conversion/recombine_numbers.cu."""
-    crt, limbs = remainders(scheme.moduli), limbs_of_product(scheme)
+    crt, limbs = remainders(scheme.moduli), product_limbs(scheme)
     planes = [(m, weight, j) for m, weight in zip(crt.moduli, crt.weights, strict=True) for j in range(digits_of(m))]
     rows = 4 * 8 * (-(-(limbs + 1) // 8))
     table = np.zeros((len(planes) + -len(planes) % STEP, rows), np.uint8)

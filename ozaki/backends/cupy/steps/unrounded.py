@@ -25,7 +25,7 @@ from ozaki.backends.cupy.steps.epilogue import (
 )
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
-from ozaki.backends.cupy.steps.wide import combine, round_wide
+from ozaki.backends.cupy.steps.wide import combine, is_wide, round_wide
 from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
@@ -70,7 +70,7 @@ Symmetry = Literal["symmetric", "hermitian"]
 
 
 class Unrounded(Protocol):
-    """The exact product of some rows and columns, before it is rounded: what every engine's `multiply` can return."""
+    """The exact product of some rows and columns, before it is rounded: what engines that `keeps` says so of return."""
 
     def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
         """Round it, or the expression, into the array of an epilogue, once."""
@@ -161,7 +161,7 @@ class Planes:
         """Round; of a triangle only entries below the diagonal, and in blocks that the diagonal crosses."""
         out, lower = epilogue.out, self.symmetry is not None
         scaled = self.left.tops is not None or self.right.tops is not None
-        if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
+        if isinstance(out, NumbersArray) or is_wide(self.scheme, scaled):
             assert isinstance(self.scheme, Residues)
             round_wide(b, self.scheme, self.planes, self.left, self.right, out, device.block_memory)
             return

@@ -19,7 +19,8 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.backends.cupy.steps.operands import Described, Layout, Scales, Slices
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Residues, scaling_of
+from ozaki.schemes import Residues, Scaling, Scheme, Words
+from ozaki.schemes.constants import product_limbs
 
 _SHARED = 48 * 1024
 """Most bytes of dynamic shared memory of a block that splits, where an image fits them."""
@@ -37,6 +38,14 @@ _MANY, _FEW = 8, 2
 """Groups of eight columns of a block that splits (GROUPS of the kernel): usually, and where images are long."""
 
 
+def is_wide(scheme: Scheme | Words, multiprecision: bool) -> bool:
+    """Whether the kernels of this file split operands and round results, not those of `cutting` and `unrounded`.
+
+    `multiprecision`: whether the operands, or the result, are.
+    """
+    return multiprecision or (isinstance(scheme, Residues) and scheme.several)
+
+
 def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout, most_shared: int) -> Slices:
     """Split a described operand into residues, or the digits of residues and their sums, stored in `layout`.
 
@@ -50,7 +59,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     slices = Slices.room(b, operand, layout)
     numbers = operand.numbers
     view = operand.x.view if numbers is None else numbers.view
-    kernel, limbs, words = _split_kernel(view, scheme, layout, most_shared)
+    kernel, limbs, words = _split_kernel(view, operand.scaling(scheme), scheme, layout, most_shared)
     folds = b.table("folds", tables.folds(scheme, side, limbs, words))
     moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
@@ -61,10 +70,11 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
 
 
 @cached(1024)
-def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout, most_shared: int) -> tuple[Kernel, int, int]:
+def _split_kernel(
+    x: View | NumbersView, scaling: Scaling, scheme: Residues, layout: Layout, most_shared: int
+) -> tuple[Kernel, int, int]:
     """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
-    scaling = scaling_of(scheme, k)
     limbs = -(-(scheme.largest.bit_length() + 2) // 32)  # of a raised image, which may be rounded up to a power of two
     words = round_up(limbs + 1, 8)
     pitch = words + 4  # an odd multiple of 4
@@ -173,7 +183,7 @@ def _recombine_kernel(
     most_shared: int,
 ) -> Kernel:
     batch, m, n = out.shape
-    planes, limbs = y.shape[0], tables.limbs_of_product(scheme)
+    planes, limbs = y.shape[0], product_limbs(scheme)
     steps = -(-planes // tables.STEP)
     pitch = 8 * steps + 4  # an odd multiple of 4
 

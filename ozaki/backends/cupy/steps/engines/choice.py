@@ -41,7 +41,7 @@ def engine_of(
     """The engine of a plan's slices: the one asked for, or the fastest there, within the plan's limit of workspace.
 
     `multiprecision`: whether an operand is; whether the result is, the plan says. `combined`: it rounds alpha A B +
-    beta C once, which the library's own kernels of digits do not. `symmetry`: that of the result, where a matrix is
+    beta C once, which only engines that keep products do. `symmetry`: that of the result, where a matrix is
     multiplied by its own transpose, or conjugate transpose, and nothing is added.
 
     Raises
@@ -55,7 +55,7 @@ def engine_of(
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype))
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
-    if combined and isinstance(engine, FusedDigits):
+    if combined and not engine.keeps:
         if plan.engine != "auto":
             raise ValueError(
                 f"engine: {plan.engine!r} rounds products of digits alone, not alpha A B + beta C; use "

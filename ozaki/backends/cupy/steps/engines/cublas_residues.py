@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
-from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.steps import cutting
-from ozaki.backends.cupy.steps.epilogue import Epilogue, Keep
+from ozaki.backends.cupy.steps.engines.cublas import Cublas, Room
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
-from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Moduli, Planes, Unrounded
+from ozaki.backends.cupy.steps.operands import Layout, Slices
+from ozaki.backends.cupy.steps.unrounded import Moduli, Planes
 from ozaki.caches import cached
 from ozaki.schemes import Residues
 from ozaki.schemes.moduli import products_of
@@ -26,11 +22,8 @@ one modulus take more."""
 
 
 @dataclass(frozen=True)
-class CublasResidues:
+class CublasResidues(Cublas):
     """Slice products modulus by modulus, reduced to bytes, then the Chinese remainders."""
-
-    device: Device
-    label: str = "cuBLAS int8"
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the slices of an operand lie: one after the other."""
@@ -41,54 +34,31 @@ class CublasResidues:
         entries = rows * round_up(cols, 16)
         return entries * (4 * _gathered(scheme, entries) + scheme.bytes)
 
-    def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
-        """The slices of a whole operand."""
-        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
+    def room(self, b: Builder, scheme: Residues, left: Slices, kept: int, m: int, columns: int) -> Room:
+        """Bytes of residues, and the accumulators of some moduli."""
+        accumulators = b.array("accumulators", (_gathered(scheme, m * columns), m, columns), "i")
+        return Room(b.array("y", (kept, scheme.bytes, m, columns), "B"), accumulators)
 
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
-        """Never: there is no such kernel for slices without tiles."""
-        return False
-
-    def multiply(
-        self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
-    ) -> Unrounded | None:  # fmt: skip
-        """Left right^T, shape (batch, m, n), returned to be kept, or finished by the epilogue, matrix by matrix."""
-        batch, m, n = epilogue.shape
-        kept = batch if isinstance(epilogue, Keep) else 1
-        ld = round_up(n, 16)
-        accumulators = b.array("accumulators", (_gathered(scheme, m * ld), m, ld), "i")
-        memory = b.array("y", (kept, scheme.bytes, m, ld), "B")
-        whole = Planes.of_matrices(scheme, memory, left.scales, right.scales)
+    def multiply_matrix(
+        self, b: Builder, product: Planes, products: Array | None, left: Slices, right: Slices, i: int
+    ) -> None:
+        """Multiply the slices of as many moduli at once as there are accumulators for, and reduce them."""
+        assert products is not None and isinstance(product.scheme, Residues)
+        together, m, ld = products.shape
         la, lb = left.layout, right.layout
-        for i in range(batch):
-            product = whole.matrix(i)
-            for some in _groups(scheme, accumulators.shape[0]):
-                for h in range(0, la.k, ACCUMULATOR_DEPTH):
-                    depth = min(ACCUMULATOR_DEPTH, la.k - h)
-                    at = (
-                        left.place_of_matrix(i).plus(some.product * la.slice_bytes + h),
-                        right.place_of_matrix(i).plus(some.product * lb.slice_bytes + h),
-                    )
-                    gemms(
-                        b, INT8, (*at, accumulators.at), (m, ld, depth), (la.row_bytes, lb.row_bytes, ld),
-                        some.products, (la.slice_bytes, lb.slice_bytes, m * ld),
-                    )  # fmt: skip
-                    product.add_residues(b, accumulators, some, first=h == 0)
-            if not isinstance(epilogue, Keep):
-                product.finish(b, self.device, epilogue.part(0, i, i + 1))
-        b.release(accumulators)
-        if isinstance(epilogue, Keep):
-            return whole
-        whole.release(b)
-        return None
-
-    def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
-        """How long a product takes that is planned from its data."""
-        each = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
-        return self.device.rates.slices(
-            batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=6 * scheme.products, reads=reads_of_rows(k),
-            planned=RESIDUES,
-        )  # fmt: skip
+        for some in _groups(product.scheme, together):
+            for h in range(0, la.k, ACCUMULATOR_DEPTH):
+                depth = min(ACCUMULATOR_DEPTH, la.k - h)
+                at = (
+                    left.place_of_matrix(i).plus(some.product * la.slice_bytes + h),
+                    right.place_of_matrix(i).plus(some.product * lb.slice_bytes + h),
+                    products.at,
+                )
+                gemms(
+                    b, INT8, at, (m, ld, depth), (la.row_bytes, lb.row_bytes, ld), some.products,
+                    (la.slice_bytes, lb.slice_bytes, m * ld),
+                )  # fmt: skip
+                product.add_residues(b, products, some, first=h == 0)
 
 
 @cached(1024)

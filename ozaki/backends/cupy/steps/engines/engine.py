@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
@@ -16,8 +16,12 @@ from ozaki.schemes import Scheme, Words
 class Engine(Protocol):
     """What multiplies slices of a device, and how it wants them to lie.
 
-    If engines are equal, slices for one serve the other.
+    If engines are equal, slices for one serve the other, for plans that agree in `records.plan.slices_depend_on`.
     """
+
+    keeps: ClassVar[bool]
+    """Whether `multiply` takes every epilogue, since the product exists before it is rounded; else its kernels round in
+    registers, and take `Round` into an array alone."""
 
     @property
     def device(self) -> Device: ...
@@ -52,8 +56,7 @@ class Engine(Protocol):
 
         Returns
         -------
-        The un-rounded product, if that is to be kept; else None: the epilogue has finished it. Kernels that round in
-        registers take the epilogue `Round` alone.
+        The un-rounded product, if that is to be kept; else None: the epilogue has finished it.
         """
         ...
 
@@ -72,7 +75,7 @@ def finished(b: Builder, device: Device, product: Unrounded, epilogue: Epilogue)
 
 
 def rounded_by(epilogue: Epilogue) -> Array:
-    """The result of the only epilogue of kernels that round in registers."""
+    """The result of the only epilogue of an engine that does not keep products."""
     assert isinstance(epilogue, Round) and isinstance(epilogue.out, Array)
     return epilogue.out
 

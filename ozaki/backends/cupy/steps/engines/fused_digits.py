@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import DIGITS
@@ -38,6 +39,7 @@ _FLAGS = 4 * 2 * 1024
 class FusedDigits:
     """The kernels that add diagonals, join and round them in registers, and leave the result itself."""
 
+    keeps: ClassVar[bool] = False
     device: Device
     label: str = LABEL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -37,6 +37,7 @@ to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
 class FusedResidues:
     """The kernel of which each launch multiplies many moduli; it leaves bytes, which another kernel recombines."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = LABEL
 

@@ -6,6 +6,7 @@ In Winograd's form. Sums modulo m are exact, so the products are those of `Fused
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -23,7 +24,7 @@ from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Quadrants, Unrounded
 from ozaki.bounds.description import FIELDS
 from ozaki.caches import cached
-from ozaki.schemes import Residues, scaling_of
+from ozaki.schemes import Residues, Scaling
 
 _FROM = 8192
 """Least m, n and k: an eighth of the products must take longer than the sums (H200: 3 per cent faster at 8192 when
@@ -49,6 +50,7 @@ def _half(size: int) -> int:
 class Winograd:
     """Seven products of blocks by the fused kernel of residues, for one matrix."""
 
+    keeps: ClassVar[bool] = True
     device: Device
     label: str = f"{LABEL}, Strassen-Winograd"
 
@@ -63,7 +65,7 @@ class Winograd:
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of the blocks that are multiplied: quadrants, and sums of quadrants."""
         slices = Slices.room(b, operand, self.layout(scheme, side, *operand.x.shape))
-        kernel = _splitting(operand.x.view, side, scheme, slices.layout)
+        kernel = _splitting(operand.x.view, operand.scaling(scheme), side, scheme, slices.layout)
         b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
         return slices
 
@@ -97,9 +99,8 @@ class Winograd:
 
 
 @cached(1024)
-def _splitting(view: View, side: str, scheme: Residues, lay: Layout) -> Kernel:
+def _splitting(view: View, scaling: Scaling, side: str, scheme: Residues, lay: Layout) -> Kernel:
     _, rows, k = view.shape
-    scaling = scaling_of(scheme, k)
     upper_rows, first_k = (min(_half(size), size) for size in (rows, k))
     grid = (lay.rows * view.dtype.itemsize // 128 * (lay.k // 128),)
     return Kernel.of(

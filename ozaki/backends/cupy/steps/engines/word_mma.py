@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -64,6 +64,7 @@ class Shape:
 class MmaWords:
     """The kernel with tiles of some shape. All compare equal: words lie in the same order for each shape."""
 
+    keeps: ClassVar[bool] = False
     device: Device
     shape: Shape = field(compare=False)
     label: str = "mma.sync kernel"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -31,6 +31,7 @@ per cent more at 8192 and 16384 than 16)."""
 class TiledWords:
     """A kernel with that many columns in a tile; equal where the words of a prepared operand fit both."""
 
+    keeps: ClassVar[bool] = False
     device: Device
     columns: int
     label: str = "wgmma kernel"
