@@ -12,6 +12,7 @@ from ozaki.functions.residual import residual
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.moving import ascupy, asnumpy
 from ozaki.multiprecision.objects import mparray
+from ozaki.process.threads import get_num_threads, set_num_threads
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
@@ -37,6 +38,7 @@ __all__ = [
     "einsum",
     "emulate",
     "gemm",
+    "get_num_threads",
     "linalg",
     "matmul",
     "matrix_power",
@@ -46,6 +48,7 @@ __all__ = [
     "recording",
     "reference",
     "residual",
+    "set_num_threads",
     "tensor_core",
     "tensordot",
 ]

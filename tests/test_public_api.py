@@ -24,8 +24,8 @@ from ozaki.records.options import Options
 from ozaki.schemes import ComplexResidues, Digits, Residues
 
 FUNCTIONS = [
-    "ascupy", "asnumpy", "cache_info", "clear_caches", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray",
-    "plan", "prepare", "recording", "residual", "tensordot",
+    "ascupy", "asnumpy", "cache_info", "clear_caches", "einsum", "emulate", "gemm", "get_num_threads", "matmul",
+    "matrix_power", "mparray", "plan", "prepare", "recording", "residual", "set_num_threads", "tensordot",
 ]  # fmt: skip
 CONTEXTS = ["Emulation", "Recording"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
@@ -42,6 +42,8 @@ SIGNATURES = {
     "clear_caches": "()",
     "einsum": f"(subscripts, *operands, {OPTIONS}, progress=None)",
     "emulate": f"(accuracy=None, *, {METHOD}, report=False)",
+    "get_num_threads": "()",
+    "set_num_threads": "(n)",
     "tensordot": f"(a, b, axes=2, *, {OPTIONS}, progress=None)",
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {OPTIONS}, plan=None, progress=None, return_report=False)",
@@ -199,7 +201,7 @@ def test_plain_data_are_pickled_and_copied():
             assert type(again) is type(x) and again == x and hash(again) == hash(x) and repr(again) == repr(x)
 
 
-WITHOUT_SECTIONS = {"cache_info": {"Raises"}, "clear_caches": {"Returns", "Raises"}}
+WITHOUT_SECTIONS = {"cache_info": {"Raises"}, "clear_caches": {"Returns", "Raises"}, "set_num_threads": {"Returns"}}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

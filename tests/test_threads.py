@@ -1,4 +1,7 @@
-"""BLAS has no more threads than the process may use CPUs, while the library multiplies, and as many as before after."""
+"""Threads of the library, as many as are asked for, and of BLAS: no more than those, and than there are CPUs for.
+
+After a product BLAS has as many as before.
+"""
 
 import os
 import random
@@ -14,6 +17,25 @@ import ozaki
 from ozaki.backends.numpy import _threads
 from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.process import cpus
+from ozaki.process.threads import _number, threads
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """A function that sets the variables of the environment that count; neither is set, nor a number, before."""
+
+    def become(**variables):
+        for name in ("OZAKI_NUM_THREADS", "OMP_NUM_THREADS"):
+            monkeypatch.delenv(name, raising=False)
+        for name, text in variables.items():
+            monkeypatch.setenv(name, text)
+        _number.cache_clear()
+
+    become()
+    ozaki.set_num_threads(None)
+    yield become
+    ozaki.set_num_threads(None)
+    _number.cache_clear()
 
 
 def blas_threads():
@@ -45,6 +67,18 @@ def test_a_product_takes_no_more_threads_than_there_are_cpus(four, monkeypatch, 
     monkeypatch.setattr(BlasEngine, "multiply", watched)
     ozaki.matmul(*rng.standard_normal((2, 70, 70)), accuracy="fp64", reproducible=True)
     assert seen and all(counts == [1] * len(four) for counts in seen)
+    assert blas_threads() == four
+
+
+@pytest.mark.parametrize("how", ["set", "OZAKI_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_blas_takes_no_more_threads_than_are_asked_for_of_this_library(four, monkeypatch, environment, how):
+    monkeypatch.setattr(cpus, "usable", lambda: 64)
+    if how == "set":
+        ozaki.set_num_threads(2)
+    else:
+        environment(**{how: "2"})
+    with _threads.within_cpus():
+        assert blas_threads() == ([2] * len(four) if how != "OMP_NUM_THREADS" else four)
     assert blas_threads() == four
 
 
@@ -197,3 +231,73 @@ def test_quotas_of_control_groups(tmp_path, memberships, files, expected):
 def test_a_process_may_use_a_cpu():
     assert 1 <= cpus.usable() <= 4096
     assert np.ceil(cpus._quota() or 1) >= 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "chosen", "expected"),
+    [
+        ({}, None, 6),
+        ({"OMP_NUM_THREADS": "4"}, None, 4),
+        ({"OMP_NUM_THREADS": " 3, 2 "}, None, 3),
+        ({"OZAKI_NUM_THREADS": "2", "OMP_NUM_THREADS": "4"}, None, 2),
+        ({"OZAKI_NUM_THREADS": "5", "OMP_NUM_THREADS": "4"}, None, 5),
+        ({"OZAKI_NUM_THREADS": "100"}, None, 6),
+        ({"OZAKI_NUM_THREADS": "", "OMP_NUM_THREADS": " "}, None, 6),
+        ({"OZAKI_NUM_THREADS": "2"}, 3, 3),
+        ({"OZAKI_NUM_THREADS": "no number"}, 3, 3),
+        ({"OZAKI_NUM_THREADS": "2", "OMP_NUM_THREADS": "no number"}, None, 2),
+        ({}, 100, 6),
+        ({}, np.int64(1), 1),
+    ],
+)
+def test_as_many_threads_as_are_asked_for_and_at_most_those_there_are_cpus_for(
+    environment, monkeypatch, variables, chosen, expected
+):
+    monkeypatch.setattr(cpus, "usable", lambda: 6)
+    environment(**variables)
+    ozaki.set_num_threads(chosen)
+    assert ozaki.get_num_threads() == threads() == expected
+
+
+@pytest.mark.parametrize("variable", ["OZAKI_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "all", "\u0663", ",2"])
+def test_a_variable_that_is_no_number_of_threads_is_named(environment, variable, text):
+    environment(**{variable: text})
+    for _ in range(2):
+        with pytest.raises(ValueError, match=rf"^{variable}: '.+' in the environment; expected a whole number of"):
+            ozaki.get_num_threads()
+
+
+def test_only_ozakis_own_variable_is_a_list_of_one(environment):
+    environment(OZAKI_NUM_THREADS="4,2")
+    with pytest.raises(ValueError, match=r"^OZAKI_NUM_THREADS: '4,2'"):
+        ozaki.get_num_threads()
+
+
+@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-3, ValueError), (1.0, TypeError), ("2", TypeError)])
+def test_a_number_that_is_none_changes_nothing(n, error):
+    ozaki.set_num_threads(1)
+    with pytest.raises(error, match=r"^n: .+; expected a whole number of threads, at least 1, or None$"):
+        ozaki.set_num_threads(n)
+    assert ozaki.get_num_threads() == 1
+
+
+def test_variables_are_read_once(environment, monkeypatch):
+    monkeypatch.setattr(cpus, "usable", lambda: 6)
+    environment(OZAKI_NUM_THREADS="2")
+    assert threads() == 2
+    monkeypatch.setenv("OZAKI_NUM_THREADS", "4")
+    assert threads() == 2
+    ozaki.clear_caches()
+    assert threads() == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the affinity cannot be set here")
+def test_an_affinity_that_changes_counts_at_once():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert threads() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert threads() == cpus.usable()

@@ -65,6 +65,16 @@ def cleared(a, b):
     return first, ozaki.matmul(a, b, **R)
 
 
+def by_one_thread(a, b):
+    """A product by as many threads as there are, and by one."""
+    first = ozaki.matmul(a, b, **R)
+    ozaki.set_num_threads(1)
+    try:
+        return first, ozaki.matmul(a, b, **R), ozaki.get_num_threads()
+    finally:
+        ozaki.set_num_threads(None)
+
+
 def emulated(a, b, c):
     """Products inside `emulate`, whose functions replace those of the arrays' library."""
     xp = mparray(a).library
@@ -107,6 +117,7 @@ FUNCTIONS = {
         case(lambda a, b, c: ozaki.gemm(2, a, b, -1, c, accuracy=100), X, B, mparray(C)),
         case(lambda a, b, c: ozaki.gemm(2, a, b, 1j, c, scheme="native"), A * 1j, B, C * 1j),
     ],
+    "get_num_threads": [case(lambda a, b: (ozaki.matmul(a, b, **R), ozaki.get_num_threads() >= 1), A, B)],
     "matmul": [
         case(lambda a, b: ozaki.matmul(a, b, **R), A, B),
         case(lambda a, b: ozaki.matmul(a, b, accuracy="fp64", return_report="relative"), A, B),
@@ -139,6 +150,7 @@ FUNCTIONS = {
         case(ozaki.residual, S, V, W),
         case(lambda a, x, y, b: ozaki.residual(a, (x, y), b), S, V, W * 2.0**-60, mparray(W)),
     ],
+    "set_num_threads": [case(by_one_thread, A, B)],
     "tensordot": [case(lambda a, b: ozaki.tensordot(a, b, axes=1, **R), A, B)],
     "linalg.cholesky": [case(linalg.cholesky, S)],
     "linalg.eigh": [case(linalg.eigh, S)],

@@ -1,4 +1,4 @@
-"""Threads of BLAS: no more than the process may use CPUs, while the library multiplies.
+"""Threads of BLAS: no more than the process may use CPUs, and than it asks for, while the library multiplies.
 
 BLAS starts as many threads as the machine has CPUs, whatever the quota of a container. They wait for one another
 actively, which uses the quota up: a product then takes many times as long as by one thread.
@@ -15,7 +15,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from ozaki.caches import cached
-from ozaki.process import cpus
+from ozaki.process.threads import threads_of_blas
 
 
 @cached(1)
@@ -41,21 +41,21 @@ if hasattr(os, "register_at_fork"):
 def within_cpus() -> AbstractContextManager[Any]:
     """A context in which BLAS has no more threads than this process may use CPUs, and after it as many as before.
 
-    The number is one of the process: where several threads of Python multiply, the first to enter lowers it, and
-    restores it when it leaves.
+    It has fewer where fewer were asked for (`ozaki.set_num_threads`, `OZAKI_NUM_THREADS`). The number is one of the
+    process: where several threads of Python multiply, the first to enter lowers it, and restores it when it leaves.
     """
-    usable = cpus.usable()
-    return _lowered(usable) if _has_more_threads(usable) else nullcontext()
+    most = threads_of_blas()
+    return _lowered(most) if _has_more_threads(most) else nullcontext()
 
 
-def _has_more_threads(cpus: int) -> bool:
-    return any(each.num_threads > cpus for each in libraries().lib_controllers)
+def _has_more_threads(most: int) -> bool:
+    return any(each.num_threads > most for each in libraries().lib_controllers)
 
 
 @contextmanager
-def _lowered(cpus: int) -> Iterator[None]:
+def _lowered(most: int) -> Iterator[None]:
     with _changing:  # else a thread could take for the number before what another one has lowered
-        limited = libraries().limit(limits=cpus).__enter__() if _has_more_threads(cpus) else None
+        limited = libraries().limit(limits=most).__enter__() if _has_more_threads(most) else None
     try:
         yield
     finally:
