@@ -1,5 +1,5 @@
 # make demo, make test, make docs: everything on a fresh machine with Python 3.11 or newer. make wheel: with compiled
-# kernels.
+# kernels of GPUs. make cpu: the code for this processor, which the others compile, too.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,13 +13,13 @@ GPU := $(if $(filter-out 9 10 11,$(CUDA)),$(comma)cuda1$(if $(filter 12,$(CUDA))
 # Tests run in one process per core, so that each needs one BLAS thread only.
 TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all docs lint format clean wheel
+.PHONY: demo test test-all docs lint format clean wheel cpu
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.demo cpu
 	$(BIN)/ozaki demo
 
 # The first tier of tests; those with the marker "full" are left out (tests/tiers.py).
-test: $(VENV)/.dev
+test: $(VENV)/.dev cpu
 	$(TEST) -m "not full" $(ARGS)
 
 test-all: test
@@ -43,8 +43,14 @@ wheel: $(VENV)/.dev
 	$(BIN)/python -m building.pack_kernels
 	$(BIN)/python -m build --wheel --no-isolation
 
+# Once more where sources are newer. Without a C++ compiler it says so, and the library does without.
+cpu: ozaki/compiled/cpu_portable.so
+
+ozaki/compiled/cpu_portable.so: building/compile_cpu.py $(wildcard kernels/cpu/* kernels/arithmetic/*)
+	$(PYTHON) building/compile_cpu.py
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) ozaki/compiled build dist .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

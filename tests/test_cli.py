@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
-from ozaki._cli import planning, verify
+from ozaki._cli import devices, planning, verify
 from ozaki._cli.commands import app
 from ozaki._cli.devices import EXTRAS
 from ozaki._cli.files import read
 from ozaki._cli.printing import error_of
+from ozaki.backends.numpy.compiled import Compiled
 from ozaki.records.accuracy import of_text
 from ozaki.records.report import rounded_up
 
@@ -401,8 +402,29 @@ def test_info_names_versions_engines_and_the_folder_of_kernels(monkeypatch):
     assert found["versions"]["numpy"] == np.__version__
     assert "float64" in found["engines"]["numpy"]
     assert found["kernels"]["folder"] in "".join(printed.split("\n"))
-    assert found["threads"]["cpus"] >= 1
+    assert found["threads"]["cpus"] >= found["threads"]["blas_in_products"] >= 1 <= found["threads"]["ozaki"]
     assert found["kernels"]["bytes"] >= 0 and found["kernels"]["most_bytes"] == 2**29
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (Compiled("vnni", None), "AVX512-VNNI, compiled, by 1 thread"),
+        (Compiled("portable", None), "portable C++, compiled, by 1 thread"),
+        ("no [compiler]: get one", "float64 BLAS: no [compiler]: get one"),
+    ],
+)
+def test_info_says_what_multiplies_int8_slices(monkeypatch, code, expected):
+    monkeypatch.setattr(devices, "compiled", lambda: code)
+    ozaki.set_num_threads(1)
+    try:
+        (line,) = (line for line in run("info").splitlines() if "int8 products" in line)
+        found = json.loads(run("info", "--json"))
+    finally:
+        ozaki.set_num_threads(None)
+    assert line.split("int8 products")[1].strip() == expected
+    assert found["cpu"] == {"code": getattr(code, "name", None), "what": expected.removesuffix(", by 1 thread")}
+    assert found["threads"]["ozaki"] == found["threads"]["blas_in_products"] == 1
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def selftest(
 
 @app.command()
 def info(as_json: JsonOption = False) -> None:
-    """Print versions, devices, engines, and where compiled kernels are kept."""
+    """Print versions, devices, engines, what is compiled for this processor, and where kernels of GPUs are kept."""
     found = environment()
     if as_json:
         print_json(found)
@@ -360,10 +360,13 @@ def info(as_json: JsonOption = False) -> None:
         )
     for backend, engines in found["engines"].items():
         table.add_row(f"engines on {backend}", ", ".join(engines))
-    blas, cpus = found["threads"]["blas"], found["threads"]["cpus"]
-    lowered = f", so products by slices take {cpus}" if blas and blas > cpus else ""
+    cpu, threads = found["cpu"], found["threads"]
+    by = f", by {several(threads['ozaki'], 'thread')}" if cpu["code"] else ""
+    table.add_row("int8 products", f"{escape(cpu['what'])}{by}")
+    blas, cpus, most = threads["blas"], threads["cpus"], threads["blas_in_products"]
+    lowered = f"; products by slices take {most}" if blas and blas > most else ""
     table.add_row("threads of BLAS", f"{blas or 'unknown'}, of a process that may use {several(cpus, 'CPU')}{lowered}")
     kernels = found["kernels"]
     held, most = (bytes_in_words(kernels[each]) for each in ("bytes", "most_bytes"))
-    table.add_row("compiled kernels", f"{held} of at most {most} in {escape(kernels['folder'])}")
+    table.add_row("compiled kernels of GPUs", f"{held} of at most {most} in {escape(kernels['folder'])}")
     out.print(table)

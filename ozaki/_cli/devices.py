@@ -20,7 +20,9 @@ from ozaki.backends.cupy.device_planner import DevicePlanner
 from ozaki.backends.cupy.devices.models import MODELS
 from ozaki.backends.cupy.program import kernel_files
 from ozaki.backends.numpy._threads import libraries as blas_libraries
+from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.process import cpus
+from ozaki.process.threads import threads_of_blas
 
 
 def pick_device(device: Device) -> str:
@@ -130,7 +132,7 @@ EXTRAS = {"cupy": "cuda13", "torch": "torch", "jax": "jax", "scipy": "examples",
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, GPUs, engines, threads, and the folder of compiled kernels, as plain data; memory in bytes."""
+    """Return versions, GPUs, engines, threads, and what is compiled, as plain data; memory in bytes."""
     packages = ("ozaki", "numpy", "mpmath", *(package for package in EXTRAS if package != "cupy"))
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
@@ -141,7 +143,7 @@ def environment() -> dict[str, Any]:
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     versions["blas"] = f"{blas['name']} {blas['version']}"
     threads = {"blas": max((each.num_threads for each in blas_libraries().lib_controllers), default=None)}
-    threads["cpus"] = cpus.usable()
+    threads |= {"blas_in_products": threads_of_blas(), "ozaki": ozaki.get_num_threads(), "cpus": cpus.usable()}
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
     from ozaki.backends.numpy import backend as _numpy
@@ -168,9 +170,14 @@ def environment() -> dict[str, Any]:
                         "memory": properties["totalGlobalMem"],
                     }
                 )
+    code = compiled()
+    name = code.name if isinstance(code, Compiled) else None
+    cpu = {"code": name, "what": str(code) if name else f"float64 BLAS: {code}"}
     kernels = {
         "folder": str(kernel_files.folder()),
         "bytes": sum(file.nbytes for file in kernel_files.files()),
         "most_bytes": kernel_files.MOST_BYTES,
     }
-    return {"versions": versions, "gpus": devices, "engines": engines, "threads": threads, "kernels": kernels}
+    return {
+        "versions": versions, "gpus": devices, "engines": engines, "cpu": cpu, "threads": threads, "kernels": kernels,
+    }  # fmt: skip
