@@ -22,10 +22,13 @@ from typing import Any
 FOLDER = Path("ozaki") / "compiled"
 """Where the libraries go, in the root of the sources and in the wheel."""
 
-OPTIONS = ["-O3", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno"]
+OPTIONS = ["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno"]
 """Of every library. A product and a sum are fused where the sources say so, and nowhere else: bits depend on it."""
 
-VNNI = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"]
+PORTABLE = ["-O1"]
+"""That library is there for its bits, and is compiled soonest so."""
+
+VNNI = ["-O3", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"]
 """Instructions of x86-64 that `ozaki_cpu_runs_here` of that library asks the processor for."""
 
 
@@ -77,7 +80,7 @@ def _compiler() -> list[str]:
 
 def _libraries(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """The libraries for processors like this one, and the options that make each another one."""
-    yield root / FOLDER / "cpu_portable.so", []
+    yield root / FOLDER / "cpu_portable.so", PORTABLE
     if platform.machine().lower() in ("x86_64", "amd64"):
         yield root / FOLDER / "cpu_vnni.so", VNNI
 

@@ -1,5 +1,9 @@
-// The C interface of products on a CPU. Functions take a range of panels or tiles, so that threads share them out;
-// they allocate nothing, start no thread, and keep no state.
+// The code for processors: one translation unit, compiled once for each set of instructions
+// (building/compile_cpu.py), into libraries with the same C interface.
+//
+// Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread, and
+// keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
+// the instructions that all but ozaki_cpu_runs_here is compiled for.
 #include <type_traits>
 
 #include "describe.h"
@@ -7,37 +11,42 @@
 #include "recombine.h"
 #include "split.h"
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
+#define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
-using namespace cpu;
+// The version of this interface: INTERFACE in ozaki/backends/numpy/self_test.py is the same number. It goes up with
+// each change of a function, so that a library left over from other sources is never called.
+OZAKI_CPU int ozaki_cpu_interface(void) { return 1; }
 
-// Whoever loads the library expects this number; it changes with the interface.
-EXPORT int ozaki_cpu_interface(void) { return 1; }
+#if defined(__AVX512VNNI__)
+#define OZAKI_ANY_CPU __attribute__((target("no-avx")))
+#else
+#define OZAKI_ANY_CPU
+#endif
 
-// Whether this processor, and the operating system, have the instructions that this library is compiled for.
-EXPORT int ozaki_cpu_runs_here(void) {
+// Whether the processor has the instructions that this library is compiled for, and the system saves their registers.
+// This function is compiled for processors without them.
+OZAKI_CPU OZAKI_ANY_CPU int ozaki_cpu_runs_here(void) {
 #if defined(__AVX512VNNI__)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
 #else
   return 1;
 #endif
 }
 
-// Rows of a panel of the left and of the right operand.
-EXPORT int ozaki_cpu_left_rows(void) { return LEFT_ROWS; }
-EXPORT int ozaki_cpu_right_rows(void) { return RIGHT_ROWS; }
+using namespace cpu;
 
 // Describe blocks [begin, end) of 32 rows, counted through all matrices.
-EXPORT void ozaki_cpu_describe(const Describe* d, int64_t begin, int64_t end) {
+OZAKI_CPU void ozaki_cpu_describe(const Describe* d, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   if (d->single) describe_blocks<float>(*d, begin, end);
   else describe_blocks<double>(*d, begin, end);
 }
 
 // Split panels [begin, end), counted through all matrices, of the left or the right operand.
-EXPORT void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t end) {
+OZAKI_CPU void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   if (s->single) {
     if (right) split_panels<float, RIGHT_ROWS>(*s, begin, end);
@@ -74,7 +83,7 @@ static Tile tile_of(const Result& c, int64_t number) {
 
 // Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
 // count x tile_rows x tile_columns bytes, and 64 more.
-EXPORT void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
+OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
                                int8_t* scratch) {
   const DefaultEnvironment environment;
   const int64_t step = c->tile_columns, plane = c->tile_rows * step;
@@ -98,7 +107,7 @@ EXPORT void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const
 }
 
 // Compute the residues of tiles [begin, end) in place of rounded entries.
-EXPORT void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
+OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
   const int64_t step = c->tile_columns, plane = c->tile_rows * step;
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);

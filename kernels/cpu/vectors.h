@@ -24,6 +24,13 @@ typedef int8_t QuarterBytes __attribute__((vector_size(16)));
 #define INLINE static inline __attribute__((always_inline))
 #define INLINE_MEMBER inline __attribute__((always_inline))
 
+// Operations that are an instruction or two where there are such; elsewhere they are so long that they are functions.
+#if defined(__AVX512VNNI__)
+#define OPERATION INLINE
+#else
+#define OPERATION static __attribute__((noinline, unused))
+#endif
+
 INLINE Doubles doubles(double x) { return x - Doubles{}; }
 INLINE Floats floats(float x) { return x - Floats{}; }
 INLINE Ints ints(int32_t x) { return x - Ints{}; }
@@ -54,7 +61,7 @@ INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
 }
 
 // Bytes as integers, and the lower bytes of integers. GCC 12 compiles these conversions element by element.
-INLINE Ints widened(QuarterBytes bytes) {
+OPERATION Ints widened(QuarterBytes bytes) {
 #if defined(__AVX512F__)
   return (Ints)_mm512_cvtepi8_epi32((__m128i)bytes);
 #else
@@ -62,7 +69,7 @@ INLINE Ints widened(QuarterBytes bytes) {
 #endif
 }
 
-INLINE QuarterBytes narrowed(Ints integers) {
+OPERATION QuarterBytes narrowed(Ints integers) {
 #if defined(__AVX512F__)
   return (QuarterBytes)_mm512_cvtepi32_epi8((__m512i)integers);
 #else
@@ -72,7 +79,7 @@ INLINE QuarterBytes narrowed(Ints integers) {
 
 // Four vectors of integers in [-128, 127] as bytes. Lanes of 128 bits have those of four integers, and of each vector
 // one after the other: x0[0], x0[1], x0[2], x0[3], x1[0], ..., x3[3].
-INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
+OPERATION Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
 #if defined(__AVX512BW__)
   const __m512i low = _mm512_packs_epi32((__m512i)x0, (__m512i)x1), high = _mm512_packs_epi32((__m512i)x2, (__m512i)x3);
   return (Bytes)_mm512_packs_epi16(low, high);
@@ -85,7 +92,7 @@ INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
 }
 
 // The bytes of each lane of 128 bits as a matrix of 4 x 4, transposed.
-INLINE Bytes transposed(Bytes bytes) {
+OPERATION Bytes transposed(Bytes bytes) {
 #if defined(__AVX512BW__)
   const __m128i places = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return (Bytes)_mm512_shuffle_epi8((__m512i)bytes, _mm512_broadcast_i32x4(places));
@@ -109,7 +116,7 @@ INLINE Sixteen sixteen(QuarterBytes bytes) {
 }
 
 // Adds to each of 16 sums the products of four unsigned bytes of `bytes` and the four signed bytes of `word`.
-INLINE void add_dot_products(Ints& sums, Bytes bytes, int32_t word) {
+OPERATION void add_dot_products(Ints& sums, Bytes bytes, int32_t word) {
 #if defined(__AVX512VNNI__)
   // An intrinsic would do, but GCC 12 copies and spills the sums of a tile around it, which takes 2.6 times as long.
   asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(bytes), "v"(ints(word)));
@@ -120,7 +127,7 @@ INLINE void add_dot_products(Ints& sums, Bytes bytes, int32_t word) {
 }
 
 // The dot products alone, of the bytes of each lane and of `words`.
-INLINE Ints dot_products(Ints start, Ints bytes, Ints words) {
+OPERATION Ints dot_products(Ints start, Ints bytes, Ints words) {
 #if defined(__AVX512VNNI__)
   return (Ints)_mm512_dpbusd_epi32((__m512i)start, (__m512i)bytes, (__m512i)words);
 #else
@@ -130,7 +137,7 @@ INLINE Ints dot_products(Ints start, Ints bytes, Ints words) {
 }
 
 // x rounded to the nearest integer, ties to even, in the default environment.
-INLINE Doubles nearest(Doubles x) {
+OPERATION Doubles nearest(Doubles x) {
 #if defined(__AVX512F__)
   return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
@@ -141,7 +148,7 @@ INLINE Doubles nearest(Doubles x) {
 }
 
 // The least integers that are not below x.
-INLINE Doubles upward(Doubles x) {
+OPERATION Doubles upward(Doubles x) {
 #if defined(__AVX512F__)
   return _mm512_roundscale_pd(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
 #else
@@ -156,7 +163,7 @@ INLINE Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
 // The residue of abs(x) < 2**23, an integer, modulo an odd modulus of at most 255: the one of least absolute value.
 //
 // x / modulus is at least 1 / (2 modulus) away from the middle of two integers, and is known to 2**-9.
-INLINE Ints least_residue(Ints x, int32_t modulus, float inverse) {
+OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
   const Floats about = multiply_add(__builtin_convertvector(x, Floats), floats(inverse), floats(0x1.8p23f));
   // The lower half of each float is now the nearest integer to the quotient.
 #if defined(__AVX512VNNI__)
