@@ -311,7 +311,8 @@ def test_every_choice_can_be_logged(rng, caplog):
         for options in (
             {}, {"scheme": "native"}, {"scheme": "digits"}, {"scheme": "residues", "slices": 9}, {"accuracy": "exact"},
             {"accuracy": ozaki.Accuracy("relative", 1e-9)}, {"accuracy": ozaki.Accuracy("normwise", 1e-9)},
-            {"accuracy": 300, "dtype": "mp"}, {"accuracy": "fp64", "engine": "int8-simulated"}, {"workspace_limit": 10**7},
+            {"accuracy": 300, "dtype": "mp"}, {"accuracy": "fp64", "engine": "int8-simulated"},
+            {"workspace_limit": 10**7},
         ):  # fmt: skip
             for left, right in ((x, y), (x + 1j, y), (x + 1j, y + 1j), (x[:0], y), (x[0], y[0]), (x, x.T)):
                 ozaki.matmul(left, right, **options)

@@ -18,13 +18,19 @@ def self_test(library: CDLL) -> str | None:
 
     Its processor has the instructions that it takes.
     """
-    if (version := library.ozaki_cpu_interface()) != INTERFACE:
-        return f"is of other sources (interface {version}, expected {INTERFACE})"
+    if (failure := wrong_interface(library)) is not None:
+        return failure
     calls.declare(library)
     for moduli in (first_moduli(14), first_moduli(7)):
         if not all(_products_are_right(library, moduli, k) for k in (5, 1030)):
             return "multiplies wrongly on this processor"
     return None
+
+
+def wrong_interface(library: CDLL) -> str | None:
+    """Why the functions of a library are not those that are called here; None if they are."""
+    version = library.ozaki_cpu_interface()
+    return None if version == INTERFACE else f"is of other sources (interface {version}, expected {INTERFACE})"
 
 
 def _products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:

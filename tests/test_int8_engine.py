@@ -1,0 +1,234 @@
+"""Products by compiled code for the processor's int8 units have the bits of those by float64 BLAS."""
+
+import ctypes
+import itertools
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from cases import same_bits
+
+import ozaki
+from ozaki.backends.numpy import _describe, compiled_calls
+from ozaki.backends.numpy.compiled import Compiled, compiled
+from ozaki.backends.numpy.self_test import self_test
+
+RESIDUES = {"scheme": "residues", "slices": 14}
+
+
+@pytest.fixture(params=["portable", "vnni"])
+def code(request, monkeypatch):
+    """Products take the library of that name."""
+    monkeypatch.setenv("OZAKI_CPU", request.param)
+    ozaki.clear_caches()
+    found = compiled()
+    if not isinstance(found, Compiled):
+        ozaki.clear_caches()
+        pytest.skip(found)
+    yield found
+    monkeypatch.undo()
+    ozaki.clear_caches()
+
+
+def by_blas(a, b, **options):
+    return ozaki.matmul(a, b, engine="float64", **options)
+
+
+def layouts(x):
+    """The same numbers in memory in other ways."""
+    yield x
+    yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    yield np.repeat(x, 2, axis=-1)[..., ::2]
+    yield np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1]
+    apart = np.zeros(x.shape, [("padding", "i2"), ("x", x.dtype)])  # not at multiples of the element's size
+    apart["x"] = x
+    yield apart["x"]
+
+
+def test_it_is_what_runs(code, rng):
+    a, b = rng.standard_normal((2, 70, 70))
+    for engine in ("auto", "int8"):
+        c, report = ozaki.matmul(a, b, engine=engine, return_report=True, **RESIDUES)
+        assert report.engine == f"NumPy, int8 by {code}"
+        assert same_bits(c, by_blas(a, b, **RESIDUES))
+    assert "as int8" in ozaki.plan((70, 70), (70, 70), dtype="float64", **RESIDUES).steps()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (8, 16, 48), (9, 17, 49), (70, 131, 100), (300, 5, 500), (3, 20_000, 2)], ids=str
+)
+def test_bits_in_every_layout(code, rng, dtype, shape):
+    m, k, n = shape
+    exponents = rng.integers(-20, 20, (m, 1)), rng.integers(-20, 20, (1, n))
+    a, b = (
+        np.ldexp(rng.standard_normal(size), powers).astype(dtype)
+        for size, powers in zip(((m, k), (k, n)), exponents, strict=True)
+    )
+    count = 14 if dtype == "float64" else 7
+    expected = by_blas(a, b, scheme="residues", slices=count)
+    pairs = zip(layouts(a), layouts(b), strict=True) if m * k * n < 10**7 else [(a, b)]
+    for left, right in pairs:
+        assert same_bits(ozaki.matmul(left, right, scheme="residues", slices=count), expected)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 10, 11, 15, 16])
+def test_all_numbers_of_limbs(code, rng, count):
+    """One to three limbs are rounded by the library, four by NumPy; a count that has no room for k is refused alike."""
+    for dtype, result in itertools.product(("float32", "float64"), repeat=2):
+        a, b = rng.standard_normal((40, 60)).astype(dtype), rng.standard_normal((60, 70)).astype(dtype)
+        options = {"scheme": "residues", "slices": count, "dtype": result}
+        assert same_bits(ozaki.matmul(a, b, **options), by_blas(a, b, **options))
+
+
+def test_values_that_are_rare(code, rng):
+    tiny, huge = 2.0**-1040, 2.0**1000
+    for change in (
+        lambda x: x * 0, lambda x: x * tiny, lambda x: x * huge, lambda x: np.where(rng.random(x.shape) < 0.1, np.nan, x),
+        lambda x: np.where(rng.random(x.shape) < 0.1, -np.inf, x), lambda x: np.where(rng.random(x.shape) < 0.9, 0, x),
+        lambda x: np.rint(4 * x) * 2.0**-1074, lambda x: x * np.exp2(rng.integers(-300, 300, x.shape).astype(float)),
+    ):  # fmt: skip
+        with np.errstate(all="ignore"):
+            a, b = change(rng.standard_normal((33, 50))), rng.standard_normal((50, 60))
+        for left, right in ((a, b), (b.T, a.T)):
+            c = ozaki.matmul(left, right, **RESIDUES)
+            assert np.array_equal(c, by_blas(left, right, **RESIDUES), equal_nan=True)
+
+
+def test_ties_are_rounded_to_even(code):
+    """Entries in the middle of two floats, and next to it by one unit of the exact product."""
+    ones = [2.0**52 + i for i in (1, 2, 3)]
+    a = np.array([[one, 0.5, tiny] for one in ones for tiny in (0.0, 2.0**-50, -(2.0**-50))])
+    b = np.array([[2.0], [1.0], [1.0]])
+    options = {"scheme": "residues", "slices": 15}
+    c = ozaki.matmul(a, b, **options)
+    assert same_bits(c, by_blas(a, b, **options)) and (c == ozaki.matmul(a, b, accuracy="exact")).all()
+
+
+def test_stacks_and_expressions(code, rng):
+    a, b = rng.standard_normal((4, 1, 20, 30)), rng.standard_normal((3, 30, 10))
+    assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES))
+    x = rng.standard_normal((40, 40))
+    assert same_bits(ozaki.matmul(x, x.T, **RESIDUES), by_blas(x, x.T, **RESIDUES))
+    terms = 1.5, x, x, -0.25, rng.standard_normal((40, 40))
+    assert same_bits(ozaki.gemm(*terms, **RESIDUES), ozaki.gemm(*terms, engine="float64", **RESIDUES))
+    out = np.empty((40, 80))[:, ::2]
+    assert ozaki.matmul(x, x, out=out, **RESIDUES) is out and same_bits(out, by_blas(x, x, **RESIDUES))
+
+
+def test_prepared_and_multiprecision_operands(code, rng):
+    a, b = rng.standard_normal((2, 30, 30))
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", **RESIDUES)
+    expected = by_blas(a, b, **RESIDUES)
+    assert same_bits(ozaki.matmul(ozaki.prepare(a, plan, side="left"), b, plan=plan), expected)
+    assert same_bits(ozaki.matmul(ozaki.mparray(a), b, dtype="float64", **RESIDUES), expected)
+
+
+def test_limits_change_nothing(code, rng):
+    a, b = rng.standard_normal((500, 900)), rng.standard_normal((900, 700))
+    expected, whole = ozaki.matmul(a, b, return_report=True, **RESIDUES)
+    for limit in (whole.workspace_bytes, whole.workspace_bytes // 2, whole.workspace_bytes // 5):
+        c, report = ozaki.matmul(a, b, workspace_limit=limit, return_report=True, **RESIDUES)
+        assert same_bits(c, expected) and report.workspace_bytes <= limit
+
+
+def test_descriptions(code, rng):
+    for dtype, k in itertools.product(("float32", "float64"), (1, 7, 300, 20_000)):
+        x = rng.standard_normal((2, 40, k)) * np.exp2(
+            rng.integers(-300, 300, (2, 40, k)) * (rng.random((2, 40, 1)) < 0.5)
+        )
+        x[0, :3] = 0
+        x[1, 5, ::3], x[1, 6, 0], x[0, 4, -1] = np.nan, np.inf, 5e-324
+        x[0, 10] = np.rint(x[0, 10])
+        with np.errstate(all="ignore"):
+            x = x.astype(dtype)
+        for rows in layouts(x):
+            fields = np.empty((len(_describe.FIELDS), 2, 40), np.int64)
+            if compiled_calls.can_read(rows):
+                compiled_calls.describe(code.library, rows, fields)
+                expected = np.zeros_like(fields)
+                with np.errstate(all="ignore"):
+                    _describe._describe_tile(rows, expected)
+                assert (fields == expected).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_threads_change_nothing(code, rng, monkeypatch, count):
+    monkeypatch.setattr(compiled_calls, "threads", lambda: count)
+    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    a, b = rng.standard_normal((200, 300)), rng.standard_normal((300, 150))
+    assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES))
+    with ThreadPoolExecutor(4) as pool:
+        for c in pool.map(lambda _: ozaki.matmul(a, b, **RESIDUES), range(8)):
+            assert same_bits(c, by_blas(a, b, **RESIDUES))
+
+
+def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch):
+    monkeypatch.setattr(compiled_calls, "threads", lambda: 3)
+    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+
+    def fail(*_):
+        raise MemoryError("no scratch")
+
+    monkeypatch.setattr(compiled_calls, "_aligned", fail)
+    with pytest.raises(MemoryError):
+        ozaki.matmul(*rng.standard_normal((2, 200, 200)), **RESIDUES)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_multiplies(code, rng, monkeypatch):
+    monkeypatch.setattr(compiled_calls, "threads", lambda: 2)
+    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    a, b = rng.standard_normal((2, 100, 100))
+    expected = ozaki.matmul(a, b, **RESIDUES)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if same_bits(ozaki.matmul(a, b, **RESIDUES), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sets the environment by glibc")
+def test_another_library_may_flush_subnormals(code, rng):
+    """Threads of the library, and the caller's, compute in the default environment, and leave it as they found it."""
+    a, b = rng.standard_normal((60, 60)) * 2.0**-1060, rng.standard_normal((60, 60))
+    expected = ozaki.matmul(a, b, **RESIDUES)
+    libm = ctypes.CDLL(None)
+    found = ctypes.create_string_buffer(256)
+    libm.fegetenv(found)
+    changed = bytearray(found.raw)
+    changed[28:32] = (int.from_bytes(changed[28:32], "little") | 0x8040).to_bytes(4, "little")  # MXCSR: FTZ, DAZ
+    try:
+        libm.fesetenv(bytes(changed))
+        c = ozaki.matmul(a, b, **RESIDUES)
+    finally:
+        libm.fesetenv(found)
+    assert same_bits(c, expected)
+
+
+def test_a_library_that_saturates_is_refused(code, monkeypatch):
+    """Sums of two products in 16 bits, as there are without VNNI, are found before anything is computed."""
+    multiply = compiled_calls.multiply
+    assert self_test(code.library) is None
+
+    def saturating(library, a, b, tables):
+        return np.minimum(multiply(library, a, b, tables), 126)
+
+    monkeypatch.setattr(compiled_calls, "multiply", saturating)
+    assert self_test(code.library) == "multiplies wrongly on this processor"
+
+
+@pytest.mark.full
+def test_fuzz(code, rng):
+    """Any shapes, strides and spreads."""
+    for _ in range(150):
+        m, k, n = (int(size) for size in rng.integers(1, rng.choice([4, 20, 150]), 3))
+        spread, dtype = int(rng.choice([0, 5, 60])), rng.choice(["float32", "float64"])
+        a, b = (
+            (rng.standard_normal(size) * np.exp2(rng.integers(-spread, spread + 1, size))).astype(dtype)
+            for size in ((m, k), (k, n))
+        )
+        options = {"scheme": "residues", "slices": int(rng.integers(3, 17))}
+        left, right = (list(layouts(x))[rng.integers(5)] for x in (a, b))
+        assert same_bits(ozaki.matmul(left, right, **options), by_blas(a, b, **options)), (m, k, n, options)
