@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# What multiplies on this machine is for tests/test_int8_engine.py alone: in other tests reports are the same everywhere.
+# What multiplies on this machine is for tests/test_int8_engine.py alone: other tests see the same reports everywhere.
 os.environ.setdefault("OZAKI_CPU", "float64")
 sys.path.insert(0, str(HERE / "emulated"))
 
