@@ -106,8 +106,8 @@ def matmul(
         a float below 1                            componentwise, that tolerance
         `Accuracy(measure, tolerance)`, or a       that measure and tolerance
         text as "relative:1e-12"
-        "exact"                                    every bit, by residues; a float result is the exact one, correctly
-                                                   rounded
+        "exact"                                    every bit, by residues or the slices that `scheme` names; a float
+                                                   result is the exact one, correctly rounded
         =========================================  ==================================================================
 
         Default, by the result:

@@ -27,6 +27,8 @@ def check_native(dtype: str, target: Accuracy | None, options: Options, bound: f
         raise ValueError(f"engine: {options.engine!r} multiplies slices; leave it out with scheme='native'")
     if target is not None and target.measure == "relative":
         raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
+    if target is not None and target.exact:
+        raise ValueError("accuracy: the native product is rounded on the way, so it is not exact; use scheme='auto'")
     if target is not None and not suffices(bound, target.tolerance, dtype):
         raise ValueError(
             f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves at best {bound:.3g}; "
@@ -85,6 +87,9 @@ def check_words(words: Words, dtype: str, options: Options, machine: Machine | N
         raise ValueError(
             f"slices: {options.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
         )
+    target = options.target(1)
+    if target is not None and target.exact:
+        raise ValueError(f"accuracy: products of {words.name} are rounded, so they are not exact; use scheme='auto'")
     if options.engine != "auto":
         raise ValueError(f"engine: {options.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
     if options.reproducible:
