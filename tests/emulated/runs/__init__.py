@@ -72,6 +72,8 @@ FUNCTIONS = {
         "native-repeated",
         "native-views",
         "plans-repeated",
+        "alternating-plans-repeated",
+        "converted-operands",
         "other-plans-repeated",
         "heavy-plans-repeated",
         "memory-is-held",
