@@ -153,7 +153,7 @@ def matmul(
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
         rounding), "tiles" of words, or, on a GPU, "launches", which the device may not have completed. Planning is not
-        counted. A native product is one unit, "products".
+        counted. A native product is one unit, "products", and so is one by the program of an earlier call.
         A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
         product; `out` then may hold any of its own and of the product's entries.
     return_report : bool or "relative"
@@ -172,7 +172,8 @@ def matmul(
     ------
     ValueError, TypeError
         For an argument that cannot be used, which the message names; before anything is computed. So for an integer
-        that float64 does not hold, without `dtype`.
+        that float64 does not hold, without `dtype`. Of an accuracy that cannot be proven for these elements, a call of
+        CuPy arrays like an earlier one may know only after it has overwritten `out`.
     NotImplementedError
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
     OverflowError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -183,8 +182,6 @@ def check_engine(engine: Any, backend: Planner | None) -> None:
 
 
 def check_limit(limit: Any) -> None:
-    """Refuse a limit of workspace that is no number of bytes."""
-    if limit is not None:
-        number = isinstance(limit, Real) and not isinstance(limit, bool)
-        if not number or not limit > 0:
-            raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, or None")
+    """Refuse a limit of workspace that is no number of bytes; whole floats are integers by now (`Options.of`)."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit <= 0):
+        raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, a whole one, or None")
