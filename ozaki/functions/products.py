@@ -252,10 +252,14 @@ def _multiply(
                     watched.ran_before(chosen)
                 return c
         works = Works(pair, plan, counter)
-        found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
-        if watched is not None:
-            watched.chosen(found.chosen, found.question, found.facts)
-        c = compute(works, found.plan)  # split, multiply, recombine
+        try:
+            found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
+            if watched is not None:
+                watched.chosen(found.chosen, found.question, found.facts)
+            c = compute(works, found.plan)  # split, multiply, recombine
+        except BaseException:
+            works.release()
+            raise
         reported = None
         if return_report:
             reported = report(works, found, relative, c)  # before the result overwrites an operand in `out`
@@ -348,7 +352,12 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, _memory(asked, None), asked)
     asked_for = question(pair, for_operands=True)
-    made, facts, *_ = planned(Works(pair), asked_for)
+    works = Works(pair)
+    try:
+        made, facts, *_ = planned(works, asked_for)
+    except BaseException:
+        works.release()
+        raise
     if watching():
         Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), asked_for, facts)
     made = explained(replace(asked_for, dtype=made.dtype), facts, made)

@@ -77,6 +77,7 @@ FUNCTIONS = {
         "other-plans-repeated",
         "heavy-plans-repeated",
         "memory-is-held",
+        "refused-calls-hold-nothing",
         "programs-outlive-first-calls",
         "too-little-memory-repeated",
         "equal-choices-repeated",

@@ -26,7 +26,8 @@ import streams
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.program import compiling
-from ozaki.backends.cupy.program.run import Run
+from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.run import Execution, Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
 from ozaki.records.options import Options
@@ -240,7 +241,7 @@ def alternating_plans_repeated(rng: np.random.Generator) -> None:
         found = []
         for i in cases:
             # `repeated` alone starts a run without an `Execution`.
-            with seen() as calls, mock.patch.object(kept.Program, "run", counted := _Counted(kept.Program.run)):
+            with seen() as calls, mock.patch.object(Program, "run", counted := _Counted(Program.run)):
                 same(expected[i], ozaki.matmul(cp.asarray((usual, wide)[i]), cp.asarray(b), **options))
             found.append(bool(counted.by_repeated and not calls.repeated))
         return found
@@ -393,6 +394,23 @@ def programs_outlive_first_calls(rng: np.random.Generator) -> None:
         assert (
             loaded.call_count <= 2 * len(calls.names) // 3
         )  # for the first call, and for the first run of its program
+
+
+def refused_calls_hold_nothing(rng: np.random.Generator) -> None:
+    """The error of a product that is refused, which somebody keeps, keeps no memory of proofs."""
+    a, b = (np.ldexp(1.0, rng.integers(-900, 900, shape)) for shape in ((30, 40), (40, 20)))
+    x, y = cp.asarray(a), cp.asarray(b)
+    made, init = [], Execution.__init__
+
+    def noted(execution: Execution, *arguments: Any) -> None:
+        made.append(execution)
+        init(execution, *arguments)
+
+    for function in (ozaki.matmul, ozaki.plan):
+        with mock.patch.object(Execution, "__init__", noted), pytest.raises(ValueError, match=r"^accuracy: ") as error:
+            function(x, y, accuracy="fp64", scheme="digits")
+        assert made and not any(execution._open for execution in made), error
+        made.clear()
 
 
 def too_little_memory_repeated(rng: np.random.Generator) -> None:
