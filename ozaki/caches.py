@@ -252,6 +252,11 @@ class Cache(Generic[K, V]):
         self._clock = entry.used = self._clock + 1
         return entry.value
 
+    def peek(self, key: K) -> V | None:
+        """The same, but it counts neither as used nor as asked for."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
     def put(self, key: K, value: V) -> V:
         """Cache a value in place of any other of that key, and return it; drops what is beyond the bounds."""
         with self._changing:

@@ -1,6 +1,7 @@
 """Accuracies as texts: every function takes those of the command line, and means the same by them."""
 
 import importlib
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -114,6 +115,10 @@ def test_a_stack_in_the_normwise_measure_is_not_one_matrix():
         ("1_0", ValueError, "accuracy: '1_0' is not known"),
         ("", ValueError, "accuracy: '' is not known"),
         (":1e-9", ValueError, "accuracy: measure '' is not known"),
+        ("relative:1e-1000000", ValueError, "accuracy: 'relative:1e-1000000'; expected a tolerance of at least"),
+        ("1e-999999999999999999", ValueError, "accuracy: '1e-9*'; expected a tolerance of at least"),
+        ("1e-99999999999999999999", ValueError, "accuracy: '1e-9*'; expected a tolerance of at least"),
+        ("-1e-400", ValueError, "accuracy: '-1e-400'; expected a number above 0"),
     ],
 )
 def test_texts_that_mean_nothing(text, error, message):
@@ -125,3 +130,22 @@ def test_texts_that_mean_nothing(text, error, message):
 def test_a_tolerance_in_words_has_one_digit_before_the_point():
     assert Accuracy.of("1e-400", 1).in_words == "1e-400"
     assert Accuracy.of("9.996e-500", 1).in_words == "1e-499"
+
+
+@pytest.mark.parametrize(
+    ("text", "power"), [(".5e-400", -401), ("1e-0000400", -400), ("0." + 400 * "0" + "1", -401), ("1.e-320", -320)]
+)
+def test_a_tiny_tolerance_is_not_zero(text, power):
+    """However it is written, it is as large as it says, or less by the last bit of a float."""
+    digits = 5 if text.startswith(".5") else 1
+    accuracy = Accuracy.of(f"relative:{text}", 1)
+    ratio = Fraction(accuracy.tolerance) * Fraction(2) ** accuracy.exponent / (digits * Fraction(10) ** power)
+    assert 1 - Fraction(1, 2**51) <= ratio <= 1
+    assert not accuracy.exact
+
+
+def test_what_a_float_holds_is_a_float():
+    for text in ("1e-302", "2^-1010", "2.3e-308"):
+        x = 2.0**-1010 if "^" in text else float(text)
+        assert Accuracy.of(text, 1) == Accuracy.of(x, 1)
+    assert Accuracy.of("componentwise:0e-500", 1).exact

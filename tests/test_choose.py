@@ -227,6 +227,23 @@ TABLE = {
         needs(WorstRatio(Digits(3), "sampled")),
     ),
     "hardly not": (question("float32", QUICK_DIGITS, k=2560), HARDLY_PEAKS, needs(CutBound(HALFHALF))),
+    # Every bit is asked for.
+    "exact: spans first": (question(accuracy="exact"), {}, needs(Spans())),
+    "as few residues as hold every bit": (
+        question(accuracy="exact"),
+        {Spans(): (60, 50)},
+        lambda plan: plan.scheme == Residues(19) and plan.unrounded_bound == 0,
+    ),
+    "as few digits, if these are named": (
+        question(accuracy="exact", scheme="digits"),
+        {Spans(): (60, 50)},
+        slices(Digits(14)),
+    ),
+    "more digits than need be": (
+        question(accuracy="exact", scheme="digits", slices=15),
+        {Spans(): (60, 50)},
+        slices(Digits(15)),
+    ),
     "a setting makes the native product less than IEEE's": (
         question(machine=Machine(), native_obstacle="native product ruled out: a variable"),
         {},
@@ -281,9 +298,19 @@ def test_what_ordinary_operands_would_need():
         ({"scheme": "digits", "multiprecision": True}, r"^scheme: 'digits' has no slices"),
         ({"scheme": "native", "reproducible": True}, r"^scheme: 'native' is not reproducible"),
         ({"scheme": "native", "accuracy": 1e-30}, r"^accuracy: 1e-30 is asked for, but the native product"),
+        ({"scheme": "native", "accuracy": "exact"}, r"^accuracy: the native product is rounded on the way"),
+        ({"scheme": "halfhalf", "accuracy": "exact", "dtype": "float32"}, r"^accuracy: .* halfhalf are rounded"),
     ],
 )
 def test_options_are_refused_with_the_question(options, message):
     """What no fact can make right is refused before a fact is asked for, and `choose` checks no option."""
     with pytest.raises(ValueError, match=message):
         question(**options)
+
+
+def test_digits_that_leave_out_a_pair_are_not_exact():
+    """13 digits hold the images of rows of 60 and 50 bits, but not all products of their digits."""
+    asked = question(accuracy="exact", scheme="digits", slices=13)
+    assert Digits(13).scaling(2048).base >= 60
+    with pytest.raises(ValueError, match=r"^slices: 13 digits do not hold every bit"):
+        choose(asked, Facts({Spans(): (60, 50)}))

@@ -20,6 +20,7 @@ WIDE[:, 1] = 2.0**-700
 PLAN = ozaki.plan(A.shape, B.shape, dtype="float64", scheme="residues", slices=14)
 PLAN32 = ozaki.plan(A.shape, B.shape, dtype="float32", scheme="residues", slices=7)
 OTHER = ozaki.plan(A.shape, B.shape, dtype="float64", scheme="residues", slices=15)
+EXACT = ozaki.plan(A, B, accuracy="exact")
 NATIVE = ozaki.plan(A, B, scheme="native")
 LEFT, RIGHT = ozaki.prepare(A, "left", PLAN), ozaki.prepare(B, "right", PLAN)
 
@@ -305,7 +306,7 @@ CASES = {
     # workspace
     **{
         f"workspace {limit!r}": (matmul(workspace_limit=limit), ValueError, "workspace_limit", "positive number")
-        for limit in (0, -1, True, "1 GiB", float("nan"))
+        for limit in (0, -1, True, "1 GiB", float("nan"), float("inf"), 2.5e6 + 0.5)
     },
     "workspace too small": (
         matmul(workspace_limit=1000, reproducible=True),
@@ -319,6 +320,7 @@ CASES = {
     "out read-only": (matmul(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
     "out of two": (matmul(out=(np.empty((3, 2)), None)), TypeError, "out", "numpy array"),
     "accuracy in the place of out": (matmul_of_three(A, B, "fp64"), TypeError, "out", "numpy array"),
+    "out of another library": (matmul(out=deque([0.0])), TypeError, "out", "collections.deque; expected a numpy"),
     "out no array": (matmul(out=[[0.0, 0.0]] * 3), TypeError, "out", "numpy array"),
     "out with masked elements": (matmul(out=np.ma.masked_all((3, 2))), TypeError, "out", "without any"),
     "out of one row": (matmul(out=np.broadcast_to(np.ones(2), (3, 2))), ValueError, "out", "each has its own"),
@@ -336,6 +338,10 @@ CASES = {
         "accuracy and reproducible",
     ),
     "plan and reproducible": (matmul(plan=PLAN, reproducible=True), ValueError, "plan", "one or the other"),
+    "plan and another dtype": (matmul(plan=PLAN, dtype="float32"), ValueError, "dtype", "the plan is made for float64"),
+    "plan and integers": (matmul(plan=PLAN, dtype="int64"), ValueError, "dtype", "the plan is made for float64"),
+    "exact plan and integers": (matmul(plan=EXACT, dtype="int64"), ValueError, "dtype", "the plan is made for float64"),
+    "scheme of a list": (matmul(scheme=["residues"], dtype="float32"), ValueError, "scheme", "auto, digits"),
     "plan and limit": (matmul(plan=PLAN, workspace_limit=10**9), ValueError, "plan", "one or the other"),
     "plan of another shape": (matmul(np.ones((5, 4)), plan=PLAN), ValueError, "plan", "(5, 4, 2)"),
     "plan of another batch": (matmul(np.ones((5, 3, 4)), plan=PLAN), ValueError, "plan", "batch"),

@@ -220,3 +220,15 @@ def test_the_facts_of_a_native_product_keep_the_limit(rng, way):
     most, (_, report) = held(lambda: ozaki.matmul(a, b, workspace_limit=10**7, **options))
     assert report.native
     assert most <= report.workspace_bytes <= 10**7
+
+
+@pytest.mark.parametrize("of", [float, np.float64, np.int64, np.float32])
+def test_a_limit_may_be_any_whole_number(rng, of):
+    """Also where the limit is so tight that panels are counted out with it."""
+    a, b = 1e-160 * rng.standard_normal((300, 20)), 1e-160 * rng.standard_normal((20, 300))
+    options = {"accuracy": "fp64", "reproducible": True}
+    (c, report), (d, expected) = (
+        ozaki.matmul(a, b, workspace_limit=x, return_report=True, **options) for x in (of(2**20), 2**20)
+    )
+    assert np.array_equal(c, d) and report == expected
+    assert type(ozaki.plan(a, b, workspace_limit=of(2**20)).workspace_limit) is int

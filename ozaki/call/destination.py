@@ -98,7 +98,9 @@ class Destination:
 def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
     """Refuse an `out` that cannot take a result of this shape and dtype."""
     if not backend.owns(out):
-        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+        kind = type(out)
+        library = "" if kind.__module__ == "builtins" else kind.__module__.partition(".")[0] + "."
+        raise TypeError(f"out: {library}{kind.__name__}; expected a {backend.name} array, as the operands are")
     if tuple(out.shape) != shape or str(out.dtype) != dtype:
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):

@@ -21,8 +21,9 @@ def format_of_plan(plan: Plan, asked: str | None) -> str:
     ValueError
         If it is another one.
     """
-    fits = asked in (None, plan.dtype) or (asked == "int64" and plan.target.exact)
-    if not fits and not (asked in (MULTIPRECISION, QUAD) and is_multiprecision(plan.dtype)):
+    multiprecision = is_multiprecision(plan.dtype)
+    fits = asked in (None, plan.dtype) or (asked == "int64" and multiprecision and plan.target.exact)
+    if not fits and not (asked in (MULTIPRECISION, QUAD) and multiprecision):
         raise ValueError(f"dtype: {asked!r}, but the plan is made for {plan.dtype}; omit one of the two")
     return plan.dtype
 

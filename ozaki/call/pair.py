@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -28,6 +29,7 @@ from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.limbs import HOST_TILE, tile_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.quads import to_quads
+from ozaki.planning.checks import check_options
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.combination import Combination
 from ozaki.records.formats import (
@@ -67,7 +69,8 @@ class Pair:
     backend : Backend
     memory, adjoint : as given
     left, right, added : Operand: A, B and C; `added` is None if nothing is added
-    choices : what the caller chose; an integer product whose accuracy is not named is exact
+    choices : what the caller chose, each by itself checked, the accuracy spelled out; an integer product whose accuracy
+        is not named is exact
     target : the accuracy asked for; None if none is named
     asked : the format that the caller names for the result; None if none is named
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
@@ -82,7 +85,8 @@ class Pair:
     nothing_to_multiply : whether the operands do not count: the inner dimension or alpha is 0
     sizes : Shapes
     destination : Destination: the memory of the result
-    copied : bytes of copies made so far: of integers, of operands that cannot be viewed as rows, and of the destination
+    copied : bytes of copies made so far: of operands of other dtypes, or that cannot be viewed as rows, and of the
+        destination
     """
 
     sizes: Shapes
@@ -105,17 +109,21 @@ class Pair:
     ) -> None:
         self.adjoint, self.memory, self.copied = adjoint, memory, 0
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        a, b = self._taken("a", a), self._taken("b", b)
+        choices = choices or Options()
+        if plan is None:  # else all of them have their defaults, but for `dtype`
+            check_options(choices, self.backend)
+        a, b = self._taken("a", a, self._copied), self._taken("b", b, self._copied)
         c = None if terms is None else terms[2]
         if c is not None:
-            c = self._taken("c", c)
-        choices = choices or Options()
+            # No copy that keeps a program from being repeated: `gemm` looks for one when the addend has been taken.
+            c = self._taken("c", c, memory.hold_copy)
         self.asked = None if choices.dtype is None else format_named(choices.dtype)
         if self.asked == QUAD:
             check_quads(self.asked, self.backend.name)
         if plan is not None:
+            fitting = format_of_plan(plan, self.asked)
             multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (a, b, c)))
-            choices = Options(plan.target, dtype=format_of_plan(plan, self.asked) if multiprecision else choices.dtype)
+            choices = Options(plan.target, dtype=fitting if multiprecision else choices.dtype)
         self.choices = choices
         integers = [are_integers(x) for x in (a, b, c)]
         if choices.accuracy is None and self._gives_every_bit(a, b, any(integers[:2])):
@@ -147,7 +155,7 @@ class Pair:
         of_right = self.right.prepared and prod(self.right.shape[:-2]) != 1
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger;
         # those of a prepared operand are split already, each by itself.
-        if self.left.prepared or of_right or (choices.accuracy is not None and self.choices.normwise):
+        if self.left.prepared or of_right or (self.target is not None and self.target.measure == "normwise"):
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self.prepared = self.left.prepared or self.right.prepared
         k, combination = self.sizes.shape[1], self.combination
@@ -172,6 +180,7 @@ class Pair:
         self.target = None
         if self.choices.accuracy is not None:
             self.target = self.choices.target(self.sizes.shape[1])
+            self.choices = self.choices._replace(accuracy=self.target)
         if plan is None and self.target is not None and self.target.exact:
             check_room(self.asked)
         # An addend of floats leaves the result the format of the product.
@@ -220,13 +229,13 @@ class Pair:
             self.memory.pass_through(_converting_bytes(found))
         return found
 
-    def _taken(self, name: str, given: Any) -> Any:
-        """An array of what the caller gave; counted, unless it lies in that memory."""
+    def _taken(self, name: str, given: Any, count: Callable[[int], None]) -> Any:
+        """An array of what the caller gave; a copy is counted by `count`."""
         if isinstance(given, Prepared):
             return given
         found = as_array(name, given, self.backend)
-        if found is not given and (isinstance(found, Numbers) or found.flags.owndata):
-            self.memory.hold_copy(int(found.nbytes))
+        if found is not given and (isinstance(found, Numbers) or found.flags.owndata or _converted(found, given)):
+            count(int(found.nbytes))
             if isinstance(found, Numbers):
                 self.memory.pass_through(_converting_bytes(found))
         return found
@@ -425,6 +434,11 @@ class Pair:
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
+
+
+def _converted(found: Any, given: Any) -> bool:
+    """Whether an array has another dtype than what it was made of."""
+    return bool(getattr(given, "dtype", found.dtype) != found.dtype)
 
 
 def _converting_bytes(x: Numbers) -> int:

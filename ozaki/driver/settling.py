@@ -10,7 +10,6 @@ from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
-from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
 from ozaki.planning.ordinary import foresee
@@ -99,7 +98,6 @@ def question(pair: Pair, for_operands: bool = False) -> Question:
             if for_operands:
                 raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
             raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
-    check_options(pair.choices, pair.backend)
     return question_of(
         pair.sizes,
         pair.dtype,

@@ -119,6 +119,11 @@ class Works:
                 other.release()
         return work
 
+    def release(self) -> None:
+        """Free what all objects hold for their own work, where an error ends the product: its traceback may be kept."""
+        for work in self._made:
+            work.release()
+
     @property
     def only_of_rows(self) -> bool:
         """Whether no other object than `of_rows` was needed so far."""

@@ -106,8 +106,8 @@ def matmul(
         a float below 1                            componentwise, that tolerance
         `Accuracy(measure, tolerance)`, or a       that measure and tolerance
         text as "relative:1e-12"
-        "exact"                                    every bit, by residues; a float result is the exact one, correctly
-                                                   rounded
+        "exact"                                    every bit, by residues or the slices that `scheme` names; a float
+                                                   result is the exact one, correctly rounded
         =========================================  ==================================================================
 
         Default, by the result:
@@ -153,7 +153,7 @@ def matmul(
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
         rounding), "tiles" of words, or, on a GPU, "launches", which the device may not have completed. Planning is not
-        counted. A native product is one unit, "products".
+        counted. A native product is one unit, "products", and so is one by the program of an earlier call.
         A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
         product; `out` then may hold any of its own and of the product's entries.
     return_report : bool or "relative"
@@ -172,7 +172,8 @@ def matmul(
     ------
     ValueError, TypeError
         For an argument that cannot be used, which the message names; before anything is computed. So for an integer
-        that float64 does not hold, without `dtype`.
+        that float64 does not hold, without `dtype`. Of an accuracy that cannot be proven for these elements, a call of
+        CuPy arrays like an earlier one may know only after it has overwritten `out`.
     NotImplementedError
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
     OverflowError
@@ -251,10 +252,14 @@ def _multiply(
                     watched.ran_before(chosen)
                 return c
         works = Works(pair, plan, counter)
-        found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
-        if watched is not None:
-            watched.chosen(found.chosen, found.question, found.facts)
-        c = compute(works, found.plan)  # split, multiply, recombine
+        try:
+            found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
+            if watched is not None:
+                watched.chosen(found.chosen, found.question, found.facts)
+            c = compute(works, found.plan)  # split, multiply, recombine
+        except BaseException:
+            works.release()
+            raise
         reported = None
         if return_report:
             reported = report(works, found, relative, c)  # before the result overwrites an operand in `out`
@@ -347,7 +352,12 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, _memory(asked, None), asked)
     asked_for = question(pair, for_operands=True)
-    made, facts, *_ = planned(Works(pair), asked_for)
+    works = Works(pair)
+    try:
+        made, facts, *_ = planned(works, asked_for)
+    except BaseException:
+        works.release()
+        raise
     if watching():
         Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound), asked_for, facts)
     made = explained(replace(asked_for, dtype=made.dtype), facts, made)

@@ -35,8 +35,7 @@ def question_of(
     question = Question(
         sizes, dtype, options, machine, native_obstacle, native_fits, for_operands, multiprecision, named
     )
-    exact = question.target is not None and question.target.exact  # by residues, whatever scheme is named
-    if options.scheme == "native" and not exact:
+    if options.scheme == "native":
         check_native(dtype, question.target, options, native_bound(question))
     return question
 

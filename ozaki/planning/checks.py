@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -27,6 +26,8 @@ def check_native(dtype: str, target: Accuracy | None, options: Options, bound: f
         raise ValueError(f"engine: {options.engine!r} multiplies slices; leave it out with scheme='native'")
     if target is not None and target.measure == "relative":
         raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
+    if target is not None and target.exact:
+        raise ValueError("accuracy: the native product is rounded on the way, so it is not exact; use scheme='auto'")
     if target is not None and not suffices(bound, target.tolerance, dtype):
         raise ValueError(
             f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves at best {bound:.3g}; "
@@ -85,6 +86,9 @@ def check_words(words: Words, dtype: str, options: Options, machine: Machine | N
         raise ValueError(
             f"slices: {options.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
         )
+    target = options.target(1)
+    if target is not None and target.exact:
+        raise ValueError(f"accuracy: products of {words.name} are rounded, so they are not exact; use scheme='auto'")
     if options.engine != "auto":
         raise ValueError(f"engine: {options.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
     if options.reproducible:
@@ -178,8 +182,6 @@ def check_engine(engine: Any, backend: Planner | None) -> None:
 
 
 def check_limit(limit: Any) -> None:
-    """Refuse a limit of workspace that is no number of bytes."""
-    if limit is not None:
-        number = isinstance(limit, Real) and not isinstance(limit, bool)
-        if not number or not limit > 0:
-            raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, or None")
+    """Refuse a limit of workspace that is no number of bytes; whole floats are integers by now (`Options.of`)."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit <= 0):
+        raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, a whole one, or None")

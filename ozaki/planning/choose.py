@@ -2,7 +2,8 @@
 
 The first case that applies decides:
 
-1. Every bit is asked for: the fewest residues with which all images are exact.
+1. Every bit is asked for: the scheme that is named with its count, if it holds every bit; else the fewest slices that
+   do, of the family that is named, or residues.
 2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 3. The caller names the native product: the native product.
 4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
@@ -40,7 +41,7 @@ from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_an
 from ozaki.planning.proof import Proof, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
-from ozaki.planning.search import choose_a_priori, exact_below, likely_schemes, search
+from ozaki.planning.search import choose_a_priori, exact_below, holds_every_bit, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan, plan_of
@@ -90,38 +91,32 @@ def choose(question: Question, facts: Facts) -> Plan:
 
 
 def _exact(question: Question, facts: Facts) -> Plan:
-    """The plan of the exact product: the fewest slice products with which all images are exact, and a format for it.
+    """The plan of the exact product: the scheme that is named, or enough slices of its family, and a format for it.
 
     A result of the hardware's formats is the exact one, rounded once.
 
     Raises
     ------
     ValueError
-        If no scheme holds so many bits, or none that runs here.
+        If no scheme of the family holds so many bits, or not the one that is named, or none that runs here.
     """
-    k, target = question.length, question.target
+    k, target, named = question.length, question.target, question.named
     assert target is not None
-    family = integer_scheme("residues", k, question.complex_rows)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
-    most = FAMILIES[family].most
-    count = exact_below(family, most, max(k, 1), spans)
-    if count == most:
-        raise ValueError(
-            f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
-        )
-    scheme, why = scheme_of(family, count), "exact: every bit of the product"
-    if (named := question.named) is not None:
-        if named.count < count:
+    if named is None:
+        scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
+    else:
+        assert is_exact(named)  # words have been refused
+        scheme, why = named, why_named(named)
+        if not holds_every_bit(scheme, max(k, 1), spans):
             raise ValueError(
                 f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
                 "library"
             )
-        assert is_exact(named)
-        scheme, why = named, why_named(named)
     if question.machine.obstacle(scheme, question.options.engine):
         raise ValueError(
-            f"accuracy: every bit of these operands takes {count} residues, more than run here; ask for bits, as 106 "
-            "or 'dd'"
+            f"accuracy: every bit of these operands takes {scheme.count} {scheme.name}, more than run here; ask for "
+            "bits, as 106 or 'dd'"
         )
     if not is_multiprecision(question.dtype):
         return _plan(question, scheme, target, 0.0, f"{why}, rounded once")
@@ -129,10 +124,28 @@ def _exact(question: Question, facts: Facts) -> Plan:
     return replace(plan, bound=0.0)  # the format has room for all bits
 
 
+def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
+    """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else."""
+    family = _family(question)
+    count, most = exact_below(family, FAMILIES[family].most, k, spans), FAMILIES[family].most
+    if count == most:
+        remedy = "ask for bits" if family.endswith("residues") else "use scheme='residues'"
+        raise ValueError(
+            f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product by "
+            f"{scheme_of(family, most).name}; {remedy}"
+        )
+    return scheme_of(family, count)
+
+
+def _family(question: Question) -> str:
+    """The family of slices that the caller names, with the count open; residues, if he names none."""
+    scheme = "residues" if question.options.scheme == "auto" else str(question.options.scheme)
+    return integer_scheme(scheme, question.length, question.complex_rows)
+
+
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
-    scheme = "residues" if question.options.scheme == "auto" else str(question.options.scheme)
-    family = integer_scheme(scheme, question.length, question.complex_rows)
+    family = _family(question)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
     choice = choose_relative(target, question.length, family, facts)

@@ -29,6 +29,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.planning.question import Question
+from ozaki.planning.search import holds_every_bit
 from ozaki.records.formats import precision_of
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
@@ -110,6 +111,4 @@ class _OrdinaryFacts(Facts):
 
     def _unless_exact(self, scheme: Scheme, bound: float) -> float:
         """A bound, or 0 where by the estimated spans all images are exact and nothing is dropped."""
-        scaling = scheme.scaling(self._k)
-        exact = scaling is not None and max(self._spans) <= scaling.base and not scheme.dropped(self._k, self._spans)
-        return 0.0 if exact else bound
+        return 0.0 if holds_every_bit(scheme, self._k, self._spans) else bound

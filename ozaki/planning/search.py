@@ -250,17 +250,18 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
 
 @cached(1024)
 def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
-    """The smallest count at which the images of rows of these spans are exact; `most` if that is not smaller."""
-
-    def exact(count: int) -> bool:
-        scheme = scheme_of(name, count)
-        scaling = scheme.scaling(k)
-        return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
-
+    """The smallest count that holds every bit of rows of these spans; `most` if that is not smaller."""
     if 2 * max(spans) > 21 * most:  # no slice holds more bits than that of a sum; moduli take long to find
         return most
     # By norm scaling an image may have 10 bits fewer than its largest norm, by max scaling one bit fewer.
-    return first_count(exact, 1, most, _holding(name, max(spans) + 10, most))
+    guess = _holding(name, max(spans) + 10, most)
+    return first_count(lambda count: holds_every_bit(scheme_of(name, count), k, spans), 1, most, guess)
+
+
+def holds_every_bit(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
+    """Whether the product of rows of length k and of these spans is exact: their images, and all that is added."""
+    scaling = scheme.scaling(k)
+    return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
 
 
 def _holding(name: str, bits: float, most: int) -> int:

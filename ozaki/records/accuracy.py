@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from math import floor, inf, ldexp, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
@@ -171,18 +172,20 @@ def of_text(accuracy: Accuracy | str | int | float) -> Accuracy | str | int | fl
     if not isinstance(accuracy, str) or accuracy in _BITS:
         return accuracy
     measure, colon, number = accuracy.rpartition(":")
-    power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)
-    tiny = _tiny(accuracy, int(power[1]), Decimal(1)) if power else _tiny_decimal(accuracy, number)
-    if tiny is not None:
-        return Accuracy(measure if colon else "componentwise", tiny[0], exponent=tiny[1])  # type: ignore[arg-type]
-    value: str | int | float = _power(accuracy, int(power[1])) if power else number
-    if not power and number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
+    value: str | int | float = number
+    if power := re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number):
+        value = _power(accuracy, int(power[1]))
+    elif number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
         for kind in (int, float):
             try:
                 value = kind(number)
                 break
             except ValueError:
                 continue
+    if isinstance(value, float) and abs(value) < _NORMAL:
+        tiny = _tiny(accuracy, int(power[1]), Decimal(1)) if power else _tiny(accuracy, 0, _decimal(accuracy, number))
+        if tiny is not None:
+            return Accuracy(measure if colon else "componentwise", tiny[0], exponent=tiny[1])  # type: ignore[arg-type]
     if not colon:
         return value
     if isinstance(value, str):
@@ -190,16 +193,23 @@ def of_text(accuracy: Accuracy | str | int | float) -> Accuracy | str | int | fl
     return Accuracy(measure, value)  # type: ignore[arg-type]
 
 
-def _tiny_decimal(text: str, number: str) -> tuple[float, int] | None:
-    """A decimal number too small for `Accuracy.tolerance` alone, as 1e-400, as (tolerance, exponent); else None."""
-    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,30})?[eE]-[0-9]{1,6}", number):
-        return None
-    digits, _, power = number.lower().partition("e")
-    return _tiny(text, 0, Decimal(digits).scaleb(int(power)))
+_NORMAL = sys.float_info.min
+"""The smallest number that a float holds with all its bits."""
+
+
+def _decimal(text: str, number: str) -> Decimal:
+    """The decimal number that a float reads as 0, or nearly so; raises about the accuracy `text` if it is negative."""
+    try:
+        found = Decimal(number)
+    except InvalidOperation:  # beyond all exponents of decimal numbers
+        raise ValueError(_least(text)) from None
+    if found < 0:
+        raise ValueError(f"accuracy: {text!r}; {_TOLERANCE}")
+    return found
 
 
 def _tiny(text: str, exponent: int, factor: Decimal) -> tuple[float, int] | None:
-    """Factor 2**exponent below 2**-`PLAIN_BITS` as (tolerance, exponent of two); None for a larger number, and for 0.
+    """Factor 2**exponent, which a float does not hold, as (tolerance, exponent of two); None for 0.
 
     Raises
     ------
@@ -208,13 +218,18 @@ def _tiny(text: str, exponent: int, factor: Decimal) -> tuple[float, int] | None
     """
     if not factor:
         return None
+    if factor.adjusted() < -MOST_BITS:  # its logarithm may be beyond all numbers
+        raise ValueError(_least(text))
     tens = Context(prec=30)
     whole = exponent + floor(tens.divide(tens.log10(factor), tens.log10(Decimal(2)))) + 1
-    if whole > -PLAIN_BITS:
-        return None
     if whole <= -MOST_BITS:
-        raise ValueError(f"accuracy: {text!r}; expected a tolerance of at least 2^-{MOST_BITS}")
+        raise ValueError(_least(text))
     return float(tens.divide(factor, tens.power(2, whole - exponent))) * (1 - 2.0**-53), whole
+
+
+def _least(text: str) -> str:
+    """What is wrong with an accuracy whose tolerance is too small."""
+    return f"accuracy: {text!r}; expected a tolerance of at least 2^-{MOST_BITS}"
 
 
 def _power(text: str, exponent: int) -> float:

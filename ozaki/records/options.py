@@ -7,9 +7,10 @@ default, in `Options`. Its documentation stands in the docstring of `ozaki.matmu
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from ozaki.records.accuracy import Accuracy, of_text
+from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import PRESETS, Words
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -71,6 +72,8 @@ class Options(NamedTuple):
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
         given = cls(**options)
         engine = given.engine
+        if given.workspace_limit is not None:
+            given = given._replace(workspace_limit=_whole(given.workspace_limit))
         return given._replace(engine=OLD_NAMES[engine]) if isinstance(engine, str) and engine in OLD_NAMES else given
 
     @property
@@ -91,15 +94,17 @@ class Options(NamedTuple):
         words = isinstance(self.scheme, Words) or self.scheme in PRESETS
         return self.slices is None and not words
 
-    @property
-    def normwise(self) -> bool:
-        """Whether the named accuracy is normwise."""
-        accuracy = of_text(self.accuracy) if isinstance(self.accuracy, str) else self.accuracy
-        return isinstance(accuracy, Accuracy) and accuracy.measure == "normwise"
-
     def target(self, k: int) -> Accuracy | None:
         """The named accuracy for inner dimension k, shorthands spelled out; None if none is named."""
-        return None if self.accuracy is None else Accuracy.of(self.accuracy, k)
+        if self.accuracy is None or isinstance(self.accuracy, Accuracy):
+            return self.accuracy
+        return Accuracy.of(self.accuracy, k)
+
+
+def _whole(limit: Any) -> Any:
+    """A limit as Python's integer, if it is a whole number, as 3e6; any other as it is, which `check_limit` refuses."""
+    number = isinstance(limit, Real) and not isinstance(limit, bool)
+    return int(limit) if number and limit % 1 == 0 else limit
 
 
 _DEFAULTS = Options()

@@ -4,12 +4,15 @@ To plan a small product and to build its program takes the host longer than the 
 choices were seen before starts the kept program before any fact about its operands is known. The program also finds the
 facts that its plan rests on; if `choose`, asked anew with these, returns a plan of the same scheme, the result is
 valid. If not, the product is planned and computed anew. No bits depend on that.
+
+Of calls whose data alternate between plans, each would run a program for nothing. So after `_MOST_MISSES` such runs in
+succession the next `_REST` calls are planned anew, without a program that is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cupy as cp
@@ -17,7 +20,6 @@ import cupy as cp
 from ozaki.backends.cupy.inputs import planes_of
 from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
@@ -26,13 +28,16 @@ from ozaki.caches import Bytes, Cache, register
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.planning.facts import Facts, MissingFact, Need
+from ozaki.planning.facts import Facts, Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Chosen
 from ozaki.records.prepared import Prepared
 
 ENABLED = True
 """Whether programs are kept and run for repeated calls. Tests turn it off."""
+
+_MOST_MISSES, _REST = 3, 64
+"""Runs in succession whose result does not stand, before programs rest, and for how many calls they do."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +47,25 @@ class _Kept:
     Attributes
     ----------
     program : finds the facts and computes the product
+    needs : the facts that it finds
     plan_for : the plan for other operands, by their facts, if the result of the program is right for them; else None
     shape, dtype : shape and dtype of the result
     obstacle : the `native_obstacle` of float64 when facts were found, if facts rest on float64 products by cuBLAS, as
         at the wide level of proofs; else None
     float64 : whether they do
     multiprecision : whether the result is multiprecision numbers
+    misses : runs for calls like it, the last ones, whose result did not stand
     """
 
     program: Program
+    needs: tuple[Need, ...]
     plan_for: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
     obstacle: str | None
     float64: bool
     multiprecision: bool
+    misses: int
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class _Seen:
     Attributes
     ----------
     repetition : makes the program
-    plan_for, shape, dtype, obstacle : as of `_Kept`
+    plan_for, shape, dtype, obstacle, misses : as of `_Kept`
     """
 
     repetition: Repetition
@@ -74,41 +83,44 @@ class _Seen:
     shape: tuple[int, ...]
     dtype: str
     obstacle: str | None
+    misses: int = 0
 
     def made(self) -> _Kept:
         """The program of such calls."""
         program = self.repetition.program()
-        steps = program.steps if self.repetition.facts.needs else ()
+        needs = tuple(self.repetition.facts.needs)
+        steps = program.steps if needs else ()
         float64 = any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
         obstacle = self.obstacle if float64 else None
         numbers = is_multiprecision(self.dtype)
-        return _Kept(program, self.plan_for, self.shape, self.dtype, obstacle, float64, numbers)
+        plan_for, shape, dtype = self.plan_for, self.shape, self.dtype
+        return _Kept(program, needs, plan_for, shape, dtype, obstacle, float64, numbers, self.misses)
 
 
-def _bytes_of(kept: _Kept | _Seen) -> Bytes:
+@dataclass
+class _Missed:
+    """A call for which no program is kept, since the last result by one did not stand.
+
+    Attributes
+    ----------
+    misses : as of `_Kept`
+    rest : calls like it for which none is to be kept
+    """
+
+    misses: int
+    rest: int
+
+
+def _bytes_of(kept: _Kept | _Seen | _Missed) -> Bytes:
     """The tables that a program brings to the device, once it is made, and the page-locked memory of its idle runs."""
-    if isinstance(kept, _Seen):
+    if not isinstance(kept, _Kept):
         return Bytes()
     tables = sum(len(step.data) for step in kept.program.steps if isinstance(step, Upload))
     return Bytes(tables, sum(run.pinned_bytes for run in [*kept.program.idle]))
 
 
-_kept: Cache[Hashable, _Kept | _Seen] = register("programs", Cache(1024, _bytes_of, 2**28))
+_kept: Cache[Hashable, _Kept | _Seen | _Missed] = register("programs", Cache(1024, _bytes_of, 2**28))
 """By all of a call that a program depends on. Runs that are idle go with their program."""
-
-
-class _FactsOfRun(Facts):
-    """The facts that a run of a program brings to the host; `[]` waits until the fact is there."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self._run = run
-
-    def __getitem__(self, need: Need) -> Any:
-        try:
-            return self._run.fact(need)
-        except KeyError:
-            raise MissingFact(need) from None
 
 
 def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chosen] | None:
@@ -135,6 +147,9 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     if kept is None:
         return None
+    if isinstance(kept, _Missed):
+        kept.rest -= 1
+        return None
     if isinstance(kept, _Seen):
         kept = kept.made()
         _kept.put(call, kept)
@@ -157,11 +172,14 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         _kept.drop(call)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        chosen, result = kept.plan_for(_FactsOfRun(run)), run.result if numbers is None else numbers
-    if chosen is not None:
-        return result, chosen
-    _kept.drop(call)
-    return None
+        facts = Facts({need: run.fact(need) for need in kept.needs})
+        chosen, result = kept.plan_for(facts), run.result if numbers is None else numbers
+    if chosen is None:
+        _kept.put(call, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
+        return None
+    if kept.misses:
+        _kept.put(call, replace(kept, misses=0))
+    return result, chosen
 
 
 def keep(
@@ -178,13 +196,19 @@ def keep(
 ) -> None:
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
     # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
-    serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
-    repetition = work.repetition(facts) if serves else None
+    if not ENABLED or (work.for_transposes and not _are_transposes(a, b)):
+        return
+    call = _call(a, b, c, out, key)
+    missed = before if isinstance(before := _kept.peek(call), _Missed) else _Missed(0, 0)
+    if missed.rest > 0:
+        return
+    repetition = work.repetition(facts)
     if repetition is not None:
-        seen, limit = _Seen(repetition, plan_for(), shape, dtype, native_obstacle("float64")), work.memory.limit
+        obstacle, limit = native_obstacle("float64"), work.memory.limit
+        seen = _Seen(repetition, plan_for(), shape, dtype, obstacle, missed.misses)
         made = None if limit is None else seen.made()
         if limit is None or made is None or made.program.room.counted_in_one_piece <= limit:
-            _kept.put(_call(a, b, c, out, key), made or seen)
+            _kept.put(call, made or seen)
 
 
 def forget() -> None:

@@ -26,7 +26,8 @@ import streams
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.program import compiling
-from ozaki.backends.cupy.program.run import Run
+from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.run import Execution, Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
 from ozaki.records.options import Options
@@ -228,6 +229,56 @@ def plans_repeated(rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, **options), c)
 
 
+def alternating_plans_repeated(rng: np.random.Generator) -> None:
+    """Where plans alternate, kept programs rest after a few runs in vain, and are tried again some calls later."""
+    options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
+    usual, b = rng.standard_normal((30, 40)), rng.standard_normal((40, 20))
+    wide = usual * np.exp(6 * rng.standard_normal(usual.shape))
+    expected = [ozaki.matmul(x, b, **options) for x in (usual, wide)]
+
+    def vain(*cases: int) -> list[bool]:
+        """Multiply these one after the other; of which a kept program was started in vain."""
+        found = []
+        for i in cases:
+            # `repeated` alone starts a run without an `Execution`.
+            with seen() as calls, mock.patch.object(Program, "run", counted := _Counted(Program.run)):
+                same(expected[i], ozaki.matmul(cp.asarray((usual, wide)[i]), cp.asarray(b), **options))
+            found.append(bool(counted.by_repeated and not calls.repeated))
+        return found
+
+    with mock.patch.object(kept, "_REST", 4):
+        assert vain(*(0, 1) * 4) == [False, True, True, True, False, False, False, False]
+        assert vain(0, 1, 0) == [True, False, False]  # one more try, for each rest
+        assert vain(0, 0, 0, 0, 0) == [False] * 5
+        assert vain(0, 1, 1, 0, 0) == [False, True, False, True, False]  # what served a call counts anew
+    kept.forget()
+
+
+class _Counted:
+    """A method of programs that counts its calls by `repeated`."""
+
+    def __init__(self, method: Any) -> None:
+        self._method, self.by_repeated = method, 0
+
+    def __get__(self, program: Any, _: Any) -> Any:
+        def call() -> Any:
+            self.by_repeated += sys._getframe(1).f_code.co_name == "repeated"
+            return self._method(program)
+
+        return call
+
+
+def converted_operands(rng: np.random.Generator) -> None:
+    """Of operands that are converted for each call no program is kept: no call would find it."""
+    a, b = (cp.asarray(rng.standard_normal((9, 9)).astype("f2")) for _ in range(2))
+    for x in (a, a.astype("f4")):
+        kept.forget()
+        for _ in range(2):
+            ozaki.matmul(x, b, accuracy="fp32", reproducible=True)
+        assert ozaki.cache_info()["programs"].entries == 0
+    kept.forget()
+
+
 def other_plans_repeated(_rng: np.random.Generator) -> None:
     """Plans from data that need a sharper proof, and from data that need more slices."""
     rng = np.random.default_rng(7)  # other data might need one slice more
@@ -343,6 +394,23 @@ def programs_outlive_first_calls(rng: np.random.Generator) -> None:
         assert (
             loaded.call_count <= 2 * len(calls.names) // 3
         )  # for the first call, and for the first run of its program
+
+
+def refused_calls_hold_nothing(rng: np.random.Generator) -> None:
+    """The error of a product that is refused, which somebody keeps, keeps no memory of proofs."""
+    a, b = (np.ldexp(1.0, rng.integers(-900, 900, shape)) for shape in ((30, 40), (40, 20)))
+    x, y = cp.asarray(a), cp.asarray(b)
+    made, init = [], Execution.__init__
+
+    def noted(execution: Execution, *arguments: Any) -> None:
+        made.append(execution)
+        init(execution, *arguments)
+
+    for function in (ozaki.matmul, ozaki.plan):
+        with mock.patch.object(Execution, "__init__", noted), pytest.raises(ValueError, match=r"^accuracy: ") as error:
+            function(x, y, accuracy="fp64", scheme="digits")
+        assert made and not any(execution._open for execution in made), error
+        made.clear()
 
 
 def too_little_memory_repeated(rng: np.random.Generator) -> None:
