@@ -50,6 +50,9 @@ INLINE Ints residue_of(const Words& image, const Residue& of) {
   return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
 }
 
+// Bytes plus `offset`, modulo 256.
+INLINE Bytes shifted(Bytes bytes, int32_t offset) { return (Bytes)((UnsignedBytes)bytes + (uint8_t)offset); }
+
 // Eight elements that are neighbours.
 template <typename Element> INLINE Doubles neighbours(const Element* x) {
   if constexpr (sizeof(Element) == 8) return load<Doubles>(x);
@@ -120,7 +123,7 @@ template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Spl
         for (int v = 0; v < vectors; v++) {
           Ints residues[4];
           for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][i], of);
-          const Bytes bytes = packed(residues[0], residues[1], residues[2], residues[3]) + (int8_t)of.offset;
+          const Bytes bytes = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
           for (int lane = 0; lane < 4; lane++, to += 4 * WIDTH) memcpy(to, (const char*)&bytes + 16 * lane, 16);
         }
       }
@@ -170,7 +173,7 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
           Ints residues[4];
           for (int j = 0; j < 4; j++) residues[j] = residue_of(images[w][v][j], of);
           const Bytes in_rows = packed(residues[0], residues[1], residues[2], residues[3]);
-          const Bytes bytes = transposed(in_rows) + (int8_t)of.offset;
+          const Bytes bytes = shifted(transposed(in_rows), of.offset);
           if constexpr (WIDTH < 16) {
             memcpy(to, &bytes, 32);
             if (rows > WIDTH) memcpy(to + WIDTH * s.depth, (const char*)&bytes + 32, 32);

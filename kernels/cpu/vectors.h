@@ -17,6 +17,7 @@ typedef int64_t Longs __attribute__((vector_size(64)));
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
 typedef int8_t Bytes __attribute__((vector_size(64)));
+typedef uint8_t UnsignedBytes __attribute__((vector_size(64)));
 typedef float HalfFloats __attribute__((vector_size(32)));
 typedef int32_t HalfInts __attribute__((vector_size(32)));
 typedef int8_t QuarterBytes __attribute__((vector_size(16)));
