@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import frexp, inf, ldexp, nextafter
-from threading import Lock
 from typing import Any, NamedTuple
 
+from ozaki.locks import Lock
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import MULTIPRECISION
 from ozaki.records.report import Report, rounded_up, several

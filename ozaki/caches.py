@@ -10,8 +10,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import _lru_cache_wrapper, lru_cache, wraps
 from math import inf
-from threading import RLock
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ozaki.locks import Lock
 
 __all__ = ["CacheInfo", "cache_info", "clear_caches"]
 
@@ -234,7 +235,7 @@ class Cache(Generic[K, V]):
         self.size, self.most_bytes, self._weigh = size, most_bytes, weigh
         self._entries: dict[K, _Entry[V]] = {}
         self._nbytes = self._clock = self._puts = self._misses = 0
-        self._changing = RLock()  # a signal's handler, or a finalizer, may change the cache meanwhile
+        self._changing = Lock()  # a signal's handler, or a finalizer, may change the cache meanwhile
 
     def __len__(self) -> int:
         return len(self._entries)

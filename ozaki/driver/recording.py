@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
 from ozaki.account import Account, lines_of
 from ozaki.driver.watching import RECORDINGS
+from ozaki.locks import Lock
 from ozaki.records.report import several
 
 

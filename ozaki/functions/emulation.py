@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from threading import RLock
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -18,6 +17,7 @@ from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, s
 from ozaki.functions.numpy_products import Call, call_of, run, shape_of
 from ozaki.functions.products import matmul
 from ozaki.functions.replacing import Replacement, replace_all, restore_all
+from ozaki.locks import Lock
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -227,7 +227,7 @@ class _Block:
         _of_context.set(tuple(block for block in _of_context.get() if block.is_open))
 
 
-_lock = RLock()
+_lock = Lock()
 
 _open: list[_Block] = []
 """The blocks of all threads that have begun and not ended; while there are any, functions are replaced."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from functools import partial
-from threading import Lock, get_ident
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ozaki.account import Account
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.tensors import TRACER
+from ozaki.locks import Lock
 from ozaki.records.options import Options
 from ozaki.torch.operators import arguments_of
 from ozaki.torch.products import INSIDE, PRODUCTS, fits

@@ -6,15 +6,14 @@ actively, which uses the quota up: a product then takes many times as long as by
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import RLock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 from ozaki.caches import cached
+from ozaki.locks import Lock
 from ozaki.process import cpus
 
 
@@ -24,18 +23,8 @@ def libraries() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-_changing = RLock()
-"""Held while the numbers are read and set; a handler of a signal may take it once more."""
-
-
-def _forked() -> None:
-    """Replace the lock in a process that was forked, in which no thread would release it."""
-    global _changing
-    _changing = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+_changing = Lock()
+"""Held while the numbers are read and set."""
 
 
 def within_cpus() -> AbstractContextManager[Any]:

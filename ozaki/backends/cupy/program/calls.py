@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from ctypes import addressof, c_uint64, c_void_p, memset
 from functools import partial
-from threading import Lock
 from typing import Any, NamedTuple
 
 import cupy as cp
@@ -31,6 +30,7 @@ from ozaki.backends.cupy.program.steps import (
 )
 from ozaki.backends.cupy.program.streams import using
 from ozaki.caches import cached
+from ozaki.locks import Lock
 
 
 class Block(NamedTuple):
