@@ -265,8 +265,8 @@ class Cache(Generic[K, V]):
             self._clock += 1
             entry = _Entry(value, self._clock, self._weigh(value).host)
             dropped = [self._take(key)]
+            self._nbytes += entry.nbytes  # first: an interrupt leaves it too large at most
             self._entries[key] = entry
-            self._nbytes += entry.nbytes
             if len(self._entries) > self.size or self._nbytes > self.most_bytes:
                 dropped += map(self._take, self._beyond())
         del dropped  # not before the lock is free: to free values may take its time
@@ -278,6 +278,7 @@ class Cache(Generic[K, V]):
         Where there are too many, an eighth goes at once, since to sort them takes longer than to cache one more.
         """
         *others, _ = sorted(self._entries.items(), key=lambda item: item[1].used)
+        self._nbytes = sum(entry.nbytes for entry in self._entries.values())  # too large after an interrupt
         count, nbytes, beyond = len(self._entries), self._nbytes, []
         most = self.size - self.size // 8 if count > self.size else count
         for key, entry in others:

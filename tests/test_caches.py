@@ -115,6 +115,34 @@ def test_a_finalizer_may_use_the_cache_that_frees_its_value():
     assert len(done) > 30 and len(cache) <= 4
 
 
+def test_an_interrupt_while_a_value_is_cached_costs_no_others():
+    cache = register("x", Cache(10, Bytes, most_bytes=1000))
+    for at in range(1, 60):
+        lines = 0
+
+        def trace(frame, event, _, at=at):
+            nonlocal lines
+            if frame.f_code.co_filename != caches.__file__:
+                return None
+            lines += 1
+            if lines == at:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            cache.put(at % 3, 300)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert cache._nbytes >= sum(cache.values())
+    for key in range(3):
+        cache.put(key, 300)
+    assert sorted(cache.values()) == [300, 300, 300]
+
+
 def test_threads_share_a_cache():
     cache = register("x", Cache(16, lambda size: Bytes(size), most_bytes=600))
     errors = []

@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import inspect
 import pickle
+import sys
 import threading
 import tracemalloc
 import warnings
@@ -19,6 +20,8 @@ import pytest
 import ozaki
 from ozaki import emulate
 from ozaki.account import Account
+from ozaki.functions import emulation
+from ozaki.functions.emulation import _BLOCKS
 
 NAMES = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
 ORIGINALS = [getattr(np, name) for name in NAMES]
@@ -174,6 +177,54 @@ def test_a_generator_that_is_closed_in_another_thread_ends_its_block():
         thread.join()
         assert tail() == 1.0
     assert tail() == 0.0
+
+
+def test_blocks_that_end_in_another_context_are_dropped():
+    def inside():
+        with emulate("fp64"):
+            yield
+
+    for _ in range(5):
+        generator = inside()
+        next(generator)
+        contextvars.copy_context().run(generator.close)
+        with emulate("fp64"):
+            assert len(_BLOCKS._of_context.get()) == 1
+    next(generator := inside())
+    contextvars.copy_context().run(generator.close)
+    np.dot(*PRODUCTS)
+    assert _BLOCKS.here() == () and not emulation._open
+
+
+def test_an_interrupt_leaves_no_function_replaced():
+    """At any line of what replaces and restores functions; another block then finds and leaves them as they were."""
+
+    def lines_until(at):
+        lines = 0
+
+        def trace(frame, event, _):
+            nonlocal lines
+            if not frame.f_code.co_filename.endswith("functions/replacing.py"):
+                return None
+            lines += event == "line"
+            if event == "line" and lines == at:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(KeyboardInterrupt), emulate("fp64"):
+                pass
+        finally:
+            sys.settrace(before)
+        return lines
+
+    most = lines_until(0)
+    assert most > 50
+    for at in range(1, most + 1):
+        lines_until(at)
+        assert not emulation._open and [getattr(np, name) for name in NAMES] == ORIGINALS, at
 
 
 def test_errors_end_blocks():

@@ -18,6 +18,7 @@ from ozaki.account import Account
 from ozaki.backends.numpy import _threads
 from ozaki.caches import Cache
 from ozaki.functions import emulation
+from ozaki.functions.replacing import Replacement
 from ozaki.locks import Lock, _locks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forked processes")
@@ -122,3 +123,52 @@ def test_a_thread_may_take_a_lock_once_more():
     with account._lock:
         account.pass_by()
         assert "1 call" in str(account)
+
+
+def test_blocks_of_other_threads_end():
+    """Functions are NumPy's own again, but within a block of the thread that forks."""
+    run, own = ozaki.emulate("fp64"), ozaki.emulate("fp64")
+    a = np.eye(2)
+
+    def natively():
+        np.dot(a, a)
+        return not isinstance(np.dot, Replacement) and run.account.outside == 0
+
+    def in_own_block():
+        np.dot(a, a)
+        own.__exit__(None, None, None)
+        return own.account.products == 1 and natively()
+
+    with meanwhile(run):
+        assert in_child(natively)
+        with own:
+            assert in_child(in_own_block)
+        assert isinstance(np.dot, Replacement)
+
+
+class Library:
+    """A library for linear algebra that has a number of threads, and the only one."""
+
+    num_threads = 4
+    lib_controllers = property(lambda self: [self])
+
+    def limit(self, limits):
+        self.num_threads = limits
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.num_threads = 4
+
+
+def test_threads_of_blas_are_restored(monkeypatch):
+    library = Library()
+    monkeypatch.setattr(_threads, "libraries", lambda: library)
+    with meanwhile(_threads._lowered(1)):
+        assert in_child(lambda: library.num_threads == 4)
+        assert library.num_threads == 1
+    assert library.num_threads == 4 and not _threads._limited
+    with _threads._lowered(1):
+        assert in_child(lambda: library.num_threads == 1)

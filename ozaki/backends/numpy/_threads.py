@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import get_ident
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 from ozaki.caches import cached
-from ozaki.locks import Lock
+from ozaki.locks import Lock, after_fork
 from ozaki.process import cpus
 
 
@@ -43,11 +44,29 @@ def _has_more_threads(cpus: int) -> bool:
 
 @contextmanager
 def _lowered(cpus: int) -> Iterator[None]:
-    with _changing:  # else a thread could take for the number before what another one has lowered
-        limited = libraries().limit(limits=cpus).__enter__() if _has_more_threads(cpus) else None
+    limited = None
     try:
+        with _changing:  # else a thread could take for the number before what another one has lowered
+            if _has_more_threads(cpus):
+                limited = libraries().limit(limits=cpus).__enter__()
+                _limited.append((get_ident(), limited))
         yield
     finally:
         if limited is not None:
             with _changing:
                 limited.__exit__(None, None, None)
+                _limited[:] = [each for each in _limited if each[1] is not limited]
+
+
+_limited: list[tuple[int, Any]] = []
+"""The threads that have lowered the numbers, and what restores them."""
+
+
+def _forked() -> None:
+    """Restore what a thread has lowered that is not there in a forked process."""
+    for thread, limited in _limited:
+        if thread != get_ident():
+            limited.__exit__(None, None, None)
+
+
+after_fork(_forked)
