@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import contextvars
+import gc
 import inspect
 import pickle
 import sys
 import threading
 import tracemalloc
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -355,6 +357,35 @@ def test_asynchronous_generators():
 
     assert inspect.isasyncgenfunction(generator)
     asyncio.run(main())
+
+
+def test_decorated_generators_hold_nothing_while_they_wait():
+    @emulate("fp64")
+    def products():
+        while True:
+            with contextlib.suppress(ThrownError):
+                yield np.ones(3)
+
+    class ThrownError(Exception):
+        pass
+
+    gc.disable()
+    try:
+        generator = products()
+        found = weakref.ref(next(generator))
+        assert found() is None
+        seen = weakref.ref(error := ThrownError())
+        generator.throw(error)
+        del error
+        assert seen() is None
+        operands = np.ones((3, 3)), np.ones((3, 3)), np.ones((3, 2))
+        seen = [weakref.ref(x) for x in operands]
+        with emulate("fp64"):
+            np.linalg.multi_dot(operands)
+        del operands
+        assert [each() for each in seen] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_functions_whose_results_run_later():
