@@ -6,7 +6,8 @@ what a function alone does not determine, as programs, argument blocks and measu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import _lru_cache_wrapper, lru_cache, wraps
 from math import inf
@@ -209,26 +210,33 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 class Bytes(NamedTuple):
-    """Bytes that an entry of a cache takes, as far as they count."""
+    """Bytes that an entry of a cache takes, as far as they count; `tables` are objects that others may have, too."""
 
     host: int = 0
     pinned: int = 0
+    tables: tuple[bytes, ...] = ()
 
 
 class _Entry(Generic[V]):
-    """A value, when it was used last, and the bytes of the host that it takes."""
+    """A value, when it was used last, and the bytes of the host that it takes, alone and with the tables."""
 
-    __slots__ = ("nbytes", "used", "value")
+    __slots__ = ("host", "nbytes", "tables", "used", "value")
 
-    def __init__(self, value: V, used: int, nbytes: int) -> None:
-        self.value, self.used, self.nbytes = value, used, nbytes
+    def __init__(self, value: V, used: int, takes: Bytes) -> None:
+        self.value, self.used, self.host, self.tables = value, used, takes.host, takes.tables
+        self.nbytes = takes.host + sum(map(len, takes.tables))
+
+
+def _bytes_of_each(tables: Iterable[bytes]) -> int:
+    """Bytes of tables, each counted once."""
+    return sum(map(len, {id(table): table for table in tables}.values()))
 
 
 class Cache(Generic[K, V]):
     """The values that were used last, by key, for all threads; no value is None.
 
     It holds at most `size` values, and of those whose bytes of the host are together more than `most_bytes` only the
-    last one. `weigh` says how many bytes a value takes.
+    last one. `weigh` says how many bytes a value takes; tables that several have count once.
     """
 
     def __init__(self, size: int, weigh: Callable[[V], Bytes] = lambda _: Bytes(), most_bytes: float = inf) -> None:
@@ -263,7 +271,7 @@ class Cache(Generic[K, V]):
         with self._changing:
             self._puts += 1
             self._clock += 1
-            entry = _Entry(value, self._clock, self._weigh(value).host)
+            entry = _Entry(value, self._clock, self._weigh(value))
             dropped = [self._take(key)]
             self._nbytes += entry.nbytes  # first: an interrupt leaves it too large at most
             self._entries[key] = entry
@@ -279,13 +287,18 @@ class Cache(Generic[K, V]):
         """
         *others, _ = sorted(self._entries.items(), key=lambda item: item[1].used)
         self._nbytes = sum(entry.nbytes for entry in self._entries.values())  # too large after an interrupt
-        count, nbytes, beyond = len(self._entries), self._nbytes, []
+        tables = [table for entry in self._entries.values() for table in entry.tables]
+        having = Counter(map(id, tables))
+        nbytes = sum(entry.host for entry in self._entries.values()) + _bytes_of_each(tables)
+        count, beyond = len(self._entries), list[K]()
         most = self.size - self.size // 8 if count > self.size else count
         for key, entry in others:
             if count <= most and nbytes <= self.most_bytes:
                 break
             beyond.append(key)
-            count, nbytes = count - 1, nbytes - entry.nbytes
+            count, nbytes = count - 1, nbytes - entry.host
+            having.subtract(map(id, entry.tables))
+            nbytes -= _bytes_of_each([table for table in entry.tables if not having[id(table)]])
         return beyond
 
     def _take(self, key: K) -> _Entry[V] | None:
@@ -303,7 +316,9 @@ class Cache(Generic[K, V]):
     def info(self, name: str) -> CacheInfo:
         """What it holds."""
         values = self.values()
-        host, pinned = (sum(each) for each in zip(Bytes(), *map(self._weigh, values), strict=True))
+        found = [*map(self._weigh, values)]
+        host = sum(each.host for each in found) + _bytes_of_each(table for each in found for table in each.tables)
+        pinned = sum(each.pinned for each in found)
         hits = self._clock - self._puts
         return CacheInfo(name, len(values), self.size, hits, self._misses, host, pinned)
 

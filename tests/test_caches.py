@@ -77,6 +77,20 @@ def test_a_bound_in_bytes_leaves_the_last_one_whatever_its_size():
     assert sorted(cache.values()) == [1, 2, 7]
 
 
+def test_tables_that_several_values_have_count_once():
+    """They go with the last of these values."""
+    cache = register("x", Cache(100, lambda value: Bytes(len(value), 0, value), most_bytes=101))
+    shared, others = bytes(60), [bytes(size) for size in (10, 11, 12, 13)]
+    for key in range(3):
+        cache.put(key, (shared, others[key]))
+        cache.put(key, (shared, others[key]))
+    assert len(cache) == 3 and cache_info()["x"].host_bytes == 6 + 60 + 10 + 11 + 12
+    cache.put(3, (others[3],))
+    assert sorted(map(len, cache.values())) == [1, 2, 2] and cache_info()["x"].host_bytes == 101
+    cache.put(4, (bytes(99),))
+    assert [*map(len, cache.values())] == [1] and cache_info()["x"].host_bytes == 100
+
+
 @pytest.mark.parametrize("how", ["replaced", "dropped", "cleared", "too many", "too large"])
 def test_values_are_freed_at_once(how):
     cache = register("x", Cache(1, lambda value: Bytes(value.nbytes), most_bytes=1))
