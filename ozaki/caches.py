@@ -38,7 +38,7 @@ class CacheInfo:
         was called. Of caches that several threads use at a time a few may be missing.
     host_bytes, pinned_bytes
         Bytes of tables that take more than 16 KiB, and of page-locked memory. Other entries are not counted: they take
-        some hundred bytes, and programs of a GPU some hundred thousand.
+        some hundred bytes, and programs of a GPU 50 to 160 KiB.
     """
 
     name: str
@@ -99,7 +99,7 @@ def clear_caches() -> None:
     """Drop everything that is cached between calls; later calls make it anew, with the same results.
 
     On a GPU these are also argument blocks, CUDA events, and page-locked memory, which goes back to CuPy's pool; each
-    thread drops its streams at its next product. Calls that run meanwhile in other threads are not disturbed: what they
+    thread drops its two streams at its next product, until then they are the only entries. Calls that run meanwhile in other threads are not disturbed: what they
     use is freed when they end. Prepared operands, plans and results are the caller's, and stay.
 
     Examples
@@ -334,7 +334,10 @@ class Cache(Generic[K, V]):
 
 
 class Table(dict[K, V]):
-    """A table by name that may be given other entries: each such change clears all caches, whose keys are names."""
+    """A table by name that may be given other entries: each such change clears all caches, whose keys are names.
+
+    It is to be changed before other threads multiply: one that has read an entry caches afterwards what follows of it.
+    """
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
