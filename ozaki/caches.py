@@ -99,8 +99,9 @@ def clear_caches() -> None:
     """Drop everything that is cached between calls; later calls make it anew, with the same results.
 
     On a GPU these are also argument blocks, CUDA events, and page-locked memory, which goes back to CuPy's pool; each
-    thread drops its two streams at its next product, until then they are the only entries. Calls that run meanwhile in other threads are not disturbed: what they
-    use is freed when they end. Prepared operands, plans and results are the caller's, and stay.
+    thread drops its two streams at its next product, until then they are the only entries. Calls that run meanwhile in
+    other threads are not disturbed: what they use is freed when they end. Prepared operands, plans and results are the
+    caller's, and stay.
 
     Examples
     --------
