@@ -269,7 +269,7 @@ class Cache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Cache a value in place of any other of that key, and return it; drops what is beyond the bounds."""
-        with self._changing:
+        with self._changing.held:
             self._puts += 1
             self._clock += 1
             entry = _Entry(value, self._clock, self._weigh(value))
@@ -310,7 +310,7 @@ class Cache(Generic[K, V]):
 
     def drop(self, key: K) -> None:
         """Drop the value of a key, if there is one."""
-        with self._changing:
+        with self._changing.held:
             dropped = self._take(key)
         del dropped
 
@@ -325,7 +325,7 @@ class Cache(Generic[K, V]):
 
     def clear(self) -> None:
         """Drop all values."""
-        with self._changing:
+        with self._changing.held:
             dropped, self._entries = self._entries, {}
             self._nbytes = self._clock = self._puts = self._misses = 0
         dropped.clear()

@@ -13,26 +13,24 @@ class Lock:
 
     In a forked process it is free, unless the thread that forked holds it. What another thread was about to change
     stays there as it was at that moment.
+
+    Attributes
+    ----------
+    held : the lock itself, for `with`: so an interrupt never comes between taking it and what releases it
     """
 
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ("__weakref__", "held")
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self.held = RLock()
         _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
     def renew(self) -> None:
         """Free the lock in a forked process, if it is held by a thread that is not there."""
-        if self._lock.acquire(blocking=False):  # free, or of this thread
-            self._lock.release()
+        if self.held.acquire(blocking=False):  # free, or of this thread
+            self.held.release()
         else:
-            self._lock = RLock()
+            self.held = RLock()
 
 
 _locks: WeakSet[Lock] = WeakSet()

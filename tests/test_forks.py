@@ -64,9 +64,9 @@ def meanwhile(context):
 
 
 LOCKS = {
-    "of tables": lambda: caches._caches["backends.numpy.engines.residues.tables_of"].large._changing,
-    "of emulate": lambda: emulation._lock,
-    "of BLAS": lambda: _threads._changing,
+    "of tables": lambda: caches._caches["backends.numpy.engines.residues.tables_of"].large._changing.held,
+    "of emulate": lambda: emulation._lock.held,
+    "of BLAS": lambda: _threads._changing.held,
 }
 
 
@@ -93,7 +93,7 @@ def test_locks_of_accounts_and_caches_are_free():
         account.pass_by()
         return cache.put("a", 1) and account.outside == 1
 
-    with meanwhile(account._lock), meanwhile(cache._changing):
+    with meanwhile(account._lock.held), meanwhile(cache._changing.held):
         assert in_child(work)
 
 
@@ -101,10 +101,10 @@ def test_a_lock_of_the_thread_that_forks_is_still_its_own():
     lock = Lock()
 
     def work():
-        with lock:
+        with lock.held:
             return True
 
-    with lock:
+    with lock.held:
         assert in_child(work)
 
 
@@ -120,7 +120,7 @@ def test_a_lock_is_freed_with_its_owner():
 def test_a_thread_may_take_a_lock_once_more():
     """As a signal's handler does that prints the account of a block which the thread counts in."""
     account = Account()
-    with account._lock:
+    with account._lock.held:
         account.pass_by()
         assert "1 call" in str(account)
 

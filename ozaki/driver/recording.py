@@ -72,7 +72,7 @@ class Recording:
         if self._here():
             raise RuntimeError("recording: entered already; make another one for a block inside")
         block = Block(self)
-        with self._lock:
+        with self._lock.held:
             self._blocks.append(block)
         RECORDINGS.enter(block)
         return self
@@ -80,7 +80,7 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
+        with self._lock.held:
             for block in (self._here() or self._blocks)[-1:]:  # else: a generator that is closed in another context
                 block.is_open = False
                 self._blocks.remove(block)
@@ -92,7 +92,7 @@ class Recording:
 
     def count_inside(self) -> None:
         """Count a product inside a function of `ozaki.linalg`."""
-        with self._lock:
+        with self._lock.held:
             self.inside += 1
 
     def __str__(self) -> str:

@@ -144,7 +144,7 @@ class Emulation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         of_context = _BLOCKS.here()
-        with _lock:
+        with _lock.held:
             here = [block for block in self._blocks if block in of_context]
             if not self._blocks:
                 raise RuntimeError("emulate: the block is left more often than it was entered")
@@ -218,7 +218,7 @@ class _Block:
     def __enter__(self) -> Self:
         self.thread, self.is_open = get_ident(), True
         try:
-            with _lock:
+            with _lock.held:
                 _open.append(self)
                 replace_all(_instead)
             _BLOCKS.enter(self)
@@ -253,7 +253,7 @@ _BLOCKS: Blocks[_Block] = Blocks("ozaki.emulate")
 
 def _drop_ended() -> None:
     """Restore the functions once all blocks have ended."""
-    with _lock:
+    with _lock.held:
         _open[:] = [block for block in _open if block.is_open]
         if not _open:
             restore_all()
@@ -331,7 +331,7 @@ def _is_its_result(name: str, call: Call, ndarray: Any) -> bool:
 
 def _pass_by() -> None:
     """Count a call of a thread or task that is in no block in the accounts of all blocks that are open."""
-    with _lock:
+    with _lock.held:
         emulations = dict.fromkeys(block.emulation for block in _open)
     for each in emulations:
         each.account.pass_by()

@@ -56,7 +56,7 @@ class Block(TorchDispatchMode):
 
     def start(self) -> None:
         """Put the block on the stack of modes of this thread."""
-        with _LOCK:
+        with _LOCK.held:
             self.__enter__()
             _STARTED.append(self)
             for block in [block for block in _STARTED if not block._of_thread.is_alive()]:  # whose stack is gone
@@ -64,7 +64,7 @@ class Block(TorchDispatchMode):
 
     def stop(self) -> None:
         """Take the block, which is the last one, off the stack of modes of this thread."""
-        with _LOCK:
+        with _LOCK.held:
             self._hand_over()
             self.__exit__(None, None, None)
 

@@ -46,14 +46,14 @@ def _has_more_threads(cpus: int) -> bool:
 def _lowered(cpus: int) -> Iterator[None]:
     limited = None
     try:
-        with _changing:  # else a thread could take for the number before what another one has lowered
+        with _changing.held:  # else a thread could take for the number before what another one has lowered
             if _has_more_threads(cpus):
                 limited = libraries().limit(limits=cpus).__enter__()
                 _limited.append((get_ident(), limited))
         yield
     finally:
         if limited is not None:
-            with _changing:
+            with _changing.held:
                 limited.__exit__(None, None, None)
                 _limited[:] = [each for each in _limited if each[1] is not limited]
 

@@ -85,7 +85,7 @@ def loaded(kernel: Kernel) -> Any:
     """The kernel on the current device; its limit of dynamic shared memory is raised to what this launch needs."""
     call = compiling.kernel(kernel.file, kernel.function, **kernel.macros)
     if kernel.shared_mem:
-        with _allowing:
+        with _allowing.held:
             if call.max_dynamic_shared_size_bytes < kernel.shared_mem:
                 call.max_dynamic_shared_size_bytes = kernel.shared_mem
     return call
