@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from threading import RLock
+from typing import Any
 from weakref import WeakSet
 
 
@@ -25,20 +28,32 @@ class Lock:
         self.held = RLock()
         _locks.add(self)
 
-    def renew(self) -> None:
-        """Free the lock in a forked process, if it is held by a thread that is not there."""
-        if self.held.acquire(blocking=False):  # free, or of this thread
-            self.held.release()
-        else:
-            self.held = RLock()
-
 
 _locks: WeakSet[Lock] = WeakSet()
 
 
 def _renew_all() -> None:
     for lock in [*_locks]:
-        lock.renew()
+        lock.held = _freed(lock.held)
+    if sys.version_info < (3, 12):
+        for each in _cached_properties():
+            each.lock = _freed(each.lock)
+
+
+def _freed(lock: Any) -> Any:
+    """A lock in a forked process, or a new one if a thread holds it that is not there."""
+    if not lock.acquire(blocking=False):
+        return RLock()
+    lock.release()  # it was free, or of this thread
+    return lock
+
+
+def _cached_properties() -> Iterator[Any]:
+    """Those of the classes of this package, which have locks before Python 3.12."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("ozaki."):
+            for kind in [each for each in vars(module).values() if isinstance(each, type)]:
+                yield from (each for each in vars(kind).values() if isinstance(each, cached_property))
 
 
 def after_fork(function: Callable[[], None]) -> None:

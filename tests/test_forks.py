@@ -3,11 +3,13 @@
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
 import weakref
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from ozaki.caches import Cache
 from ozaki.functions import emulation
 from ozaki.functions.replacing import Replacement
 from ozaki.locks import Lock, _locks
+from ozaki.planning.question import Question
+from ozaki.records.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forked processes")
 
@@ -95,6 +99,15 @@ def test_locks_of_accounts_and_caches_are_free():
 
     with meanwhile(account._lock.held), meanwhile(cache._changing.held):
         assert in_child(work)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="these properties have no locks")
+@pytest.mark.parametrize("of", [Shapes, Question])
+def test_locks_of_properties_are_free(of):
+    a = np.ones((3, 3))
+    name, found = next((name, each) for name, each in vars(of).items() if isinstance(each, cached_property))
+    with meanwhile(found.lock):
+        assert in_child(lambda: vars(of)[name].lock.acquire(timeout=1) and (ozaki.matmul(a, a) == 3).all())
 
 
 def test_a_lock_of_the_thread_that_forks_is_still_its_own():
