@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import frexp, inf, ldexp, nextafter
-from threading import Lock
 from typing import Any, NamedTuple
 
+from ozaki.locks import Lock
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import MULTIPRECISION
 from ozaki.records.report import Report, rounded_up, several
@@ -159,18 +159,18 @@ class Account:
 
     @property
     def entries(self) -> list[Entry]:
-        with self._lock:
+        with self._lock.held:
             products = dict(self._products)
         return [_entry(key, of) for key, of in products.items()]
 
     @property
     def traced(self) -> dict[str, int]:
-        with self._lock:
+        with self._lock.held:
             return dict(self._traced)
 
     @property
     def left(self) -> dict[tuple[str, str], int]:
-        with self._lock:
+        with self._lock.held:
             return dict(self._left)
 
     @property
@@ -188,7 +188,7 @@ class Account:
 
         One below the range of a float is rounded up.
         """
-        with self._lock:
+        with self._lock.held:
             proven = [of for of in self._products.values() if of.bound is not None]
         if not proven:
             return None
@@ -217,26 +217,26 @@ class Account:
     def add(self, operator: str, left: tuple[int, ...], right: tuple[int, ...], ran: Ran) -> None:
         """Count a result of operands of these shapes; those whose bound is known have an entry of their own."""
         key = operator, left, right, ran.dtype, ran.how, ran.measure, ran.bound is None
-        with self._lock:
+        with self._lock.held:
             self._products[key] = self._products.get(key, _Products()).with_one(ran)
 
     def leave(self, operator: str, reason: str) -> None:
         """Count a call of an operator that is left to the array library, which computes it natively."""
-        with self._lock:
+        with self._lock.held:
             self._left[operator, reason] = self._left.get((operator, reason), 0) + 1
 
     def trace(self, operator: str) -> None:
         """Count a product that is written into a traced graph as one of the library's own."""
-        with self._lock:
+        with self._lock.held:
             self._traced[operator] = self._traced.get(operator, 0) + 1
 
     def pass_by(self) -> None:
         """Count a call in a thread or task that is in no block."""
-        with self._lock:
+        with self._lock.held:
             self._outside += 1
 
     def __str__(self) -> str:
-        with self._lock:
+        with self._lock.held:
             products, traced, left = dict(self._products), dict(self._traced), dict(self._left)
             outside = self._outside
         lines = [f"{several(sum(of.number for of in products.values()), 'product')} ran through ozaki"]

@@ -77,6 +77,20 @@ def test_a_bound_in_bytes_leaves_the_last_one_whatever_its_size():
     assert sorted(cache.values()) == [1, 2, 7]
 
 
+def test_tables_that_several_values_have_count_once():
+    """They go with the last of these values."""
+    cache = register("x", Cache(100, lambda value: Bytes(len(value), 0, value), most_bytes=101))
+    shared, others = bytes(60), [bytes(size) for size in (10, 11, 12, 13)]
+    for key in range(3):
+        cache.put(key, (shared, others[key]))
+        cache.put(key, (shared, others[key]))
+    assert len(cache) == 3 and cache_info()["x"].host_bytes == 6 + 60 + 10 + 11 + 12
+    cache.put(3, (others[3],))
+    assert sorted(map(len, cache.values())) == [1, 2, 2] and cache_info()["x"].host_bytes == 101
+    cache.put(4, (bytes(99),))
+    assert [*map(len, cache.values())] == [1] and cache_info()["x"].host_bytes == 100
+
+
 @pytest.mark.parametrize("how", ["replaced", "dropped", "cleared", "too many", "too large"])
 def test_values_are_freed_at_once(how):
     cache = register("x", Cache(1, lambda value: Bytes(value.nbytes), most_bytes=1))
@@ -113,6 +127,34 @@ def test_a_finalizer_may_use_the_cache_that_frees_its_value():
         if i % 5 == 0:
             cache.drop(("of", i))
     assert len(done) > 30 and len(cache) <= 4
+
+
+def test_an_interrupt_while_a_value_is_cached_costs_no_others():
+    cache = register("x", Cache(10, Bytes, most_bytes=1000))
+    for at in range(1, 60):
+        lines = 0
+
+        def trace(frame, event, _, at=at):
+            nonlocal lines
+            if frame.f_code.co_filename != caches.__file__:
+                return None
+            lines += 1
+            if lines == at:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            cache.put(at % 3, 300)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert cache._nbytes >= sum(cache.values())
+    for key in range(3):
+        cache.put(key, 300)
+    assert sorted(cache.values()) == [300, 300, 300]
 
 
 def test_threads_share_a_cache():

@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import contextvars
+import gc
 import inspect
 import pickle
+import sys
 import threading
 import tracemalloc
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -19,6 +22,8 @@ import pytest
 import ozaki
 from ozaki import emulate
 from ozaki.account import Account
+from ozaki.functions import emulation
+from ozaki.functions.emulation import _BLOCKS
 
 NAMES = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
 ORIGINALS = [getattr(np, name) for name in NAMES]
@@ -176,6 +181,54 @@ def test_a_generator_that_is_closed_in_another_thread_ends_its_block():
     assert tail() == 0.0
 
 
+def test_blocks_that_end_in_another_context_are_dropped():
+    def inside():
+        with emulate("fp64"):
+            yield
+
+    for _ in range(5):
+        generator = inside()
+        next(generator)
+        contextvars.copy_context().run(generator.close)
+        with emulate("fp64"):
+            assert len(_BLOCKS._of_context.get()) == 1
+    next(generator := inside())
+    contextvars.copy_context().run(generator.close)
+    np.dot(*PRODUCTS)
+    assert _BLOCKS.here() == () and not emulation._open
+
+
+def test_an_interrupt_leaves_no_function_replaced():
+    """At any line of what replaces and restores functions; another block then finds and leaves them as they were."""
+
+    def lines_until(at):
+        lines = 0
+
+        def trace(frame, event, _):
+            nonlocal lines
+            if not frame.f_code.co_filename.endswith("functions/replacing.py"):
+                return None
+            lines += event == "line"
+            if event == "line" and lines == at:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(KeyboardInterrupt), emulate("fp64"):
+                pass
+        finally:
+            sys.settrace(before)
+        return lines
+
+    most = lines_until(0)
+    assert most > 50
+    for at in range(1, most + 1):
+        lines_until(at)
+        assert not emulation._open and [getattr(np, name) for name in NAMES] == ORIGINALS, at
+
+
 def test_errors_end_blocks():
     run = emulate(accuracy=120)
     with pytest.raises(ValueError, match=r"^b: shape"), run, run:
@@ -304,6 +357,35 @@ def test_asynchronous_generators():
 
     assert inspect.isasyncgenfunction(generator)
     asyncio.run(main())
+
+
+def test_decorated_generators_hold_nothing_while_they_wait():
+    @emulate("fp64")
+    def products():
+        while True:
+            with contextlib.suppress(ThrownError):
+                yield np.ones(3)
+
+    class ThrownError(Exception):
+        pass
+
+    gc.disable()
+    try:
+        generator = products()
+        found = weakref.ref(next(generator))
+        assert found() is None
+        seen = weakref.ref(error := ThrownError())
+        generator.throw(error)
+        del error
+        assert seen() is None
+        operands = np.ones((3, 3)), np.ones((3, 3)), np.ones((3, 2))
+        seen = [weakref.ref(x) for x in operands]
+        with emulate("fp64"):
+            np.linalg.multi_dot(operands)
+        del operands
+        assert [each() for each in seen] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_functions_whose_results_run_later():

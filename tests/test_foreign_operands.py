@@ -4,9 +4,12 @@ Classes of other libraries are stood for by classes of the same module, name and
 With those that are, the errors are the same (`test_real_libraries`).
 """
 
+import gc
 import importlib
 import types
+import weakref
 from collections import deque
+from fractions import Fraction
 from types import MappingProxyType
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 
 import ozaki
 from ozaki import linalg, reference, tensor_core
+from ozaki.interchange.classes import OfClasses
 
 A = np.array([[4.0, 1.0], [1.0, 3.0]])
 PLAN = ozaki.plan((2, 2), (2, 2), dtype="float64", scheme="residues", slices=14)
@@ -397,3 +401,52 @@ def test_what_has_a_dtype_and_is_no_array():
     ):
         with pytest.raises(TypeError, match=f"^{name} is of type Operator"):
             call()
+
+
+def test_no_class_is_kept_with_what_its_methods_hold():
+    def multiplied():
+        held = np.eye(2)
+
+        class Mine:
+            def __array__(self, dtype=None, copy=None):
+                return held
+
+        assert (ozaki.matmul(Mine(), A) == A).all()
+        return weakref.ref(held), weakref.ref(Mine)
+
+    seen = multiplied()
+    gc.collect()
+    assert [each() for each in seen] == [None, None]
+
+
+def test_a_class_that_changes_is_looked_at_anew():
+    class Mine:
+        def __array__(self, dtype=None, copy=None):
+            return A
+
+    assert (ozaki.matmul(Mine(), np.eye(2)) == A).all()
+    Mine.value, Mine.unit = 1, "m"
+    with pytest.raises(TypeError, match=r"^a: .*Mine, which has a unit; use a\.value"):
+        ozaki.matmul(Mine(), np.eye(2))
+
+
+def test_classes_of_libraries_are_looked_at_once():
+    looked = []
+    found = OfClasses(lambda kind: looked.append(kind) or kind.__name__)
+    kinds = [np.ndarray, np.ma.MaskedArray, float, type(None), type(lambda: 0), type(PLAN)]
+    for _ in range(2):
+        assert [found(kind) for kind in kinds] == [kind.__name__ for kind in kinds]
+    assert looked == kinds
+    assert [found(Fraction) for _ in range(2)] == ["Fraction"] * 2 and looked == [*kinds, Fraction, Fraction]
+
+
+def test_a_class_that_cannot_be_hashed():
+    class Meta(type):
+        __hash__ = None
+
+    class Mine(metaclass=Meta):
+        def __array__(self, dtype=None, copy=None):
+            return A
+
+    with pytest.raises(TypeError, match=r"^b: .*Mine, whose class cannot be hashed; use numpy.asarray\(b\)"):
+        ozaki.matmul(A, b=Mine())

@@ -1,19 +1,21 @@
 """What ran, for those who want to know: contexts, linear algebra, other array libraries, and what all of it costs."""
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import math
 import subprocess
 import sys
 import threading
+import weakref
 from functools import partial
 
 import numpy as np
 import pytest
 
 import ozaki
-from ozaki.driver.watching import step
+from ozaki.driver.watching import RECORDINGS, step
 
 FP64 = {"accuracy": "fp64", "reproducible": True}
 GIVEN = {"scheme": "residues", "slices": 14}
@@ -224,6 +226,35 @@ def test_blocks_that_end_in_another_order(a):
     second.__exit__(None, None, None)
     ozaki.matmul(a, a)
     assert (first.account.products, second.account.products) == (0, 1)
+
+
+def test_a_block_that_ends_in_another_context(a):
+    """It ends for this one, too, which drops it; the recording may be entered again."""
+    run = ozaki.recording()
+    for _ in range(3):
+        with contextlib.closing(within(run)) as generator:
+            next(generator)
+            ozaki.matmul(a, a)
+            contextvars.copy_context().run(generator.close)
+        ozaki.matmul(a, a)
+        assert RECORDINGS.here() == ()
+    assert run.account.products == 3
+    seen = weakref.ref(run)
+    del run, generator
+    assert seen() is None
+
+
+def within(block):
+    with block:
+        yield
+
+
+def test_a_block_that_ended_holds_nowhere(a):
+    with ozaki.recording() as run:
+        inside = contextvars.copy_context()
+    inside.run(ozaki.matmul, a, a)
+    assert run.account.products == 0
+    run.__exit__(None, None, None)  # does nothing
 
 
 # Other array libraries -----------------------------------------------------------------------------------------------

@@ -3,12 +3,9 @@
 After a product BLAS has as many as before.
 """
 
-import os
 import random
-import signal
 import threading
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -174,36 +171,6 @@ def test_threads_of_python_that_enter_at_once_leave_the_numbers_as_they_were(mon
     for each in threads:
         each.join()
     assert [each.num_threads for each in slow.lib_controllers] == [8, 4]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forked processes")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_process_forked_while_another_thread_holds_the_lock(four):
-    held, go = threading.Event(), threading.Event()
-
-    def hold():
-        with _threads._changing:
-            held.set()
-            go.wait(30)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(30)
-    with warnings.catch_warnings():  # of Python and of JAX, that the child may wait for a thread that it has not
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if not child:
-        with _threads.within_cpus():
-            os._exit(0 if blas_threads() == [1] * len(four) else 1)
-    go.set()
-    thread.join()
-    deadline = time.monotonic() + 30
-    while (found := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if not found[0]:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    assert found == (child, 0)
 
 
 @pytest.mark.parametrize(

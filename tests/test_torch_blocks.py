@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 
 import pytest
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import ozaki.torch  # noqa: E402
 from ozaki.torch import emulate  # noqa: E402
+from ozaki.torch.dispatch import _STARTED, ENTERED  # noqa: E402
 
 _X = (2**51 // 3) / 2**53
 A = torch.tensor([[3.0, 2.0**-60, -1.0]], dtype=torch.float64)
@@ -257,3 +259,25 @@ def test_a_block_ends_in_its_thread():
         thread.join()
         assert value() == EXACT
     assert errors == ["ozaki.torch.emulate: a block ends in a thread that did not enter it"]
+
+
+def test_a_block_of_a_thread_that_has_ended():
+    """It is forgotten, and `torch.compile` compiles again, once another block has ended."""
+    run = emulate(accuracy=120)
+    thread = threading.Thread(target=run.__enter__)
+    thread.start()
+    thread.join()
+    assert is_in_torch_dispatch_mode()
+    with emulate(accuracy=120):
+        assert value() == EXACT
+        assert len(_STARTED) == 1
+    assert not _STARTED and not is_in_torch_dispatch_mode()
+
+
+def test_a_block_that_ends_in_another_context_is_dropped():
+    run = emulate(accuracy=120)
+    run.__enter__()
+    contextvars.copy_context().run(run.__exit__, None, None, None)
+    assert value() == NATIVE
+    with emulate(accuracy=120):
+        assert len(ENTERED._of_context.get()) == 1 and value() == EXACT

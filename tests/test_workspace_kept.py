@@ -286,3 +286,22 @@ def long(rng, words):
     """Multiprecision numbers, shape (100, 200), that are sums of so many floats."""
     x = rng.standard_normal((100, 200))
     return ozaki.mparray(tuple(np.ldexp(x, -12 * i) for i in range(words)))
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_exact_results_hold_no_limbs_that_were_trimmed(rng, is_complex):
+    """Unless the limit of workspace leaves no room for a copy of the others."""
+    a = 2.0 ** rng.integers(-500, 500, (40, 40)) * (1j if is_complex else 1)
+    b = np.diag(a[0])
+
+    def held(c):
+        whole = c.limbs
+        while isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        return whole.nbytes
+
+    c, report = ozaki.matmul(a, b, dtype="mp", accuracy="exact", return_report=True)
+    assert c.bits == 1 and held(c) == c.limbs.nbytes and (c == ozaki.mparray(a) @ ozaki.mparray(b)).all()
+    limit = report.workspace_bytes
+    d, report = ozaki.matmul(a, b, dtype="mp", accuracy="exact", workspace_limit=limit, return_report=True)
+    assert report.workspace_bytes <= limit and held(d) == d.limbs.nbytes and (c == d).all()

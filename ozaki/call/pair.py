@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -430,7 +431,9 @@ class Pair:
         if self.sums_exactly:
             tile = tile_of(c.limbs) if self.memory.limit is None else HOST_TILE
             self.memory.pass_through(_trimming_bytes(c.parts.size, tile))
-            c = trimmed(c, tile)
+            whole, c = c, trimmed(c, tile)
+            if self.asked not in ("int64", QUAD):
+                c = _apart(c, whole, self.memory)
         if self.asked == "int64":
             return scalar_if_no_axes(to_int64(c))
         return scalar_if_no_axes(to_quads(c)) if self.asked == QUAD else MPArray._of(c)
@@ -444,6 +447,20 @@ def _converted(found: Any, given: Any) -> bool:
 def _converting_bytes(x: Numbers) -> int:
     """Bytes held while numbers were made of those of other libraries, or of Python's ints, beside the numbers."""
     return 256 * prod(x.shape) + 2 * int(x.nbytes)
+
+
+def _apart(x: Numbers, whole: Numbers, memory: Memory) -> Numbers:
+    """Trimmed numbers in memory of their own, where much of that of the whole ones would be held for nothing.
+
+    The same numbers if the memory does not suffice.
+    """
+    more = int(x.limbs.nbytes)
+    if 4 * whole.nbytes > 5 * x.nbytes and (memory.rest is None or more <= memory.rest):
+        with suppress(MemoryError):
+            limbs = x.limbs.copy(order="K")
+            memory.pass_through(more)
+            return Numbers(x.signs, x.exponents, limbs, x.bits, x.is_complex)
+    return x
 
 
 def _trimming_bytes(entries: int, tile: int) -> int:

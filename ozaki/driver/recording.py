@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
 from ozaki.account import Account, lines_of
 from ozaki.driver.watching import RECORDINGS
+from ozaki.locks import Lock
 from ozaki.records.report import several
 
 
@@ -15,10 +15,10 @@ def recording() -> Recording:
     """Keep account of every product, and of every result of `ozaki.linalg`, inside a `with` block.
 
     It changes nothing that is computed, and asks for no proof of its own. It holds for the thread, or the task of
-    asyncio, that enters the block, and for tasks that are started inside. Another thread is counted where it runs in a
-    copy of the context, as `asyncio.to_thread` makes one, and `contextvars.copy_context().run`: so products are not
-    counted that run in threads of PyTorch (gradients on a GPU) or of JAX (compiled code, on a GPU or several devices).
-    Blocks may be nested: each counts what runs inside it.
+    asyncio, that enters the block, and for tasks that are started inside. When the block ends, it ends for all of them.
+    Another thread is counted where it runs in a copy of the context, as `asyncio.to_thread` makes one, and
+    `contextvars.copy_context().run`: so products are not counted that run in threads of PyTorch (gradients on a GPU) or
+    of JAX (compiled code, on a GPU or several devices). Blocks may be nested: each counts what runs inside it.
 
     Returns
     -------
@@ -66,21 +66,33 @@ class Recording:
     def __init__(self) -> None:
         self.account, self.results, self.inside = Account(), Account(), 0
         self._lock = Lock()
+        self._blocks: list[Block] = []  # that have not ended
 
     def __enter__(self) -> Self:
-        if self in RECORDINGS.get():
+        if self._here():
             raise RuntimeError("recording: entered already; make another one for a block inside")
-        RECORDINGS.set((*RECORDINGS.get(), self))
+        block = Block(self)
+        with self._lock.held:
+            self._blocks.append(block)
+        RECORDINGS.enter(block)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        RECORDINGS.set(tuple(each for each in RECORDINGS.get() if each is not self))
+        with self._lock.held:
+            for block in (self._here() or self._blocks)[-1:]:  # else: a generator that is closed in another context
+                block.is_open = False
+                self._blocks.remove(block)
+        RECORDINGS.here()  # which drops it
+
+    def _here(self) -> list[Block]:
+        """The block of this recording that the running code is in."""
+        return [block for block in RECORDINGS.here() if block.recording is self]
 
     def count_inside(self) -> None:
         """Count a product inside a function of `ozaki.linalg`."""
-        with self._lock:
+        with self._lock.held:
             self.inside += 1
 
     def __str__(self) -> str:
@@ -90,3 +102,10 @@ class Recording:
             lines.append(f"{several(self.results.products, 'result')} of ozaki.linalg, with {inside} inside")
             lines += lines_of(self.results.entries)
         return "\n".join(lines)
+
+
+class Block:
+    """A length of time in which a recording counts."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording, self.is_open = recording, True

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ozaki.account import Ran, proven_in_words, way_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.process.blocks import Blocks
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import Report, power_of_two, priced, rounded_up, several
 
 if TYPE_CHECKING:
-    from ozaki.driver.recording import Recording
+    from ozaki.driver.recording import Block
     from ozaki.planning.facts import Facts
     from ozaki.planning.question import Question
     from ozaki.records.combination import Combination
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("ozaki")
 LOGGER.addHandler(logging.NullHandler())
 
-RECORDINGS: ContextVar[tuple[Recording, ...]] = ContextVar("ozaki.recordings", default=())
-"""The recordings that are open in this context."""
+RECORDINGS: Blocks[Block] = Blocks("ozaki.recordings")
+"""The blocks of recordings that are open in this context."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -77,7 +78,7 @@ def named(name: str, solves: bool = False) -> Callable[[_Function], _Function]:
 
 def watching() -> bool:
     """Whether anybody wants to know what runs now."""
-    return bool(RECORDINGS.get()) or LOGGER.isEnabledFor(logging.INFO)
+    return bool(RECORDINGS.here()) or LOGGER.isEnabledFor(logging.INFO)
 
 
 # Products ------------------------------------------------------------------------------------------------------------
@@ -126,8 +127,8 @@ class Watched(NamedTuple):
 
     def ran(self, chosen: Chosen, report: Report | None = None) -> None:
         """Enter the product into all recordings that are open, with the bound of its report if there is one."""
-        recordings = RECORDINGS.get()
-        if not recordings:
+        blocks = RECORDINGS.here()
+        if not blocks:
             return
         call, plan, bound = _call.get(), chosen.plan, self._bound(chosen)
         if report is not None:
@@ -137,11 +138,11 @@ class Watched(NamedTuple):
             dtype = f"complex {dtype}"
         how = way_of(plan.native, plan.slices, "" if plan.scheme is None else plan.scheme.name)
         ran = Ran(how, dtype, plan.target.measure, bound, plan.target.exponent)
-        for recording in recordings:
+        for block in blocks:
             if call is not None and call.solves:
-                recording.count_inside()
+                block.recording.count_inside()
             else:
-                recording.account.add(self._name, tuple(self.a.shape), tuple(self.b.shape), ran)
+                block.recording.account.add(self._name, tuple(self.a.shape), tuple(self.b.shape), ran)
 
     def ran_before(self, chosen: Chosen) -> None:
         """Log and enter a product by the program of an earlier call."""
@@ -210,6 +211,6 @@ def reached(found: _Result, left: tuple[int, ...], x: Any, measure: str) -> _Res
     ran = Ran(several(found.iterations, "correction"), dtype, measure, found.error_bound)  # type: ignore[attr-defined]
     sizes = " ".join(f"({' x '.join(map(str, shape))})" for shape in (left, x.shape))
     LOGGER.info("%s: %s, %s: %s; %s", name, sizes, dtype, ran.how, proven_in_words(measure, ran.bound, ran.exponent))
-    for recording in RECORDINGS.get():
-        recording.results.add(name, left, tuple(x.shape), ran)
+    for block in RECORDINGS.here():
+        block.recording.results.add(name, left, tuple(x.shape), ran)
     return found

@@ -53,11 +53,13 @@ def _stepping(function: Callable[..., Any], block: Callable[[], Block]) -> Calla
         while True:
             try:
                 with block():
-                    found = step(value)
+                    found = [step(value)]
             except StopIteration as end:
                 return end.value
+            finally:
+                del step, value  # an error that was thrown in has this frame, and must not lie in it
             try:
-                step, value = generator.send, (yield found)
+                step, value = generator.send, (yield found.pop())  # which keeps nothing while it waits
             except GeneratorExit:
                 with block():
                     generator.close()
@@ -77,11 +79,13 @@ def _stepping_async(function: Callable[..., Any], block: Callable[[], Block]) ->
         while True:
             try:
                 with block():
-                    found = await step(value)
+                    found = [await step(value)]
             except StopAsyncIteration:
                 return
+            finally:
+                del step, value  # an error that was thrown in has this frame, and must not lie in it
             try:
-                step, value = generator.asend, (yield found)
+                step, value = generator.asend, (yield found.pop())  # which keeps nothing while it waits
             except GeneratorExit:
                 with block():
                     await generator.aclose()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import partial
-from threading import RLock
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -18,10 +17,12 @@ from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, s
 from ozaki.functions.numpy_products import Call, call_of, run, shape_of
 from ozaki.functions.products import matmul
 from ozaki.functions.replacing import Replacement, replace_all, restore_all
+from ozaki.locks import Lock, after_fork
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.planning.asking import check_alone
+from ozaki.process.blocks import Blocks
 from ozaki.process.placement import where_they_lie
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import MethodOptions, Options, takes
@@ -130,14 +131,20 @@ class Emulation:
         return str(self.account)
 
     def __enter__(self) -> Self:
-        self._blocks.append(_Block(self).__enter__())
+        block = _Block(self)
+        self._blocks.append(block)
+        try:
+            block.__enter__()
+        except BaseException:  # an interrupt
+            self._blocks.remove(block)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        of_context = _of_context.get()
-        with _lock:
+        of_context = _BLOCKS.here()
+        with _lock.held:
             here = [block for block in self._blocks if block in of_context]
             if not self._blocks:
                 raise RuntimeError("emulate: the block is left more often than it was entered")
@@ -206,39 +213,67 @@ class _Block:
     """
 
     def __init__(self, emulation: Emulation) -> None:
-        self.emulation, self.is_open = emulation, False
+        self.emulation, self.is_open, self.thread = emulation, False, 0
 
     def __enter__(self) -> Self:
-        with _lock:
-            replace_all(_instead)
-            _open.append(self)
-            self.is_open = True
-        _of_context.set((*_of_context.get(), self))
+        self.thread, self.is_open = get_ident(), True
+        try:
+            with _lock.held:
+                _open.append(self)
+                replace_all(_instead)
+            _BLOCKS.enter(self)
+        except BaseException:  # an interrupt
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _lock:
-            self.is_open = False
-            _open.remove(self)
-            if not _open:
-                restore_all()
-        _of_context.set(tuple(block for block in _of_context.get() if block.is_open))
+        try:
+            self._end()
+        except BaseException:  # an interrupt
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        self.is_open = False
+        _drop_ended()
+        _BLOCKS.here()  # which drops it
 
 
-_lock = RLock()
+_lock = Lock()
 
 _open: list[_Block] = []
 """The blocks of all threads that have begun and not ended; while there are any, functions are replaced."""
 
-_of_context: ContextVar[tuple[_Block, ...]] = ContextVar("ozaki.emulate", default=())
-"""The blocks that this thread or task is in, the innermost last; some may have ended elsewhere."""
+_BLOCKS: Blocks[_Block] = Blocks("ozaki.emulate")
+"""The blocks that this thread or task is in."""
+
+
+def _drop_ended() -> None:
+    """Restore the functions once all blocks have ended."""
+    with _lock.held:
+        _open[:] = [block for block in _open if block.is_open]
+        if not _open:
+            restore_all()
+
+
+def _forked() -> None:
+    """End the blocks of threads that are not there in a forked process."""
+    here = _BLOCKS.here()
+    for block in _open:
+        block.is_open = block in here or block.thread == get_ident()
+    _drop_ended()
+
+
+after_fork(_forked)
 
 
 def _emulation_here() -> Emulation | None:
     """The emulation of the innermost block that this thread or task is in."""
-    return next((block.emulation for block in reversed(_of_context.get()) if block.is_open), None)
+    here = _BLOCKS.here()
+    return here[-1].emulation if here else None
 
 
 # What runs in place of a function ------------------------------------------------------------------------------------
@@ -296,7 +331,7 @@ def _is_its_result(name: str, call: Call, ndarray: Any) -> bool:
 
 def _pass_by() -> None:
     """Count a call of a thread or task that is in no block in the accounts of all blocks that are open."""
-    with _lock:
+    with _lock.held:
         emulations = dict.fromkeys(block.emulation for block in _open)
     for each in emulations:
         each.account.pass_by()

@@ -275,11 +275,7 @@ def _rearranging(name: str, several: bool = False) -> Callable[..., Any]:
 
 def _block(arrays: Any) -> Any:
     """A matrix of blocks, which lie in lists of lists."""
-
-    def nested(x: Any, places: Iterator[Any]) -> Any:
-        return [nested(each, places) for each in x] if isinstance(x, list) else next(places)
-
-    return _rearranged(_leaves(arrays), lambda places: np.block(nested(arrays, iter(places))))
+    return _rearranged(_leaves(arrays), lambda places: np.block(_nested(arrays, iter(places))))
 
 
 def _leaves(x: Any) -> Iterator[Any]:
@@ -289,6 +285,11 @@ def _leaves(x: Any) -> Iterator[Any]:
             yield from _leaves(each)
     else:
         yield x
+
+
+def _nested(x: Any, places: Iterator[Any]) -> Any:
+    """The next places, in lists of lists as those of x."""
+    return [_nested(each, places) for each in x] if isinstance(x, list) else next(places)
 
 
 def _rearranged(arrays: Iterable[Any], move: Callable[[list[Any]], Any]) -> Any:

@@ -141,10 +141,15 @@ def _multi_dot(multiply: Multiply, arrays: Any) -> Any:
             cuts[i, j] = i + int(np.argmin(of_cut))
             costs[i, j] = min(of_cut)
 
-    def product(i: int, j: int) -> Any:
-        return chain[i] if i == j else multiply(product(i, cuts[i, j]), product(cuts[i, j] + 1, j))
+    return _product_of(multiply, chain, cuts, 0, count - 1)
 
-    return product(0, count - 1)
+
+def _product_of(multiply: Multiply, chain: list[Any], cuts: Any, i: int, j: int) -> Any:
+    """The product of the matrices i to j of a chain, which is cut after the matrix `cuts[i, j]`, and so on."""
+    if i == j:
+        return chain[i]
+    at = cuts[i, j]
+    return multiply(_product_of(multiply, chain, cuts, i, at), _product_of(multiply, chain, cuts, at + 1, j))
 
 
 _RUN: dict[str, Callable[..., Any]] = {

@@ -47,9 +47,10 @@ def _replace(place: Any, name: str, ndarray: Any, instead: Instead) -> None:
 def restore_all() -> None:
     """Undo `replace_all`, but for functions that a program has replaced since."""
     while _replaced:
-        place, name, replacement = _replaced.pop()
+        place, name, replacement = _replaced[-1]
         if vars(place).get(name) is replacement:
             setattr(place, name, replacement.original)
+        _replaced.pop()  # not before: an interrupt could come between
 
 
 class Replacement:

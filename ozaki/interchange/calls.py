@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ozaki.caches import cached
+from ozaki.interchange.classes import OfClasses
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 from ozaki.process.placement import elsewhere
@@ -38,7 +38,11 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if any(map(_is_foreign, map(type, args))) or any(map(_is_foreign, map(type, kwargs.values()))):
+            try:
+                foreign = any(map(_foreign, map(type, args))) or any(map(_foreign, map(type, kwargs.values())))
+            except TypeError:  # a class that cannot be hashed
+                foreign = True
+            if foreign:
                 for name, x in _given(places, names, args, kwargs):
                     _check_plain(name, x)
                 for x in args:
@@ -54,10 +58,14 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
     return decorate
 
 
-@cached(1024)
+@OfClasses
 def _is_foreign(kind: Any) -> bool:
     """Whether arguments of a class are to be looked at: they may have more than numbers, or hold others, as tuples."""
     return kind is tuple or kind_of_class(kind) is not None or has_more(kind)
+
+
+_foreign = _is_foreign.__getitem__
+"""Takes the least time of all ways to ask."""
 
 
 def _check_plain(name: str, x: Any) -> None:

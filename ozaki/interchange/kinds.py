@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ozaki.caches import cached
+from ozaki.interchange.classes import OfClasses
 
 
 class Kind(Protocol):
@@ -52,7 +52,7 @@ def kind_of(x: Any) -> Kind | None:
     return kind_of_class(of)
 
 
-@cached(1024)
+@OfClasses
 def kind_of_class(of: Any) -> Kind | None:
     """The kind of arrays of a class, which is known by its bases' names: no library is imported to ask it."""
     for base in of.__mro__:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.caches import cached
+from ozaki.interchange.classes import OfClasses
 from ozaki.interchange.kinds import kind_of_class
 
 
@@ -50,6 +50,7 @@ _MORE = (
 
 _MATRIX = _More((), "whose * is the product of matrices", "numpy.asarray({})")
 _OWN = _More((), "which has more than numbers: it says itself what NumPy's functions return", "numpy.asarray({})")
+_UNHASHABLE = _More((), "whose class cannot be hashed", "numpy.asarray({})")
 
 _HOOKS = ("__array_ufunc__", "__array_function__", "__array_wrap__", "__array_finalize__")
 """Methods by which a class has its own say in NumPy's arithmetic, or hands on what it holds beside numbers."""
@@ -88,8 +89,10 @@ def variable_named(name: str) -> str:
     return name if name.isidentifier() else "x"
 
 
-@cached(1024)
+@OfClasses
 def _more_of_class(kind: Any) -> _More | None:
+    if type(kind).__hash__ is None:
+        return _UNHASHABLE
     if hasattr(kind, "_an_array"):  # of this library (`process.placement`)
         return None
     if issubclass(kind, np.generic) or kind_of_class(kind) is not None or kind.__module__.partition(".")[0] == "cupy":

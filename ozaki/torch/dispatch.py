@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from functools import partial
-from threading import Lock, get_ident
+from threading import current_thread, get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ozaki.account import Account
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.tensors import TRACER
+from ozaki.locks import Lock
+from ozaki.process.blocks import Blocks
 from ozaki.records.options import Options
 from ozaki.torch.operators import arguments_of
 from ozaki.torch.products import INSIDE, PRODUCTS, fits
@@ -39,7 +40,7 @@ class Block(TorchDispatchMode):
 
     Attributes
     ----------
-    open : bool
+    is_open : bool
         Whether the block has not ended.
     thread : int
         The thread that entered it.
@@ -51,34 +52,40 @@ class Block(TorchDispatchMode):
         super().__init__()
         self._settings, self._account = settings, account
         self._emulates = True
-        self.open, self.thread = True, get_ident()
+        self.is_open, self.thread, self._of_thread = True, get_ident(), current_thread()
 
     def start(self) -> None:
         """Put the block on the stack of modes of this thread."""
-        with _LOCK:
+        with _LOCK.held:
             self.__enter__()
             _STARTED.append(self)
+            for block in [block for block in _STARTED if not block._of_thread.is_alive()]:  # whose stack is gone
+                block._hand_over()
 
     def stop(self) -> None:
-        """Take the block, which is the last one, off the stack of modes of this thread.
+        """Take the block, which is the last one, off the stack of modes of this thread."""
+        with _LOCK.held:
+            self._hand_over()
+            self.__exit__(None, None, None)
+
+    def _hand_over(self) -> None:
+        """Leave `_STARTED`, and to the block that began next what PyTorch noted when this one did.
 
         PyTorch notes for all threads at once whether there are modes (`torch.compile` then runs programs as they are).
         A mode that ends writes what was noted when it began: wrong, where another one has begun since and lasts. It is
         that one which has to write so.
         """
-        with _LOCK:
-            place = _STARTED.index(self)
-            for later in _STARTED[place + 1 : place + 2]:
-                for name in [name for name in vars(self) if name.startswith("old_")]:
-                    before, since = vars(self)[name], vars(later)[name]
-                    before[0], since[0] = since[0], before[0]
-            del _STARTED[place]
-            self.__exit__(None, None, None)
+        place = _STARTED.index(self)
+        for later in _STARTED[place + 1 : place + 2]:
+            for name in [name for name in vars(self) if name.startswith("old_")]:
+                before, since = vars(self)[name], vars(later)[name]
+                before[0], since[0] = since[0], before[0]
+        del _STARTED[place]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator."""
         if get_ident() == self.thread:
-            self._emulates = self.open and self in ENTERED.get()
+            self._emulates = self in ENTERED.here()
         # PyTorch excludes these keys while a mode runs, so that kernels which conjugate lazily inside (`linalg_pinv`)
         # would read the memory as it is.
         excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_LAZY[0])  # all of them, or none
@@ -176,8 +183,8 @@ _STARTED: list[Block] = []
 
 _LOCK = Lock()
 
-ENTERED: ContextVar[tuple[Block, ...]] = ContextVar("ENTERED", default=())
-"""The blocks that the running code is in, the innermost last."""
+ENTERED: Blocks[Block] = Blocks("ozaki.torch.emulate")
+"""The blocks that the running code is in."""
 
 
 def _as_it_is(func: Any, args: Any, kwargs: Any) -> Any:

@@ -100,17 +100,17 @@ class Emulation:
         block = Block(self._settings, self.account)
         block.start()
         self._blocks.append(block)
-        ENTERED.set((*ENTERED.get(), block))
+        ENTERED.enter(block)
         return self
 
     def __exit__(self, *error: Any) -> None:
         block = self._to_end()
         self._blocks.remove(block)
-        block.open = False
-        ENTERED.set(tuple(other for other in ENTERED.get() if other is not block))
+        block.is_open = False
+        ENTERED.here()  # which drops it
         # PyTorch takes modes off its stack from the top alone: a block that ends while one that another task entered
         # later lasts only stops emulating, and leaves the stack with that one.
-        while isinstance(top := _get_current_dispatch_mode(), Block) and not top.open:
+        while isinstance(top := _get_current_dispatch_mode(), Block) and not top.is_open:
             top.stop()
 
     def _to_end(self) -> Block:
@@ -124,7 +124,7 @@ class Emulation:
         here = [block for block in self._blocks if block.thread == get_ident()]
         if not here:
             raise RuntimeError("ozaki.torch.emulate: a block ends in a thread that did not enter it")
-        entered = ENTERED.get()
+        entered = ENTERED.here()
         return next((block for block in reversed(here) if block in entered), here[-1])
 
     def __call__(self, function: _Function) -> _Function:

@@ -115,8 +115,8 @@ def _bytes_of(kept: _Kept | _Seen | _Missed) -> Bytes:
     """The tables that a program brings to the device, once it is made, and the page-locked memory of its idle runs."""
     if not isinstance(kept, _Kept):
         return Bytes()
-    tables = sum(len(step.data) for step in kept.program.steps if isinstance(step, Upload))
-    return Bytes(tables, sum(run.pinned_bytes for run in [*kept.program.idle]))
+    tables = tuple(step.data for step in kept.program.steps if isinstance(step, Upload))
+    return Bytes(0, sum(run.pinned_bytes for run in [*kept.program.idle]), tables)
 
 
 _kept: Cache[Hashable, _Kept | _Seen | _Missed] = register("programs", Cache(1024, _bytes_of, 2**28))

@@ -6,15 +6,15 @@ actively, which uses the quota up: a product then takes many times as long as by
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import RLock
+from threading import get_ident
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 from ozaki.caches import cached
+from ozaki.locks import Lock, after_fork
 from ozaki.process.threads import threads_of_blas
 
 
@@ -24,18 +24,8 @@ def libraries() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-_changing = RLock()
-"""Held while the numbers are read and set; a handler of a signal may take it once more."""
-
-
-def _forked() -> None:
-    """Replace the lock in a process that was forked, in which no thread would release it."""
-    global _changing
-    _changing = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+_changing = Lock()
+"""Held while the numbers are read and set."""
 
 
 def within_cpus() -> AbstractContextManager[Any]:
@@ -54,11 +44,29 @@ def _has_more_threads(most: int) -> bool:
 
 @contextmanager
 def _lowered(most: int) -> Iterator[None]:
-    with _changing:  # else a thread could take for the number before what another one has lowered
-        limited = libraries().limit(limits=most).__enter__() if _has_more_threads(most) else None
+    limited = None
     try:
+        with _changing.held:  # else a thread could take for the number before what another one has lowered
+            if _has_more_threads(most):
+                limited = libraries().limit(limits=most).__enter__()
+                _limited.append((get_ident(), limited))
         yield
     finally:
         if limited is not None:
-            with _changing:
+            with _changing.held:
                 limited.__exit__(None, None, None)
+                _limited[:] = [each for each in _limited if each[1] is not limited]
+
+
+_limited: list[tuple[int, Any]] = []
+"""The threads that have lowered the numbers, and what restores them."""
+
+
+def _forked() -> None:
+    """Restore what a thread has lowered that is not there in a forked process."""
+    for thread, limited in _limited:
+        if thread != get_ident():
+            limited.__exit__(None, None, None)
+
+
+after_fork(_forked)

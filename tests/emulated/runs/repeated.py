@@ -361,7 +361,11 @@ def memory_is_held(rng: np.random.Generator) -> None:
         streams.drain_all()
         with mock.patch.object(Run, "fact", side_effect=InterruptedError), pytest.raises(InterruptedError):
             ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
-    assert len(held) == 10 and held[-1]() is None and left == [0] * 10, left
+        for error in (KeyboardInterrupt, MemoryError):  # while the steps are started, before the result is allocated
+            streams.drain_all()
+            with mock.patch.object(cp, "empty", side_effect=error), pytest.raises(error):
+                ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+    assert len(held) == 12 and held[-1]() is None and left == [0] * 12, left
 
 
 def programs_outlive_first_calls(rng: np.random.Generator) -> None:

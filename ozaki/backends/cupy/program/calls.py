@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from ctypes import addressof, c_uint64, c_void_p, memset
 from functools import partial
-from threading import Lock
 from typing import Any, NamedTuple
 
 import cupy as cp
@@ -31,6 +30,7 @@ from ozaki.backends.cupy.program.steps import (
 )
 from ozaki.backends.cupy.program.streams import using
 from ozaki.caches import cached
+from ozaki.locks import Lock
 
 
 class Block(NamedTuple):
@@ -85,7 +85,7 @@ def loaded(kernel: Kernel) -> Any:
     """The kernel on the current device; its limit of dynamic shared memory is raised to what this launch needs."""
     call = compiling.kernel(kernel.file, kernel.function, **kernel.macros)
     if kernel.shared_mem:
-        with _allowing:
+        with _allowing.held:
             if call.max_dynamic_shared_size_bytes < kernel.shared_mem:
                 call.max_dynamic_shared_size_bytes = kernel.shared_mem
     return call

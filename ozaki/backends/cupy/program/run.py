@@ -94,12 +94,13 @@ class Run:
         result : returns the array of the result, the last of `given`, whose address is then not among the others; it
             is called once all steps before the first that touches it have been started, so that the host allocates it
             while the device works
-        progress : is told of each call; if it raises, the device has completed what was started
+        progress : is told of each call
 
         Returns
         -------
-        The run itself. None if memory does not suffice; then the device has completed whatever was started, and the run
-        is closed.
+        The run itself. None if memory does not suffice.
+
+        Then, and if an error is raised, the device has completed whatever was started, and the run is closed.
         """
         room, bases = self.room, self._bases
         streams = addresses_of_streams(self._device if room.aside else None)
@@ -125,10 +126,18 @@ class Run:
                 bases[self._result] = c.data.ptr
             _start(self._rest, bases, streams)
         except cp.cuda.memory.OutOfMemoryError:
-            cp.cuda.Device().synchronize()  # the device may still run steps that were started
-            self.close()
+            self._give_up()
             return None
+        except BaseException:  # of `progress`, or an interrupt
+            self._give_up()
+            raise
         return self
+
+    def _give_up(self) -> None:
+        """Wait for whatever was started, and close: other streams may use memory that is given back."""
+        cp.cuda.Device().synchronize()
+        self._address = 0  # of which some arguments may not tell
+        self.close()
 
     @property
     def program(self) -> Program | None:
@@ -141,12 +150,7 @@ class Run:
         progress.begin(len(calls), "launches")
         for call in calls:
             _start([call], self._bases, streams)
-            try:
-                progress.step()
-            except BaseException:
-                cp.cuda.Device().synchronize()  # other streams may use memory that is now given back
-                self.close()
-                raise
+            progress.step()
 
     def fact(self, key: Hashable) -> Any:
         """The fact of that name; waits for the arrays that it is computed from.
@@ -189,7 +193,11 @@ class Run:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.finish()
+        try:
+            self.finish()
+        except BaseException:  # an interrupt
+            self._give_up()
+            raise
         self.close()
 
     def close(self) -> None:
@@ -271,11 +279,15 @@ class Execution:
         addresses = [self._addresses[buffer] for buffer in (*program.given, *program.inputs)]
         if run.start(addresses, progress=progress) is None:
             raise cp.cuda.memory.OutOfMemoryError(room.nbytes, cp.get_default_memory_pool().total_bytes())
-        for buffer, memory in run.kept.items():
-            self._alive[buffer], self._addresses[buffer] = memory, memory.ptr
-        run.kept = {}
-        self._runs.append(run)
-        self._open.append(run)
+        try:
+            self._runs.append(run)
+            self._open.append(run)
+            for buffer, memory in run.kept.items():
+                self._alive[buffer], self._addresses[buffer] = memory, memory.ptr
+            run.kept = {}
+        except BaseException:  # an interrupt
+            cp.cuda.Device().synchronize()
+            raise
         self.release([buffer for _, buffer in program.releases if buffer in program.inputs])
         if not room.waits:
             self.finish()
