@@ -3,6 +3,7 @@
 After a product BLAS has as many as before.
 """
 
+import os
 import random
 import threading
 import time
