@@ -573,4 +573,4 @@ def test_a_folder_includes_from_those_before_it():
             found += 1
     assert found > 100
     others = {"common.txt", "compiled"}  # the list of common kernels, and those that were compiled for a wheel
-    assert {path.name for path in KERNELS.iterdir()} - others == {*FOLDERS}
+    assert {path.name for path in KERNELS.iterdir()} - others == {*FOLDERS, "cpu"}  # which CUDA does not compile
