@@ -125,8 +125,12 @@ def test_prepared_and_multiprecision_operands(code, rng):
     a, b = rng.standard_normal((2, 30, 30))
     plan = ozaki.plan(a.shape, b.shape, dtype="float64", **RESIDUES)
     expected = by_blas(a, b, **RESIDUES)
-    assert same_bits(ozaki.matmul(ozaki.prepare(a, "left", plan), b, plan=plan), expected)
-    assert same_bits(ozaki.matmul(ozaki.mparray(a), b, dtype="float64", **RESIDUES), expected)
+    for product in (
+        ozaki.matmul(ozaki.prepare(a, "left", plan), b, plan=plan, return_report=True),
+        ozaki.matmul(ozaki.mparray(a), b, dtype="float64", return_report=True, **RESIDUES),
+    ):
+        c, report = product
+        assert same_bits(c, expected) and report.engine == "NumPy, float64 BLAS"
 
 
 def test_limits_change_nothing(code, rng):

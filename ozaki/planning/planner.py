@@ -37,8 +37,11 @@ class Planner(Protocol):
         """
         ...
 
-    def engine_name(self, plan: Plan, combined: bool = False) -> str:
-        """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
+    def engine_name(self, plan: Plan, combined: bool = False, floats: bool = True) -> str:
+        """Device and engine that run a plan, as the report names them.
+
+        `combined`: with an addend, rounded once; `floats`: of operands that are floats and not split already.
+        """
         ...
 
     def steps(self, plan: Plan) -> str:

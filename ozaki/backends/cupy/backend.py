@@ -80,9 +80,9 @@ def _here() -> DevicePlanner:
     return DevicePlanner(devices.current())
 
 
-def engine_name(plan: Plan, combined: bool = False) -> str:
+def engine_name(plan: Plan, combined: bool = False, floats: bool = True) -> str:
     """Names of the current device and of the plan's engine, for reports."""
-    return _here().engine_name(plan, combined)
+    return _here().engine_name(plan, combined, floats)
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:

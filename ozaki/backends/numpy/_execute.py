@@ -88,7 +88,8 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        program = product_program(scheme, _of_floats(engine, left, right), views, limit)
+        floats = not any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
+        program = product_program(scheme, engine_for(engine, floats), views, limit)
         memory.pass_through(program.nbytes)
         run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
@@ -158,10 +159,9 @@ def run(
                     _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
 
 
-def _of_floats(engine: str, left: Described | Slices, right: Described | Slices) -> str:
-    """The name of the engine: int8 units have no slices of prepared operands and of multiprecision numbers."""
-    others = any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
-    return "float64" if others and engine in ("auto", "int8") else engine
+def engine_for(name: str, floats: bool) -> str:
+    """The name of the engine that runs; int8 units multiply operands that are `floats`, not split already, alone."""
+    return name if floats or name not in ("auto", "int8") else "float64"
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
@@ -191,7 +191,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, "float64" if plan.engine in ("auto", "int8") else plan.engine)
+    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, floats=False))
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 
