@@ -78,7 +78,8 @@ def cache_info() -> dict[str, CacheInfo]:
     """What each cache of the library holds.
 
     What is cached between calls saves the time to plan, to build programs and to load kernels. No cache holds elements
-    of operands or results. Caches of a GPU appear once CuPy arrays were multiplied.
+    of operands or results; "memory of int8 slices" is what slices lay in that were multiplied on a CPU, and holds their
+    bytes until it is used again. Caches of a GPU appear once CuPy arrays were multiplied.
 
     Returns
     -------

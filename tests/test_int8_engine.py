@@ -4,6 +4,8 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -172,16 +174,21 @@ def test_threads_change_nothing(code, rng, monkeypatch, count):
             assert same_bits(c, by_blas(a, b, **RESIDUES))
 
 
-def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch):
+@pytest.mark.parametrize("where", ["the caller's thread", "another one"])
+def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch, where):
     monkeypatch.setattr(compiled_calls, "threads", lambda: 3)
     monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    block, main = compiled_calls.Block, threading.get_ident()
 
-    def fail(*_):
-        raise MemoryError("no scratch")
+    def fail(shape):
+        if len(shape) == 1 and (threading.get_ident() == main) == (where == "the caller's thread"):  # scratch
+            raise MemoryError("no scratch")
+        time.sleep(0.01)  # so that all threads have something to do
+        return block(shape)
 
-    monkeypatch.setattr(compiled_calls, "_aligned", fail)
-    with pytest.raises(MemoryError):
-        ozaki.matmul(*rng.standard_normal((2, 200, 200)), **RESIDUES)
+    monkeypatch.setattr(compiled_calls, "Block", fail)
+    with pytest.raises(MemoryError, match="no scratch"):
+        ozaki.matmul(rng.standard_normal((2000, 20)), rng.standard_normal((20, 1000)), **RESIDUES)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy.spare import Block
 from ozaki.caches import cached
 from ozaki.process.threads import threads
 from ozaki.schemes import magnitude_bits
@@ -165,13 +166,18 @@ class Panels:
 
     Attributes
     ----------
-    memory : the bytes of all residues, [moduli][batch][panels][depth / 4][rows of a panel][4]
+    block : the bytes of all residues, [moduli][batch][panels][depth / 4][rows of a panel][4]
     rows, depth : of a matrix: rows without padding, k with padding
     """
 
-    memory: npt.NDArray[np.int8]
+    block: Block
     rows: int
     depth: int
+
+    @property
+    def memory(self) -> npt.NDArray[np.int8]:
+        """The bytes."""
+        return self.block.array
 
     @property
     def batch(self) -> int:
@@ -233,7 +239,8 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     """
     batch, rows, k = x.shape
     depth, width = -(-k // _DEPTH) * _DEPTH, WIDTHS[side]
-    memory = _aligned((len(tables.moduli), batch, _padded(rows, k, side)))
+    block = Block((len(tables.moduli), batch, _padded(rows, k, side)))
+    memory = block.array
     exponents = np.ascontiguousarray(mu, np.int64)
     residues = tables.residues[side]
     given = _Split(
@@ -247,7 +254,7 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
         library.ozaki_cpu_split(at, side == "right", begin, end)
 
     _share_out(panels, float(x.size) * len(residues), call)
-    return Panels(memory, rows, depth)
+    return Panels(block, rows, depth)
 
 
 def multiply_rounded(
@@ -272,7 +279,7 @@ def multiply_rounded(
 
     def call(begin: int, end: int) -> None:
         own = scratch()
-        library.ozaki_cpu_multiply(*given, begin, end, own.ctypes.data)
+        library.ozaki_cpu_multiply(*given, begin, end, own.array.ctypes.data)
 
     _share_out(held, _cost(a, b, tables), call)
 
@@ -287,13 +294,13 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
 
     def call(begin: int, end: int) -> None:
         own = scratch()
-        library.ozaki_cpu_residues(*given, begin, end, own.ctypes.data)
+        library.ozaki_cpu_residues(*given, begin, end, own.array.ctypes.data)
 
     _share_out(held, _cost(a, b, tables), call)
     return out
 
 
-def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[[], npt.NDArray[np.int8]], int]:
+def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[[], Block], int]:
     """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
     batch, m, n = out.shape
     rows, columns = (
@@ -302,7 +309,7 @@ def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[
     steps = (step // out.itemsize for step in out.strides[:2])
     result = _Result(batch, m, n, rows, columns, out.itemsize == 4, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.
-    return result, lambda: _aligned((len(a.memory) * rows * columns + 64,)), batch * -(-m // rows) * -(-n // columns)
+    return result, lambda: Block((len(a.memory) * rows * columns + 64,)), batch * -(-m // rows) * -(-n // columns)
 
 
 def _operands(a: Panels, b: Panels, tables: Tables) -> Any:
@@ -320,29 +327,33 @@ _LEAST = 2e6
 
 
 def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> None:
-    """Let threads call `call(begin, end)` for ranges that together are all items."""
+    """Let threads call `call(begin, end)` for ranges that together are all items.
+
+    An error in one of them ends the others, and is raised here.
+    """
     workers = min(threads(), items, max(int(cost / _LEAST), 1))
     if workers <= 1:
         call(0, items)
         return
     step = -(-items // (4 * workers))
-    turns = count()
+    turns, errors = count(), list[BaseException]()
 
     def work() -> None:
-        while (begin := next(turns) * step) < items:
-            call(begin, min(begin + step, items))
+        try:
+            while not errors and (begin := next(turns) * step) < items:
+                call(begin, min(begin + step, items))
+        except BaseException as error:
+            errors.append(error)
 
     others = [Thread(target=work) for _ in range(workers - 1)]
     for thread in others:
         thread.start()
     work()
     for thread in others:
-        thread.join()
-
-
-def _aligned(shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    """New memory that begins with a line of a cache."""
-    nbytes = prod(shape)
-    memory = np.empty(nbytes + 64, np.int8)
-    begin = -memory.ctypes.data % 64
-    return memory[begin : begin + nbytes].reshape(shape)
+        while thread.is_alive():  # it writes to memory that is freed once this returns
+            try:
+                thread.join()
+            except BaseException as error:  # an interrupt
+                errors.append(error)
+    if errors:
+        raise errors[0]

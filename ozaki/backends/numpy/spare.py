@@ -1,0 +1,81 @@
+"""Memory for slices that is used again: the system takes longer to clear new pages than to fill them with slices."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.caches import CacheInfo, register
+from ozaki.locks import Lock
+
+_LINE = 64
+"""Bytes of a line of the processor's cache."""
+
+_MOST_BYTES = 2**28
+"""Most bytes that are spare."""
+
+Bytes = npt.NDArray[np.int8]
+
+
+class SpareMemory:
+    """Memory that no product uses at present, as a cache: at most 256 MiB, that which was used last."""
+
+    def __init__(self) -> None:
+        self._changing = Lock()
+        self._spare: list[Bytes] = []
+        self._hits = self._misses = 0
+
+    def take(self, nbytes: int) -> Bytes:
+        """Memory of so many bytes or up to twice as many, with whatever it holds."""
+        with self._changing.held:
+            fitting = [x for x in self._spare if nbytes <= x.size <= 2 * nbytes]
+            if fitting:
+                best = min(fitting, key=lambda x: x.size)
+                self._spare = [x for x in self._spare if x is not best]
+                self._hits += 1
+                return best
+            self._misses += 1
+        return np.empty(nbytes, np.int8)
+
+    def give(self, memory: Bytes) -> None:
+        """Keep memory for others; what has been spare for longest is freed where there is too much."""
+        with self._changing.held:
+            self._spare.append(memory)
+            while sum(x.size for x in self._spare) > _MOST_BYTES:
+                del self._spare[0]
+
+    def info(self, name: str) -> CacheInfo:
+        """What it holds."""
+        nbytes = sum(x.size for x in self._spare)
+        return CacheInfo(name, len(self._spare), None, self._hits, self._misses, nbytes)
+
+    def clear(self) -> None:
+        """Free all of it."""
+        with self._changing.held:
+            self._spare, self._hits, self._misses = [], 0, 0
+
+
+_spare = register("memory of int8 slices", SpareMemory())
+
+
+class Block:
+    """An array of bytes that begins with a line of the processor's cache; its memory is spare once the block is freed.
+
+    Attributes
+    ----------
+    array : as long as the block lives
+    """
+
+    __slots__ = ("_memory", "array")
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        nbytes = prod(shape)
+        self._memory = memory = _spare.take(nbytes + _LINE)
+        begin = -memory.ctypes.data % _LINE
+        self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_memory"):  # else there was none
+            _spare.give(self._memory)
