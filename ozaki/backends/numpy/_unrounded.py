@@ -37,8 +37,7 @@ class Unrounded:
     """The exact product of some rows of A and columns of B over a part of k, or over all of it.
 
     Parts of k are added, in any order, and the sum is rounded once. Exact products of Abar and Bbar are integers; A B
-    is these times 2**-(mu_i + nu_j). What else is made of them belongs here: their error terms, and which entries a
-    rounding leaves undecided, once something asks for these.
+    is these times 2**-(mu_i + nu_j).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray
 
 @dataclass(frozen=True)
 class Keep:
-    """It is the result of the step itself, to get another part of k added, or to be rounded later.
+    """It is the result of the step itself, to be rounded later; so far tests alone ask for it.
 
     Attributes
     ----------

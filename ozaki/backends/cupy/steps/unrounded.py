@@ -83,7 +83,7 @@ class Unrounded(Protocol):
 
 @dataclass(frozen=True)
 class Planes:
-    """Exact integers in planes: another part of k can be added to them.
+    """Exact integers in planes, to which engines add the parts of k that they multiply one after another.
 
     Attributes
     ----------

@@ -91,7 +91,7 @@ class Engine(Protocol):
         ...
 
     def split_rows(self, x: npt.NDArray[Any], mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
-        """The slices of rows of floats, shape (planes, *x.shape).
+        """The slices of rows of floats, as the engine has them: by BLAS an array of shape (planes, *x.shape).
 
         Parameters
         ----------
@@ -115,8 +115,8 @@ class Engine(Protocol):
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Floats:
         """The products of a slab, in the form in which NumPy adds them exactly over slabs.
 
-        The shapes of slices a and b are (planes, batch, m, part) and (planes, batch, n, part), that of the sums is
-        (`sums` or planes, batch, m, n). `progress` is told of each plane.
+        a and b are slices of m rows of the left operand and of n of the right one, over the same part of k; the shape
+        of the sums is (`sums` or planes, batch, m, n). `progress` is told of each plane.
         """
         ...
 
