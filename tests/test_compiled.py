@@ -246,6 +246,16 @@ def test_the_environment_chooses(libraries, choice, expected):
 
 
 @needs_compiler
+def test_a_library_that_is_not_whole_is_refused(libraries, asked):
+    path = libraries / "cpu_portable.so"
+    whole = path.read_bytes()
+    for size in (0, 10, 100, 4096, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        asked("portable")
+        assert isinstance(compiled(), str)
+
+
+@needs_compiler
 def test_a_wrong_choice_is_an_error_each_time(libraries, asked):
     asked("fast")
     for _ in range(2):

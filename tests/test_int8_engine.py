@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -143,6 +144,27 @@ def test_limits_change_nothing(code, rng):
         assert same_bits(c, expected) and report.workspace_bytes <= limit
 
 
+@pytest.mark.parametrize(
+    ("shape", "limit"), [((64, 8192, 64), 14_000_000), ((24, 500, 4096), None), ((16, 9000, 16), 10_000_000)]
+)
+def test_no_more_is_held_than_the_report_says(code, rng, shape, limit):
+    m, k, n = shape
+    a, b, out = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.empty((m, n))
+    for x in (a, next(itertools.islice(layouts(a), 4, None))):
+        options = {"out": out, "workspace_limit": limit, "return_report": True, **RESIDUES}
+        ozaki.matmul(x, b, **options)
+        ozaki.clear_caches()
+        compiled()  # which tries the library
+        tracemalloc.start()
+        try:
+            _, report = ozaki.matmul(x, b, **options)
+            held = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert held <= report.workspace_bytes + 400_000  # what imports and caches take
+        assert limit is None or report.workspace_bytes <= limit
+
+
 def test_descriptions(code, rng):
     for dtype, k in itertools.product(("float32", "float64"), (1, 7, 300, 20_000)):
         x = rng.standard_normal((2, 40, k)) * np.exp2(
@@ -189,6 +211,30 @@ def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch, where):
     monkeypatch.setattr(compiled_calls, "Block", fail)
     with pytest.raises(MemoryError, match="no scratch"):
         ozaki.matmul(rng.standard_normal((2000, 20)), rng.standard_normal((20, 1000)), **RESIDUES)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()], ids=str)
+def test_threads_that_do_not_start(code, rng, monkeypatch, error):
+    """Without more threads the caller's does it all; an interrupt is raised once those that have begun have ended."""
+    monkeypatch.setattr(compiled_calls, "threads", lambda: 4)
+    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    begun = []
+
+    class Rarely(threading.Thread):
+        def start(self):
+            if begun:
+                raise error
+            begun.append(self)
+            super().start()
+
+    monkeypatch.setattr(compiled_calls, "Thread", Rarely)
+    a, b = rng.standard_normal((400, 50)), rng.standard_normal((50, 500))
+    if isinstance(error, RuntimeError):
+        assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES))
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            ozaki.matmul(a, b, **RESIDUES)
+    assert begun
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

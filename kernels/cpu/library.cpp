@@ -108,6 +108,7 @@ OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, co
 
 // Compute the residues of tiles [begin, end) in place of rounded entries.
 OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
   const int64_t step = c->tile_columns, plane = c->tile_rows * step;
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);

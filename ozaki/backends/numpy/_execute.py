@@ -16,10 +16,13 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
+from ozaki.backends.numpy.compiled_calls import can_read
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
+from ozaki.backends.numpy.spare import SPARE
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.process.threads import threads
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
@@ -87,7 +90,10 @@ def execute(
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
-        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
+        copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
+        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, copied, threads())
+        if limit is not None:
+            SPARE.clear()
         floats = not any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
         program = product_program(scheme, engine_for(engine, floats), views, limit)
         memory.pass_through(program.nbytes)
@@ -143,6 +149,7 @@ def run(
                     if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[b, rows, cols]):
                         if told is not None:
                             told.step(engine.planes + rounding)
+                        del of_rows, of_cols
                         continue
                     part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), *exponents)
                     del of_rows, of_cols  # before those of the next slab are made

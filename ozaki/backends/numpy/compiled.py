@@ -8,6 +8,7 @@ x86-64 with AVX512-VNNI, and "portable" for all, which is slower than float64 BL
 from __future__ import annotations
 
 import os
+import struct
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,8 @@ def _loaded(name: str) -> Compiled | str:
     path = FOLDER / f"cpu_{name}.so"
     if not path.is_file():
         return f"{path.name} is not there: {_REMEDY}"
+    if not _is_whole(path):
+        return f"{path.name} is not whole: {_REMEDY}"
     try:
         library = CDLL(str(path))
         if not runs_here(library):
@@ -76,6 +79,16 @@ def _loaded(name: str) -> Compiled | str:
     except (OSError, AttributeError) as error:  # what is no library, or one of another processor; a missing function
         failure = f"cannot be used ({error})"
     return Compiled(name, library) if failure is None else f"{path.name} {failure}: {_REMEDY}"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library of ELF is as long as its head says: reading beyond its end would end the process."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":  # of 64 bits, little-endian; `CDLL` refuses what is no library
+        return True
+    ((sections,), (size, count)) = struct.unpack_from("<Q", head, 0x28), struct.unpack_from("<HH", head, 0x3A)
+    return bool(path.stat().st_size >= sections + size * count)
 
 
 def runs_here(library: CDLL) -> bool:

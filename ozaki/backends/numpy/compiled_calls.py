@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from math import prod
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -197,9 +197,9 @@ def slice_bytes(batch: int, rows: int, k: int, side: str, moduli: int) -> int:
 
 
 def scratch_bytes(rows: int, columns: int, moduli: int) -> int:
-    """Bytes that threads hold while they multiply."""
+    """Bytes that a thread holds while it multiplies."""
     sizes = zip(_TILE, (rows, columns), WIDTHS.values(), strict=True)
-    return threads() * (moduli * prod(min(most, -(-size // width) * width) for most, size, width in sizes) + 1024)
+    return moduli * prod(min(most, -(-size // width) * width) for most, size, width in sizes) + 1024
 
 
 def declare(library: ctypes.CDLL) -> None:
@@ -250,7 +250,7 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     )  # fmt: skip
     panels, at = batch * -(-rows // width), ctypes.byref(given)
 
-    def call(begin: int, end: int) -> None:
+    def call(begin: int, end: int, _alive: Any = (x, exponents, residues, block, given)) -> None:
         library.ozaki_cpu_split(at, side == "right", begin, end)
 
     _share_out(panels, float(x.size) * len(residues), call)
@@ -277,7 +277,7 @@ def multiply_rounded(
     operands = _operands(a, b, tables)
     given = tuple(map(ctypes.byref, (operands, recombination, result)))
 
-    def call(begin: int, end: int) -> None:
+    def call(begin: int, end: int, _alive: Any = (a, b, out, rows, columns, tables, recombination, operands)) -> None:
         own = scratch()
         library.ozaki_cpu_multiply(*given, begin, end, own.array.ctypes.data)
 
@@ -292,7 +292,7 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
     operands = _operands(a, b, tables)
     given = ctypes.byref(operands), ctypes.byref(result)
 
-    def call(begin: int, end: int) -> None:
+    def call(begin: int, end: int, _alive: Any = (a, b, out, tables, operands)) -> None:
         own = scratch()
         library.ozaki_cpu_residues(*given, begin, end, own.array.ctypes.data)
 
@@ -329,14 +329,15 @@ _LEAST = 2e6
 def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> None:
     """Let threads call `call(begin, end)` for ranges that together are all items.
 
-    An error in one of them ends the others, and is raised here.
+    An error in one of them ends the others, and is raised here. `call` holds the arrays that the library is given, so
+    that nothing frees them while a thread is in it.
     """
     workers = min(threads(), items, max(int(cost / _LEAST), 1))
     if workers <= 1:
         call(0, items)
         return
     step = -(-items // (4 * workers))
-    turns, errors = count(), list[BaseException]()
+    turns, errors, running = count(), list[BaseException](), list[Event]()
 
     def work() -> None:
         try:
@@ -345,15 +346,28 @@ def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> Non
         except BaseException as error:
             errors.append(error)
 
-    others = [Thread(target=work) for _ in range(workers - 1)]
-    for thread in others:
-        thread.start()
+    def work_beside() -> None:
+        ended = Event()
+        running.append(ended)  # before it takes a turn
+        try:
+            work()
+        finally:
+            ended.set()
+
+    try:
+        for _ in range(workers - 1):
+            Thread(target=work_beside).start()
+    except RuntimeError:  # the system gives no more threads
+        pass
+    except BaseException as error:  # an interrupt
+        errors.append(error)
     work()
-    for thread in others:
-        while thread.is_alive():  # it writes to memory that is freed once this returns
-            try:
-                thread.join()
-            except BaseException as error:  # an interrupt
-                errors.append(error)
+    while True:
+        try:
+            for ended in [*running]:  # they write to the result; those that only begin find no turns left, or an error
+                ended.wait()
+            break
+        except BaseException as error:
+            errors.append(error)
     if errors:
         raise errors[0]

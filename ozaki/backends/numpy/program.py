@@ -33,6 +33,8 @@ class Views(NamedTuple):
     addend : whether an addend is added
     itself : whether both operands are the same rows, so that the product is symmetric
     adjoint : whether those of the right one are conjugates of the left one's, so that it is Hermitian
+    copied : bytes of an element of operands that compiled code cannot read where they are; 0 without any
+    threads : how many there are for compiled code
     """
 
     batch: int
@@ -44,6 +46,8 @@ class Views(NamedTuple):
     addend: bool = False
     itself: bool = False
     adjoint: bool = False
+    copied: int = 0
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
         (2 * engine.rounding_copies + views.combined) * min(TILE // COMBINED_SHARE, rounded) if views.combined else 0,
     )
-    slices = engine.slice_bytes(together, rows, cols)
+    slices = engine.slice_bytes(together, rows, cols, views.threads) + views.copied * max(rows, cols) * engine.slab
     return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS
 
 

@@ -20,7 +20,7 @@ Bytes = npt.NDArray[np.int8]
 
 
 class SpareMemory:
-    """Memory that no product uses at present, as a cache: at most 256 MiB, that which was used last."""
+    """Memory that no product uses at present, as a cache: at most 256 MiB, of the sizes that were asked for last."""
 
     def __init__(self) -> None:
         self._changing = Lock()
@@ -28,15 +28,17 @@ class SpareMemory:
         self._hits = self._misses = 0
 
     def take(self, nbytes: int) -> Bytes:
-        """Memory of so many bytes or up to twice as many, with whatever it holds."""
+        """Memory of so many bytes, with whatever it holds; frees all that is spare if none of it has that size.
+
+        So no more is held than the last product held.
+        """
         with self._changing.held:
-            fitting = [x for x in self._spare if nbytes <= x.size <= 2 * nbytes]
-            if fitting:
-                best = min(fitting, key=lambda x: x.size)
-                self._spare = [x for x in self._spare if x is not best]
-                self._hits += 1
-                return best
+            for i, memory in enumerate(self._spare):
+                if memory.size == nbytes:
+                    self._hits += 1
+                    return self._spare.pop(i)
             self._misses += 1
+            self._spare.clear()
         return np.empty(nbytes, np.int8)
 
     def give(self, memory: Bytes) -> None:
@@ -57,7 +59,7 @@ class SpareMemory:
             self._spare, self._hits, self._misses = [], 0, 0
 
 
-_spare = register("memory of int8 slices", SpareMemory())
+SPARE = register("memory of int8 slices", SpareMemory())
 
 
 class Block:
@@ -72,10 +74,10 @@ class Block:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         nbytes = prod(shape)
-        self._memory = memory = _spare.take(nbytes + _LINE)
+        self._memory = memory = SPARE.take(nbytes + _LINE)
         begin = -memory.ctypes.data % _LINE
         self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
 
     def __del__(self) -> None:
         if hasattr(self, "_memory"):  # else there was none
-            _spare.give(self._memory)
+            SPARE.give(self._memory)

@@ -62,8 +62,8 @@ class Engine(Protocol):
         """Bytes of an element of sums."""
         ...
 
-    def slice_bytes(self, together: int, rows: int, columns: int) -> int:
-        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, and of what multiplies."""
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
+        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold."""
         ...
 
     @property

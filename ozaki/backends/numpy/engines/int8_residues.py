@@ -92,11 +92,11 @@ class Int8ResidueEngine(ResidueEngine):
         """Return None: left residues are signed, right ones are not."""
         return
 
-    def slice_bytes(self, together: int, rows: int, columns: int) -> int:
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
         """Bytes of the slices of a slab of both operands, and of the residues of each thread's tile."""
         of_operands = ((rows, "left"), (columns, "right"))
         panels = sum(bytes_of_panels(together, each, self.slab, side, self.planes) for each, side in of_operands)
-        return panels + scratch_bytes(rows, columns, self.planes)
+        return panels + threads * scratch_bytes(rows, columns, self.planes)
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
