@@ -264,7 +264,7 @@ def multiply_rounded(
 
     No power of two 2**-(mu + nu) may be beyond 2**-900 and 2**800.
     """
-    result, scratch, held = _result(a, b, out)
+    result, scratch, tiles = _result(a, b, out)
     rows, columns = np.ldexp(1.0, -mu.astype(np.int32)), np.zeros((len(nu), nu.shape[1] + 16))
     columns[:, :-16] = np.ldexp(1.0, -nu.astype(np.int32))
     result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
@@ -281,13 +281,13 @@ def multiply_rounded(
         own = scratch()
         library.ozaki_cpu_multiply(*given, begin, end, own.array.ctypes.data)
 
-    _share_out(held, _cost(a, b, tables), call)
+    _share_out(tiles, _cost(a, b, tables), call)
 
 
 def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[np.int8]:
     """The residues of the products, shape (moduli, batch, m, n)."""
     out = np.empty((len(tables.moduli), max(a.batch, b.batch), a.rows, b.rows), np.int8)
-    result, scratch, held = _result(a, b, out[0])
+    result, scratch, tiles = _result(a, b, out[0])
     result.out = out.ctypes.data
     operands = _operands(a, b, tables)
     given = ctypes.byref(operands), ctypes.byref(result)
@@ -296,7 +296,7 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
         own = scratch()
         library.ozaki_cpu_residues(*given, begin, end, own.array.ctypes.data)
 
-    _share_out(held, _cost(a, b, tables), call)
+    _share_out(tiles, _cost(a, b, tables), call)
     return out
 
 
