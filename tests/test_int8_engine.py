@@ -14,7 +14,7 @@ import pytest
 from cases import same_bits
 
 import ozaki
-from ozaki.backends.numpy import _describe, backend, compiled_calls
+from ozaki.backends.numpy import _describe, _execute, backend, compiled_calls
 from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.backends.numpy.self_test import self_test
 
@@ -194,6 +194,17 @@ def test_threads_change_nothing(code, rng, monkeypatch, count):
     with ThreadPoolExecutor(4) as pool:
         for c in pool.map(lambda _: ozaki.matmul(a, b, **RESIDUES), range(8)):
             assert same_bits(c, by_blas(a, b, **RESIDUES))
+
+
+def test_blas_asks_nothing_that_compiled_code_needs(monkeypatch, rng):
+    """A wrong OMP_NUM_THREADS, for one, is no error of a product that takes none of these threads."""
+
+    def fail():
+        raise AssertionError("asked for threads")
+
+    monkeypatch.setattr(_execute, "threads", fail)
+    a, b = rng.standard_normal((2, 20, 20))
+    assert ozaki.matmul(a, b, engine="float64", **RESIDUES).shape == (20, 20)
 
 
 @pytest.mark.parametrize("where", ["the caller's thread", "another one"])

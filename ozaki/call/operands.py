@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ozaki.call.format_checks import check_finite
 from ozaki.call.integers import of_objects, of_sequences
 from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly, is_matrix
-from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.multiprecision.quads import is_quad
 from ozaki.records.formats import COMPLEX, DTYPES, HALVES, MULTIPRECISION, is_multiprecision, precision_of
@@ -190,11 +190,8 @@ class _Elements(NamedTuple):
         return self.value[None, :] if side == "left" else self.value[:, None]
 
     def check_finite(self, name: str) -> None:
-        if not self.multiprecision and (index := not_finite(self.value)) is not None:
-            raise ValueError(
-                f"{name}: element {[*index]} is {self.value[index]}; an exact or multiprecision result needs finite "
-                "numbers"
-            )
+        if not self.multiprecision:
+            check_finite(name, self.value)
 
 
 class _Split(NamedTuple):

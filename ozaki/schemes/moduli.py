@@ -140,3 +140,9 @@ def _joined(x: int, m: int, y: int, n: int) -> tuple[int, int]:
 def exact_complex_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
     """What `exact_moduli` returns, of moduli with a root of -1 alone."""
     return _enough(depth, accumulator_bits, at_least, root_of_minus_one)
+
+
+def balanced(x: int, m: int) -> int:
+    """The residue of x modulo m in [-m/2, m/2)."""
+    x %= m
+    return x if 2 * x < m else x - m

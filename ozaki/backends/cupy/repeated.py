@@ -206,9 +206,10 @@ def keep(
     if repetition is not None:
         obstacle, limit = native_obstacle("float64"), work.memory.limit
         seen = _Seen(repetition, plan_for(), shape, dtype, obstacle, missed.misses)
-        made = None if limit is None else seen.made()
-        if limit is None or made is None or made.program.room.counted_in_one_piece <= limit:
-            _kept.put(call, made or seen)
+        if limit is None:
+            _kept.put(call, seen)
+        elif (made := seen.made()).program.room.counted_in_one_piece <= limit:
+            _kept.put(call, made)
 
 
 def forget() -> None:

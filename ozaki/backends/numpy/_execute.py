@@ -17,7 +17,7 @@ from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled_calls import can_read
-from ozaki.backends.numpy.engines import Engine, engine_of
+from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
 from ozaki.backends.numpy.spare import SPARE
 from ozaki.multiprecision.limbs import limbs_of
@@ -90,12 +90,15 @@ def execute(
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
-        copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
-        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, copied, threads())
-        if limit is not None:
-            SPARE.clear()
+        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
         floats = not any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
-        program = product_program(scheme, engine_for(engine, floats), views, limit)
+        name = engine_for(engine, floats)
+        if compiled_for(scheme, of_left.k, name) is not None:
+            copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
+            views = views._replace(copied=copied, threads=threads())
+            if limit is not None:
+                SPARE.clear()
+        program = product_program(scheme, name, views, limit)
         memory.pass_through(program.nbytes)
         run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
@@ -149,8 +152,8 @@ def run(
                     if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[b, rows, cols]):
                         if told is not None:
                             told.step(engine.planes + rounding)
-                        del of_rows, of_cols
-                        continue
+                        del of_rows, of_cols  # before those of the next panel are made
+                        break
                     part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), *exponents)
                     del of_rows, of_cols  # before those of the next slab are made
                     if unrounded is None:
@@ -158,10 +161,9 @@ def run(
                     else:
                         unrounded.add(part)
                 at = b, rows, cols
-                if unrounded is None:
-                    continue
-                some = combination if combination is None else combination.at(at)
-                unrounded.round_into(out[at], some, diagonal, None if told is None else Share(told, rounding))
+                if unrounded is not None:
+                    some = combination if combination is None else combination.at(at)
+                    unrounded.round_into(out[at], some, diagonal, None if told is None else Share(told, rounding))
                 if program.image is not None and rows != cols:
                     _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
 

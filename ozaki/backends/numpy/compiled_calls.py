@@ -18,6 +18,7 @@ from ozaki.caches import cached
 from ozaki.process.threads import threads
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
+from ozaki.schemes.moduli import balanced
 from ozaki.schemes.residues import Remainders, remainders
 
 LIMB_BITS = 40
@@ -131,23 +132,17 @@ def tables_of(moduli: tuple[int, ...]) -> Tables:
         side: np.array([_residue(m, factor, side) for m, factor in zip(moduli, factors, strict=True)], _RESIDUE)
         for side, factors in (("left", crt.inverses), ("right", (1,) * len(moduli)))
     }
-    of_products = np.array([(m, 1.0 / m, _balanced(2**16, m)) for m in moduli], _MODULUS)
+    of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in moduli], _MODULUS)
     limbs = -(-crt.product.bit_length() // LIMB_BITS)
     weights = np.array([_limbs(weight, limbs) for weight in crt.weights])
     return Tables(crt, residues, of_products, weights, np.array(_limbs(crt.product, limbs)))
-
-
-def _balanced(x: int, m: int) -> int:
-    """The residue of x modulo m in [-m/2, m/2)."""
-    x %= m
-    return x - m if 2 * x >= m else x
 
 
 def _residue(m: int, factor: int, side: str) -> tuple[int, float, int, int, int, int]:
     """How images, times a factor, become residues modulo m: int8 on the left, uint8 in [0, m) on the right."""
     offset = 0 if side == "left" or m == 256 else (m - 1) // 2
     words = [
-        int.from_bytes(bytes(_balanced(factor << 8 * j, m) & 255 for j in range(first, first + 4)), "little")
+        int.from_bytes(bytes(balanced(factor << 8 * j, m) & 255 for j in range(first, first + 4)), "little")
         for first in (0, 4)
     ]
     low, high = (word - 2**32 if word >= 2**31 else word for word in words)
@@ -198,8 +193,14 @@ def slice_bytes(batch: int, rows: int, k: int, side: str, moduli: int) -> int:
 
 def scratch_bytes(rows: int, columns: int, moduli: int) -> int:
     """Bytes that a thread holds while it multiplies."""
+    return moduli * prod(_tile(rows, columns)) + 1024
+
+
+def _tile(rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of the tiles of a matrix: whole panels."""
     sizes = zip(_TILE, (rows, columns), WIDTHS.values(), strict=True)
-    return moduli * prod(min(most, -(-size // width) * width) for most, size, width in sizes) + 1024
+    tile_rows, tile_columns = (min(most, -(-size // width) * width) for most, size, width in sizes)
+    return tile_rows, tile_columns
 
 
 def declare(library: ctypes.CDLL) -> None:
@@ -229,7 +230,11 @@ def describe(library: Any, x: npt.NDArray[Any], fields: _Ints) -> None:
         magnitude_bits(k), EMPTY_TOP, *(field.ctypes.data for field in fields),
     )  # fmt: skip
     at = ctypes.byref(given)
-    _share_out(batch * -(-rows // 32), 2.0 * x.size, lambda begin, end: library.ozaki_cpu_describe(at, begin, end))
+
+    def call(begin: int, end: int) -> None:
+        library.ozaki_cpu_describe(at, begin, end)
+
+    _share_out(batch * -(-rows // 32), 2.0 * x.size, call, x, fields)
 
 
 def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Tables) -> Panels:
@@ -250,10 +255,10 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     )  # fmt: skip
     panels, at = batch * -(-rows // width), ctypes.byref(given)
 
-    def call(begin: int, end: int, _alive: Any = (x, exponents, residues, block, given)) -> None:
+    def call(begin: int, end: int) -> None:
         library.ozaki_cpu_split(at, side == "right", begin, end)
 
-    _share_out(panels, float(x.size) * len(residues), call)
+    _share_out(panels, float(x.size) * len(residues), call, x, exponents, residues, block)
     return Panels(block, rows, depth)
 
 
@@ -277,11 +282,11 @@ def multiply_rounded(
     operands = _operands(a, b, tables)
     given = tuple(map(ctypes.byref, (operands, recombination, result)))
 
-    def call(begin: int, end: int, _alive: Any = (a, b, out, rows, columns, tables, recombination, operands)) -> None:
+    def call(begin: int, end: int) -> None:
         own = scratch()
         library.ozaki_cpu_multiply(*given, begin, end, own.array.ctypes.data)
 
-    _share_out(tiles, _cost(a, b, tables), call)
+    _share_out(tiles, _cost(a, b, tables), call, a, b, tables, out, rows, columns)
 
 
 def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[np.int8]:
@@ -292,20 +297,18 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
     operands = _operands(a, b, tables)
     given = ctypes.byref(operands), ctypes.byref(result)
 
-    def call(begin: int, end: int, _alive: Any = (a, b, out, tables, operands)) -> None:
+    def call(begin: int, end: int) -> None:
         own = scratch()
         library.ozaki_cpu_residues(*given, begin, end, own.array.ctypes.data)
 
-    _share_out(tiles, _cost(a, b, tables), call)
+    _share_out(tiles, _cost(a, b, tables), call, a, b, tables, out)
     return out
 
 
 def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[[], Block], int]:
     """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
     batch, m, n = out.shape
-    rows, columns = (
-        min(most, -(-size // width) * width) for most, size, width in zip(_TILE, (m, n), WIDTHS.values(), strict=True)
-    )
+    rows, columns = _tile(m, n)
     steps = (step // out.itemsize for step in out.strides[:2])
     result = _Result(batch, m, n, rows, columns, out.itemsize == 4, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.
@@ -326,11 +329,11 @@ _LEAST = 2e6
 """Least work of a thread, in sixteenths of products of bytes, and in residues: some 100 microseconds."""
 
 
-def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> None:
+def _share_out(items: int, cost: float, call: Callable[[int, int], None], *used: Any) -> None:
     """Let threads call `call(begin, end)` for ranges that together are all items.
 
-    An error in one of them ends the others, and is raised here. `call` holds the arrays that the library is given, so
-    that nothing frees them while a thread is in it.
+    An error in one of them ends the others, and is raised here. `used` has what the library is given the addresses of:
+    each thread holds it, so that nothing frees it while a thread is in `call`.
     """
     workers = min(threads(), items, max(int(cost / _LEAST), 1))
     if workers <= 1:
@@ -346,7 +349,7 @@ def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> Non
         except BaseException as error:
             errors.append(error)
 
-    def work_beside() -> None:
+    def work_beside(*_: Any) -> None:
         ended = Event()
         running.append(ended)  # before it takes a turn
         try:
@@ -356,7 +359,7 @@ def _share_out(items: int, cost: float, call: Callable[[int, int], None]) -> Non
 
     try:
         for _ in range(workers - 1):
-            Thread(target=work_beside).start()
+            Thread(target=work_beside, args=used).start()
     except RuntimeError:  # the system gives no more threads
         pass
     except BaseException as error:  # an interrupt

@@ -15,11 +15,19 @@ from ozaki.caches import Table
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
 
+def compiled_for(scheme: Scheme, k: int, name: str) -> Compiled | None:
+    """The library that multiplies by a scheme, where the engine of that name is by compiled code; else None."""
+    if name not in ("auto", "int8") or type(scheme) not in (Residues, ComplexResidues):
+        return None
+    assert isinstance(scheme, Residues)
+    found = compiled() if Int8ResidueEngine.fits(scheme, k) else None
+    return found if isinstance(found, Compiled) else None
+
+
 def _of_residues(scheme: Residues, k: int, name: str) -> Engine:
     """The engine of residues of real rows: by the processor's int8 units, where there is compiled code for them."""
-    if name in ("auto", "int8") and Int8ResidueEngine.fits(scheme, k) and isinstance(found := compiled(), Compiled):
-        return Int8ResidueEngine.compiled_as(scheme, k, found)
-    return ResidueEngine.of(scheme, k, name)
+    found = compiled_for(scheme, k, name)
+    return ResidueEngine.of(scheme, k, name) if found is None else Int8ResidueEngine.compiled_as(scheme, k, found)
 
 
 MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines.by_blas import Ints, in_shape
-from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, limbs_of_product, reduce
+from ozaki.backends.numpy.engines.residues import ResidueEngine, least_product, limbs_of_product, reduce
 from ozaki.schemes import ComplexSlices, Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
-from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
+from ozaki.schemes.moduli import balanced, exact_complex_moduli, root_of_minus_one
 from ozaki.schemes.residues import remainders
 
 

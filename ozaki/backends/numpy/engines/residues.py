@@ -22,7 +22,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH, LIMB_BITS, MOST_PIECES, MOST_WEIGHTS, PIECE_BITS
-from ozaki.schemes.moduli import exact_moduli
+from ozaki.schemes.moduli import balanced, exact_moduli
 from ozaki.schemes.residues import MOST_BYTES, Remainders, remainders
 
 _WIDEST = 900
@@ -194,11 +194,6 @@ _FEW_COLUMNS = 256
 def least_product(scheme: Residues) -> int:
     """The least product of moduli that hold all integers of a scheme, so that the quotient of their CRT is right."""
     return scheme.range * 2 + scheme.range // 128
-
-
-def balanced(x: int, m: int) -> int:
-    """The number of least absolute value that is x modulo odd m, x in [0, m)."""
-    return x if 2 * x < m else x - m
 
 
 def reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
