@@ -4,8 +4,6 @@
 // Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread, and
 // keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
 // the instructions that all but ozaki_cpu_runs_here is compiled for.
-#include <type_traits>
-
 #include "describe.h"
 #include "products.h"
 #include "recombine.h"
@@ -64,7 +62,7 @@ struct Result {
   void* out;                                   // entries; or residues, [count][batch][rows][columns]
   int64_t of_batch, of_rows;                   // steps of out in elements
   const double* row_factors;                   // [batch or 1][rows]
-  const double* column_factors;                // [batch or 1][step_of_columns], each row with room for eight more
+  const double* column_factors;                // [batch or 1][step_of_columns], each row with room for sixteen more
   int64_t step_of_row_factors, step_of_column_factors;  // from one matrix to the next; 0 for the only one
 };
 
@@ -81,28 +79,30 @@ static Tile tile_of(const Result& c, int64_t number) {
   return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
 }
 
+// Round a tile of residues into `out`, the result.
+template <typename Element>
+static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
+                       int64_t step, int64_t plane) {
+  const auto of_limbs = r.limbs == 1   ? round_tile<Element, 1>
+                        : r.limbs == 2 ? round_tile<Element, 2>
+                                       : round_tile<Element, 3>;
+  of_limbs(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
+           c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
+           c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
+           out + tile.batch * c.of_batch + tile.row * c.of_rows + tile.column, c.of_rows);
+}
+
 // Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
 // count x tile_rows x tile_columns bytes, and 64 more.
-OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
-                               int8_t* scratch) {
+OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
+                                  int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
   const int64_t step = c->tile_columns, plane = c->tile_rows * step;
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
-    const int64_t rows = tile.row_end - tile.row, columns = tile.column_end - tile.column;
-    const double* of_rows = c->row_factors + tile.batch * c->step_of_row_factors + tile.row;
-    const double* of_columns = c->column_factors + tile.batch * c->step_of_column_factors + tile.column;
-    const int64_t at = tile.batch * c->of_batch + tile.row * c->of_rows + tile.column;
-    const auto round = [&](auto* out) {
-      switch (r->limbs) {
-        case 1: return round_tile<std::remove_pointer_t<decltype(out)>, 1>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
-        case 2: return round_tile<std::remove_pointer_t<decltype(out)>, 2>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
-        default: return round_tile<std::remove_pointer_t<decltype(out)>, 3>(scratch, step, plane, *r, rows, columns, of_rows, of_columns, out + at, c->of_rows);
-      }
-    };
-    if (c->single) round((float*)c->out);
-    else round((double*)c->out);
+    if (c->single) round_into((float*)c->out, *r, *c, tile, scratch, step, plane);
+    else round_into((double*)c->out, *r, *c, tile, scratch, step, plane);
   }
 }
 

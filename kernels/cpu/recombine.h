@@ -86,8 +86,8 @@ INLINE void store_some(float* to, Doubles values, int64_t count) {
 //
 // Residues and `of_columns` may be read up to the next multiple of sixteen.
 template <typename Element, int LIMBS>
-INLINE void round_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
-                       int64_t columns, const double* of_rows, const double* of_columns, Element* out, int64_t out_step) {
+void round_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
+                int64_t columns, const double* of_rows, const double* of_columns, Element* out, int64_t out_step) {
   for (int64_t i = 0; i < rows; i++) {
     for (int64_t j = 0; j < columns; j += 16) {
       const TwoLimbs limbs = limbs_of<LIMBS>(residues + i * step + j, plane, r);
