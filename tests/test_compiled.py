@@ -14,9 +14,9 @@ import pytest
 
 import ozaki
 from building.compile_cpu import FOLDER, compile_libraries, get_build_hook
-from ozaki.backends.numpy import compiled as module
 from ozaki.backends.numpy.compiled import Compiled, compiled
-from ozaki.backends.numpy.self_test import INTERFACE, wrong_interface
+from ozaki.backends.numpy.compiled import library as module
+from ozaki.backends.numpy.compiled.self_test import INTERFACE, wrong_interface
 
 ROOT = Path(__file__).parents[1]
 NAMES = ["portable", *(["vnni"] if platform.machine().lower() in ("x86_64", "amd64") else [])]

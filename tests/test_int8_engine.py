@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from cases import same_bits
+from children import in_child
 
 import ozaki
-from ozaki.backends.numpy import _describe, _execute, backend, compiled_calls
-from ozaki.backends.numpy.compiled import Compiled, compiled
-from ozaki.backends.numpy.self_test import self_test
+from ozaki.backends.numpy import _describe, _execute, backend
+from ozaki.backends.numpy.compiled import Compiled, calls, compiled, sharing
+from ozaki.backends.numpy.compiled.self_test import self_test
 
 RESIDUES = {"scheme": "residues", "slices": 14}
 
@@ -177,8 +178,8 @@ def test_descriptions(code, rng):
             x = x.astype(dtype)
         for rows in layouts(x):
             fields = np.empty((len(_describe.FIELDS), 2, 40), np.int64)
-            if compiled_calls.can_read(rows):
-                compiled_calls.describe(code.library, rows, fields)
+            if calls.can_read(rows):
+                calls.describe(code.library, rows, fields)
                 expected = np.zeros_like(fields)
                 with np.errstate(all="ignore"):
                     _describe._describe_tile(rows, expected)
@@ -187,8 +188,8 @@ def test_descriptions(code, rng):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_threads_change_nothing(code, rng, monkeypatch, count):
-    monkeypatch.setattr(compiled_calls, "threads", lambda: count)
-    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    monkeypatch.setattr(sharing, "threads", lambda: count)
+    monkeypatch.setattr(sharing, "LEAST", 1.0)
     a, b = rng.standard_normal((200, 300)), rng.standard_normal((300, 150))
     assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES))
     with ThreadPoolExecutor(4) as pool:
@@ -209,9 +210,9 @@ def test_blas_asks_nothing_that_compiled_code_needs(monkeypatch, rng):
 
 @pytest.mark.parametrize("where", ["the caller's thread", "another one"])
 def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch, where):
-    monkeypatch.setattr(compiled_calls, "threads", lambda: 3)
-    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
-    block, main = compiled_calls.Block, threading.get_ident()
+    monkeypatch.setattr(sharing, "threads", lambda: 3)
+    monkeypatch.setattr(sharing, "LEAST", 1.0)
+    block, main = calls.Block, threading.get_ident()
 
     def fail(shape):
         if len(shape) == 1 and (threading.get_ident() == main) == (where == "the caller's thread"):  # scratch
@@ -219,7 +220,7 @@ def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch, where):
         time.sleep(0.01)  # so that all threads have something to do
         return block(shape)
 
-    monkeypatch.setattr(compiled_calls, "Block", fail)
+    monkeypatch.setattr(calls, "Block", fail)
     with pytest.raises(MemoryError, match="no scratch"):
         ozaki.matmul(rng.standard_normal((2000, 20)), rng.standard_normal((20, 1000)), **RESIDUES)
 
@@ -227,8 +228,8 @@ def test_an_error_in_a_thread_is_raised(code, rng, monkeypatch, where):
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()], ids=str)
 def test_threads_that_do_not_start(code, rng, monkeypatch, error):
     """Without more threads the caller's does it all; an interrupt is raised once those that have begun have ended."""
-    monkeypatch.setattr(compiled_calls, "threads", lambda: 4)
-    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    monkeypatch.setattr(sharing, "threads", lambda: 4)
+    monkeypatch.setattr(sharing, "LEAST", 1.0)
     begun = []
 
     class Rarely(threading.Thread):
@@ -238,7 +239,7 @@ def test_threads_that_do_not_start(code, rng, monkeypatch, error):
             begun.append(self)
             super().start()
 
-    monkeypatch.setattr(compiled_calls, "Thread", Rarely)
+    monkeypatch.setattr(sharing, "Thread", Rarely)
     a, b = rng.standard_normal((400, 50)), rng.standard_normal((50, 500))
     if isinstance(error, RuntimeError):
         assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES))
@@ -250,14 +251,11 @@ def test_threads_that_do_not_start(code, rng, monkeypatch, error):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_multiplies(code, rng, monkeypatch):
-    monkeypatch.setattr(compiled_calls, "threads", lambda: 2)
-    monkeypatch.setattr(compiled_calls, "_LEAST", 1.0)
+    monkeypatch.setattr(sharing, "threads", lambda: 2)
+    monkeypatch.setattr(sharing, "LEAST", 1.0)
     a, b = rng.standard_normal((2, 100, 100))
     expected = ozaki.matmul(a, b, **RESIDUES)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if same_bits(ozaki.matmul(a, b, **RESIDUES), expected) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert in_child(lambda: same_bits(ozaki.matmul(a, b, **RESIDUES), expected))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sets the environment by glibc")
@@ -279,7 +277,7 @@ def test_another_library_may_flush_subnormals(code, rng):
 
 
 def test_a_library_with_a_wrong_product_is_refused(code, monkeypatch):
-    multiply = compiled_calls.multiply
+    multiply = calls.multiply
     assert self_test(code.library) is None
 
     def wrong(*given):
@@ -287,7 +285,7 @@ def test_a_library_with_a_wrong_product_is_refused(code, monkeypatch):
         products[-1, 0, -1, -1] ^= 1
         return products
 
-    monkeypatch.setattr(compiled_calls, "multiply", wrong)
+    monkeypatch.setattr(calls, "multiply", wrong)
     assert self_test(code.library) == "multiplies wrongly on this processor"
 
 

@@ -11,7 +11,7 @@
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
-// The version of this interface: INTERFACE in ozaki/backends/numpy/self_test.py is the same number. It goes up with
+// The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
 OZAKI_CPU int ozaki_cpu_interface(void) { return 1; }
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy import compiled_calls as calls
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
-from ozaki.backends.numpy.compiled import Compiled, compiled
+from ozaki.backends.numpy.compiled import Compiled, calls, compiled
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows

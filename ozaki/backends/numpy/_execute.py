@@ -16,10 +16,10 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
-from ozaki.backends.numpy.compiled_calls import can_read
+from ozaki.backends.numpy.compiled.calls import can_read
+from ozaki.backends.numpy.compiled.memory import SPARE
 from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
-from ozaki.backends.numpy.spare import SPARE
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.threads import threads

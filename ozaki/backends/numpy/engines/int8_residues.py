@@ -10,18 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled import Compiled
-from ozaki.backends.numpy.compiled_calls import (
-    MOST_LIMBS,
-    Panels,
-    Tables,
-    can_read,
-    multiply,
-    multiply_rounded,
-    scratch_bytes,
-    split,
-    tables_of,
-)
-from ozaki.backends.numpy.compiled_calls import slice_bytes as bytes_of_panels
+from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rounded, split
+from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
+from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
+from ozaki.backends.numpy.compiled.tables import MOST_LIMBS, Tables, tables_of
 from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers

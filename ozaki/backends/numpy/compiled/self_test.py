@@ -6,7 +6,9 @@ from ctypes import CDLL
 
 import numpy as np
 
-from ozaki.backends.numpy import compiled_calls as calls
+from ozaki.backends.numpy.compiled import calls
+from ozaki.backends.numpy.compiled.structures import declare
+from ozaki.backends.numpy.compiled.tables import tables_of
 from ozaki.schemes.moduli import first_moduli
 
 INTERFACE = 1
@@ -20,7 +22,7 @@ def self_test(library: CDLL) -> str | None:
     """
     if (failure := wrong_interface(library)) is not None:
         return failure
-    calls.declare(library)
+    declare(library)
     for moduli in (first_moduli(14), first_moduli(7)):
         if not all(_products_are_right(library, moduli, k) for k in (5, 1030)):
             return "multiplies wrongly on this processor"
@@ -38,7 +40,7 @@ def _products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:
 
     Units that add pairs of products in 16 bits, as there are without VNNI, would saturate.
     """
-    tables = calls.tables_of(moduli)
+    tables = tables_of(moduli)
     images = np.array([0, 1, -1, 127, -128, 255, 2**52 - 1, -(2**52) + 1, 12345678901], np.float64)
     rows = np.resize(images, (1, 9, k))
     columns = np.resize(images[::-1], (1, 50, k))

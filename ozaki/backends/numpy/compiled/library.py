@@ -13,10 +13,10 @@ from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
 
-from ozaki.backends.numpy.self_test import self_test
+from ozaki.backends.numpy.compiled.self_test import self_test
 from ozaki.caches import cached
 
-FOLDER = Path(__file__).parents[2] / "compiled"
+FOLDER = Path(__file__).parents[3] / "compiled"
 """Where the libraries are, in an installed package and in a checkout."""
 
 _TITLES = {"vnni": "AVX512-VNNI", "portable": "portable C++"}

@@ -1,0 +1,83 @@
+"""What the functions of the compiled library are given: its structures, field by field (kernels/cpu/)."""
+
+from __future__ import annotations
+
+import ctypes
+
+
+class Describe(ctypes.Structure):
+    """Rows, and where their description goes (describe.h)."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "k", "of_batch", "of_rows", "of_k")],
+        *[(name, ctypes.c_int64) for name in ("width", "empty")],
+        *[(name, ctypes.c_void_p) for name in ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")],
+    )
+
+
+class Split(ctypes.Structure):
+    """Rows, and where their residues go (split.h)."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("single", ctypes.c_int64),
+        *[(name, ctypes.c_int64) for name in ("batch", "rows", "k", "of_batch", "of_rows", "of_k")],
+        ("exponents", ctypes.c_void_p),
+        ("residues", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("plane", "matrix", "depth")],
+    )
+
+
+class Operands(ctypes.Structure):
+    """The residues of both operands (products.h)."""
+
+    _fields_ = (
+        ("left", ctypes.c_void_p),
+        ("right", ctypes.c_void_p),
+        *[(f"{side}_{what}", ctypes.c_int64) for what in ("plane", "matrix") for side in ("left", "right")],
+        ("depth", ctypes.c_int64),
+        ("moduli", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+    )
+
+
+class Recombination(ctypes.Structure):
+    """The Chinese remainder theorem of moduli (recombine.h)."""
+
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("limbs", ctypes.c_int64),
+        ("weights", ctypes.c_void_p),
+        ("product", ctypes.c_void_p),
+        ("inverse", ctypes.c_double),
+    )
+
+
+class Result(ctypes.Structure):
+    """Where tiles of the result go (library.cpp)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("batch", "rows", "columns", "tile_rows", "tile_columns", "single")],
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("of_batch", "of_rows")],
+        ("row_factors", ctypes.c_void_p),
+        ("column_factors", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("step_of_row_factors", "step_of_column_factors")],
+    )
+
+
+def declare(library: ctypes.CDLL) -> None:
+    """Let ctypes know the arguments of the library's functions; none returns anything."""
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    arguments = {
+        "describe": (pointer, integer, integer),
+        "split": (pointer, ctypes.c_int, integer, integer),
+        "multiply": (pointer, pointer, pointer, integer, integer, pointer),
+        "residues": (pointer, pointer, integer, integer, pointer),
+    }
+    for name, types in arguments.items():
+        function = getattr(library, f"ozaki_cpu_{name}")
+        function.argtypes, function.restype = types, None
