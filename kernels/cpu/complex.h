@@ -64,8 +64,9 @@ INLINE Ints sum_of(const Words& image, const Residue& of) {
   return dot_products(dot_products(ints(of.start), image.low, ints(of.low)), image.high, ints(of.high));
 }
 
-// The residues of squares modulo each number; TURNED: of 16 rows, not of 4. `residues` are of x, then those of s y.
-template <bool TURNED> INLINE void write_squares(const Square* squares, int number, const Split& s) {
+// Write the residues of squares, both of each element modulo each number. TURNED: squares have 16 rows, not 4. JOINED:
+// their quarters are neighbours.
+template <bool TURNED, bool JOINED> INLINE void write_squares(const Square* squares, int number, const Split& s) {
   const int64_t moduli = s.count / 2, to_other = moduli * s.plane;
   for (int64_t t = 0; t < moduli; t++) {
     const Residue of = s.residues[t], of_turned = s.residues[moduli + t];
@@ -80,9 +81,11 @@ template <bool TURNED> INLINE void write_squares(const Square* squares, int numb
       Bytes bytes[2] = {packed(plus[0], plus[1], plus[2], plus[3]), packed(minus[0], minus[1], minus[2], minus[3])};
       for (int kind = 0; kind < 2; kind++) {
         bytes[kind] = shifted(TURNED ? transposed(bytes[kind]) : bytes[kind], of.offset);
-        for (int lane = 0; lane < 4; lane++) {
+        const int64_t plane = t * s.plane + kind * to_other;
+        if constexpr (JOINED) store(square.to[0] + plane, bytes[kind]);
+        for (int lane = 0; lane < 4 && !JOINED; lane++) {
           int8_t* to = square.to[lane];
-          if (to) memcpy(to + t * s.plane + kind * to_other, (const char*)&bytes[kind] + 16 * lane, 16);
+          if (to) memcpy(to + plane, (const char*)&bytes[kind] + 16 * lane, 16);
         }
       }
     }
@@ -116,35 +119,43 @@ INLINE void split_along_k(const Split& s, const Number* x, int64_t batch, int64_
         squares[n].to[i] = out + (at + 4 * i) * WIDTH + row % WIDTH * 4;
       }
     }
-    write_squares<false>(squares, number, s);
+    write_squares<false, false>(squares, number, s);
   }
 }
 
-// Rows [row, row + 16), which are neighbours in memory, of panels of which the first one of the matrix begins at `out`.
+// The rows of a panel, which are neighbours in memory, sixteen at a time: of panels of eight rows, those of two. The
+// first panel of the matrix begins at `out`.
 template <typename Number, int WIDTH>
-INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t row, int8_t* out) {
-  const int64_t rows = s.rows - row < 16 ? s.rows - row : 16, padded = (s.rows + WIDTH - 1) / WIDTH * WIDTH;
-  Factors factors;
-  for (int i = 0; i < rows; i++) factors.set(i, s.exponents[batch * s.rows + row + i]);
-  for (int64_t h = 0; h < s.depth; h += 4 * SQUARES) {
-    Square squares[SQUARES];
-    for (int n = 0; n < SQUARES; n++) {
-      const int64_t at = h + 4 * n;
+INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t panel, int8_t* out) {
+  constexpr int STRIPS = (WIDTH + 15) / 16, MOST = 12 / STRIPS;  // of rows; and words along k at a time
+  const int64_t rest = (s.rows - panel * WIDTH + 15) / 16, strips = rest < STRIPS ? rest : STRIPS;
+  const int64_t padded = (s.rows + WIDTH - 1) / WIDTH * WIDTH;
+  Factors factors[STRIPS];
+  for (int i = 0; i < 16 * STRIPS && panel * WIDTH + i < s.rows; i++) {
+    factors[i / 16].set(i % 16, s.exponents[batch * s.rows + panel * WIDTH + i]);
+  }
+  for (int64_t h = 0; h < s.depth; h += 4 * MOST) {
+    const int words = s.depth - h < 4 * MOST ? (int)(s.depth - h) / 4 : MOST;
+    Square squares[MOST * STRIPS];
+    for (int n = 0; n < words * strips; n++) {
+      const int strip = n % strips;
+      const int64_t row = panel * WIDTH + 16 * strip, rows = s.rows - row < 16 ? s.rows - row : 16;
+      const int64_t at = h + n / strips * 4;
       for (int i = 0; i < 4; i++) {
         const int64_t count = at + i < s.k ? rows : 0, quarter = row + 4 * i;
-        const Number* from = x + (count > 0 ? at + i : 0) * s.of_k + (row < s.rows ? row : 0) * 2;
-        const Parts high = parts_of(from + (count > 8 ? 16 : 0), 2, count - 8);
-        set_images<false>(squares[n], i, parts_of(from, 2, count), high, factors, 0);
-        int8_t* panel = out + quarter / WIDTH * WIDTH * s.depth;
-        squares[n].to[i] = quarter < padded ? panel + at * WIDTH + quarter % WIDTH * 4 : nullptr;
+        const Number* from = x + (count > 0 ? (at + i) * s.of_k + 2 * row : 0);
+        const Parts low = parts_of(from, 2, count), high = parts_of(from + (count > 8 ? 16 : 0), 2, count - 8);
+        set_images<false>(squares[n], i, low, high, factors[strip], 0);
+        int8_t* begin = out + quarter / WIDTH * WIDTH * s.depth + at * WIDTH + quarter % WIDTH * 4;
+        squares[n].to[i] = quarter < padded ? begin : nullptr;
       }
     }
-    write_squares<true>(squares, SQUARES, s);
+    write_squares<true, WIDTH % 16 == 0>(squares, words * strips, s);
   }
 }
 
 // Split panels [begin, end), counted through all matrices; steps of x are in numbers, and the parts of an element are
-// neighbours. Rows that are neighbours in memory are split sixteen at a time: of panels of eight, two.
+// neighbours. Rows of panels beyond those of x, of which no result is made, may keep what they hold.
 template <typename Number, int WIDTH> void split_complex_panels(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;
   const bool across = s.of_rows == 2 && s.of_k != 2;
@@ -153,9 +164,11 @@ template <typename Number, int WIDTH> void split_complex_panels(const Split& s, 
     const Number* x = (const Number*)s.x + batch * s.of_batch;
     int8_t* out = s.out + batch * s.matrix;
     if (!across) {
-      for (int i = 0; i < WIDTH; i += 4) split_along_k<Number, WIDTH>(s, x, batch, row + i, out + row * s.depth);
+      for (int i = 0; i < WIDTH && row + i < s.rows; i += 4) {
+        split_along_k<Number, WIDTH>(s, x, batch, row + i, out + row * s.depth);
+      }
     } else if (WIDTH >= 16 || panel % 2 == 0) {
-      for (int i = 0; i < WIDTH; i += 16) split_across<Number, WIDTH>(s, x, batch, row + i, out);
+      split_across<Number, WIDTH>(s, x, batch, panel, out);
     }
   }
 }
