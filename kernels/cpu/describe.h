@@ -10,6 +10,7 @@ struct Describe {
   int64_t single;                          // whether x is float32, else float64
   int64_t batch, rows, k;                  // of x; none is 0
   int64_t of_batch, of_rows, of_k;         // steps in elements
+  int64_t pairs;                           // whether rows 0 and 1, 2 and 3, ... are described as one; neighbours in memory
   int64_t width, empty;                    // bits of a magnitude; the top and bottom of rows of zeros
   int64_t *top, *peak, *magnitudes, *squares, *bottom, *nonfinite;  // shape (batch, rows)
 };
@@ -17,6 +18,11 @@ struct Describe {
 constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 each, that float64 adds exactly
 
 INLINE Doubles magnitudes_of(Doubles x) { return (Doubles)((Longs)x & INT64_MAX); }
+
+// Eight lanes, the two of each pair exchanged.
+template <typename Vector> INLINE Vector exchanged(Vector x) {
+  return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+}
 
 // What a pass over eight lanes finds, in each of them.
 struct Extremes {
@@ -29,6 +35,14 @@ struct Extremes {
     magnitudes = (Doubles)((Longs)magnitudes & finite);
     largest = magnitudes > largest ? magnitudes : largest;
     smallest = (magnitudes < smallest) & (magnitudes != 0) ? magnitudes : smallest;
+  }
+
+  // Let both lanes of each pair have what was found in either.
+  INLINE_MEMBER void join_pairs() {
+    const Doubles larger = exchanged(largest), smaller = exchanged(smallest);
+    largest = larger > largest ? larger : largest;
+    smallest = smaller < smallest ? smaller : smallest;
+    nonfinite += exchanged(nonfinite);
   }
 };
 
@@ -115,6 +129,9 @@ INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64
       found[v].see(magnitudes_of(across<ALL>(x + h * d.of_k + (ALL || rest > 0 ? 8 * v : 0), rest)));
     }
   }
+  if (d.pairs) {
+    for (int v = 0; v < VECTORS; v++) found[v].join_pairs();
+  }
   Doubles first[VECTORS] = {}, second[VECTORS] = {};
   for (int i = 0; i < count; i++) {
     int top;
@@ -139,6 +156,12 @@ INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64
       inexact[v] |= sums[v].inexact;
     }
   }
+  if (d.pairs) {
+    for (int v = 0; v < VECTORS; v++) {
+      magnitudes[v] += exchanged(magnitudes[v]), squares[v] += exchanged(squares[v]);
+      inexact[v] |= exchanged(inexact[v]);
+    }
+  }
   for (int i = 0; i < count; i++) {
     const int v = i / 8, lane = i % 8;
     write_description(d, batch * d.rows + row + i, found[v].largest[lane], found[v].smallest[lane],
@@ -152,7 +175,7 @@ template <typename Element> void describe_blocks(const Describe& d, int64_t begi
   for (int64_t at = begin; at < end; at++) {
     const int64_t batch = at / blocks, row = at % blocks * ACROSS;
     const int64_t count = d.rows - row < ACROSS ? d.rows - row : ACROSS;
-    if (d.of_rows == 1 && d.of_k != 1) {
+    if (d.pairs || (d.of_rows == 1 && d.of_k != 1)) {
       if (count == ACROSS) describe_across<Element, true>(d, batch, row, count);
       else describe_across<Element, false>(d, batch, row, count);
     } else {

@@ -4,6 +4,7 @@
 // Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread, and
 // keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
 // the instructions that all but ozaki_cpu_runs_here is compiled for.
+#include "complex.h"
 #include "describe.h"
 #include "products.h"
 #include "proof.h"
@@ -56,6 +57,18 @@ OZAKI_CPU void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t
   }
 }
 
+// Split panels of an operand of complex elements; `x` and its steps count their parts.
+OZAKI_CPU void ozaki_cpu_split_complex(const Split* s, int right, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->single) {
+    if (right) split_complex_panels<float, RIGHT_ROWS>(*s, begin, end);
+    else split_complex_panels<float, LEFT_ROWS>(*s, begin, end);
+  } else {
+    if (right) split_complex_panels<double, RIGHT_ROWS>(*s, begin, end);
+    else split_complex_panels<double, LEFT_ROWS>(*s, begin, end);
+  }
+}
+
 struct Result {
   int64_t batch, rows, columns;
   int64_t tile_rows, tile_columns;             // whole panels
@@ -80,31 +93,48 @@ static Tile tile_of(const Result& c, int64_t number) {
   return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
 }
 
-// Round a tile of residues into `out`, the result.
-template <typename Element>
+template <typename Element, int LIMBS, int PARTS> constexpr auto rounding_of() {
+  if constexpr (PARTS == 2) return round_complex_tile<Element, LIMBS>;
+  else return round_tile<Element, LIMBS>;
+}
+
+// Round a tile of residues into `out`, the result, whose entries have so many parts, numbers of the type Element.
+template <int PARTS, typename Element>
 static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
                        int64_t step, int64_t plane) {
-  const auto of_limbs = r.limbs == 1   ? round_tile<Element, 1>
-                        : r.limbs == 2 ? round_tile<Element, 2>
-                                       : round_tile<Element, 3>;
+  const auto of_limbs = r.limbs == 1   ? rounding_of<Element, 1, PARTS>()
+                        : r.limbs == 2 ? rounding_of<Element, 2, PARTS>()
+                                       : rounding_of<Element, 3, PARTS>();
   of_limbs(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
            c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
            c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
-           out + tile.batch * c.of_batch + tile.row * c.of_rows + tile.column, c.of_rows);
+           out + tile.batch * c.of_batch + tile.row * c.of_rows + PARTS * tile.column, c.of_rows);
+}
+
+template <int PARTS>
+static void multiply_and_round(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
+                               int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    if (c->single) round_into<PARTS>((float*)c->out, *r, *c, tile, scratch, step, plane);
+    else round_into<PARTS>((double*)c->out, *r, *c, tile, scratch, step, plane);
+  }
 }
 
 // Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
 // count x tile_rows x tile_columns bytes, and 64 more.
 OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
                                   int64_t end, int8_t* scratch) {
-  const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
-  for (int64_t number = begin; number < end; number++) {
-    const Tile tile = tile_of(*c, number);
-    multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
-    if (c->single) round_into((float*)c->out, *r, *c, tile, scratch, step, plane);
-    else round_into((double*)c->out, *r, *c, tile, scratch, step, plane);
-  }
+  multiply_and_round<1>(of, r, c, begin, end, scratch);
+}
+
+// Compute tiles of complex entries; `out` and its steps count their parts.
+OZAKI_CPU void ozaki_cpu_multiply_complex(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
+                                          int64_t end, int8_t* scratch) {
+  multiply_and_round<2>(of, r, c, begin, end, scratch);
 }
 
 // Compute the residues of tiles [begin, end) in place of rounded entries.

@@ -44,6 +44,14 @@ template <bool ODD> INLINE Doubles rounded(const Limbs& x) {
   return to_odd(sum, left);
 }
 
+// Cbar from the limbs of a number that differs from it by a multiple of the product, which float64 has exactly.
+template <int LIMBS> INLINE Limbs without_multiple(Doubles (&x)[3], const Recombination& r) {
+  const Doubles about = LIMBS > 1 ? x[0] + x[1] : x[0];
+  const Doubles quotient = nearest(about * r.inverse);  // right, since abs(Cbar) stays away from half the product
+  for (int l = 0; l < LIMBS; l++) x[l] = multiply_add(quotient, doubles(-r.product[l]), x[l]);
+  return {x[0], x[1], x[2]};
+}
+
 // Those of sixteen entries in two halves.
 struct TwoLimbs {
   Limbs halves[2];
@@ -52,21 +60,13 @@ struct TwoLimbs {
 template <int LIMBS> INLINE TwoLimbs limbs_of(const int8_t* residues, int64_t plane, const Recombination& r) {
   Doubles limbs[2][3] = {};  // the highest of LIMBS first
   for (int64_t t = 0; t < r.count; t++) {
-    const Sixteen y = sixteen(load<QuarterBytes>(residues + t * plane));
+    const Sixteen y = sixteen(widened(load<QuarterBytes>(residues + t * plane)));
     for (int l = 0; l < LIMBS; l++) {
       const Doubles weight = doubles(r.weights[t * LIMBS + l]);
       for (int half = 0; half < 2; half++) limbs[half][l] = multiply_add(y.halves[half], weight, limbs[half][l]);
     }
   }
-  TwoLimbs of;
-  for (int half = 0; half < 2; half++) {
-    Doubles* x = limbs[half];
-    const Doubles about = LIMBS > 1 ? x[0] + x[1] : x[0];
-    const Doubles quotient = nearest(about * r.inverse);  // right, since abs(Cbar) stays away from half the product
-    for (int l = 0; l < LIMBS; l++) x[l] = multiply_add(quotient, doubles(-r.product[l]), x[l]);
-    of.halves[half] = {x[0], x[1], x[2]};
-  }
-  return of;
+  return {{without_multiple<LIMBS>(limbs[0], r), without_multiple<LIMBS>(limbs[1], r)}};
 }
 
 // The first `count` of eight values, at `to`.

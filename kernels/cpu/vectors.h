@@ -104,13 +104,12 @@ OPERATION Bytes transposed(Bytes bytes) {
 #endif
 }
 
-// Sixteen bytes as numbers, in two halves.
+// Sixteen integers as numbers, in two halves.
 struct Sixteen {
   Doubles halves[2];
 };
 
-INLINE Sixteen sixteen(QuarterBytes bytes) {
-  const Ints all = widened(bytes);
+INLINE Sixteen sixteen(Ints all) {
   HalfInts halves[2];
   memcpy(halves, &all, sizeof halves);
   return {{__builtin_convertvector(halves[0], Doubles), __builtin_convertvector(halves[1], Doubles)}};

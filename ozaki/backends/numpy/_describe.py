@@ -12,6 +12,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
 from ozaki.backends.numpy.compiled import Compiled, calls, compiled
+from ozaki.backends.numpy.compiled.calls import parts_of as parts_of
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows
@@ -87,7 +88,7 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
     if x.size == 0:
         return Described(x, _empty_fields(batch, rows), True)
     fields, finite = np.zeros((len(FIELDS), batch, rows), np.int64), True
-    if x.size > FEW and x.dtype.kind == "f" and calls.can_read(x) and isinstance(found := compiled(), Compiled):
+    if x.size * parts_of(x) > FEW and calls.can_describe(x) and isinstance(found := compiled(), Compiled):
         calls.describe(found.library, x, fields)
         return Described(x, fields, not fields[FIELDS.index("nonfinite")].any())
     if x.size * parts_of(x) <= TILE:
@@ -122,11 +123,6 @@ def _empty_fields(batch: int, rows: int) -> npt.NDArray[np.int64]:
     fields = np.zeros((len(FIELDS), batch, rows), np.int64)
     fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
     return fields
-
-
-def parts_of(x: npt.NDArray[Any]) -> int:
-    """Real numbers of an element: 2 of a complex one."""
-    return 2 if x.dtype.kind == "c" else 1
 
 
 def _parts(x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ class Describe(ctypes.Structure):
     _fields_ = (
         ("x", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "k", "of_batch", "of_rows", "of_k")],
-        *[(name, ctypes.c_int64) for name in ("width", "empty")],
+        *[(name, ctypes.c_int64) for name in ("pairs", "width", "empty")],
         *[(name, ctypes.c_void_p) for name in ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")],
     )
 
@@ -113,7 +113,9 @@ def declare(library: ctypes.CDLL) -> None:
     arguments = {
         "describe": (pointer, integer, integer),
         "split": (pointer, ctypes.c_int, integer, integer),
+        "split_complex": (pointer, ctypes.c_int, integer, integer),
         "multiply": (pointer, pointer, pointer, integer, integer, pointer),
+        "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
         "magnitudes": (pointer, ctypes.c_int, integer, integer),
         "sums": (pointer, integer, integer),

@@ -21,7 +21,7 @@ from ozaki.records.progress import Progress
 from ozaki.schemes import Residues
 from ozaki.schemes.residues import remainders
 
-_DEPTH = 2**13
+DEPTH = 2**13
 """Most inner indices of a slab."""
 
 _FARTHEST = 800
@@ -48,13 +48,13 @@ class Int8ResidueEngine(ResidueEngine):
 
     @classmethod
     def fits(cls, scheme: Residues, k: int) -> bool:
-        """Whether the library has the residues of this scheme."""
-        return scheme.largest < 2**63 and max(scheme.moduli) <= 256 and k <= _MOST_SLABS * _DEPTH
+        """Whether the library has the residues of this scheme for rows of k real numbers."""
+        return scheme.largest < 2**63 and max(scheme.moduli) <= 256 and k <= _MOST_SLABS * DEPTH
 
     @classmethod
     def compiled_as(cls, scheme: Residues, k: int, compiled: Compiled) -> Self:
         """The engine for rows of k real numbers by a library."""
-        return cls(scheme, k, max(1, min(k, _DEPTH)), remainders(scheme.moduli), of_int8=True, compiled=compiled)
+        return cls(scheme, k, max(1, min(k, DEPTH)), remainders(scheme.moduli), of_int8=True, compiled=compiled)
 
     @cached_property
     def what(self) -> str:
@@ -108,7 +108,8 @@ class Int8ResidueEngine(ResidueEngine):
     def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any) -> bool:
         """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
-        rounds = isinstance(out, np.ndarray) and out.dtype.kind == "f" and self._tables.limbs <= MOST_LIMBS
+        kind = "c" if self.parts == 2 else "f"
+        rounds = isinstance(out, np.ndarray) and out.dtype.kind == kind and self._tables.limbs <= MOST_LIMBS
         if not rounds or reach > _FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
             return False
         multiply_rounded(self._library, a, b, self._tables, mu, nu, out)
