@@ -9,12 +9,13 @@
 #include "proof.h"
 #include "recombine.h"
 #include "split.h"
+#include "whole.h"
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 2; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 3; }
 
 #if defined(__AVX512VNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -84,21 +85,18 @@ static Tile tile_of(const Result& c, int64_t number) {
 template <typename Element>
 static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
                        int64_t step, int64_t plane) {
-  const auto of_limbs = r.limbs == 1   ? round_tile<Element, 1>
-                        : r.limbs == 2 ? round_tile<Element, 2>
-                                       : round_tile<Element, 3>;
-  of_limbs(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
-           c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
-           c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
-           out + tile.batch * c.of_batch + tile.row * c.of_rows + tile.column, c.of_rows);
+  round_tile(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
+             c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
+             c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
+             out + tile.batch * c.of_batch + tile.row * c.of_rows + tile.column, c.of_rows);
 }
 
 // Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
-// count x tile_rows x tile_columns bytes, and 64 more.
+// room for `tile_plane` bytes for each modulus, and 64 more.
 OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
                                   int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
@@ -110,7 +108,7 @@ OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, co
 // Compute the residues of tiles [begin, end) in place of rounded entries.
 OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
@@ -144,4 +142,17 @@ OZAKI_CPU void ozaki_cpu_ratios(const Ratios* s, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   if (s->integers) compare_rows<int32_t>(*s, begin, end);
   else compare_rows<double>(*s, begin, end);
+}
+
+// Bytes of the scratch of `ozaki_cpu_whole`.
+OZAKI_CPU int64_t ozaki_cpu_whole_scratch(const Whole* of) { return Layout(*of, nullptr).nbytes; }
+
+// Compute the matrices [begin, end) of a stack, NaN and Inf counted as zero, and return the number of these in their
+// rows and columns; -1 if exponents of one are too large: then others may not have been computed.
+OZAKI_CPU int64_t ozaki_cpu_whole(const Whole* of, int64_t begin, int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
+  int64_t nonfinite = 0;
+  const bool all = of->single ? multiply_whole<float>(*of, begin, end, scratch, nonfinite)
+                              : multiply_whole<double>(*of, begin, end, scratch, nonfinite);
+  return all ? nonfinite : -1;
 }

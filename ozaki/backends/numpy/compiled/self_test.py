@@ -11,7 +11,7 @@ from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import tables_of
 from ozaki.schemes.moduli import first_moduli
 
-INTERFACE = 2
+INTERFACE = 3
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
