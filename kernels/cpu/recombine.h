@@ -49,10 +49,14 @@ template <int LIMBS, int HALVES>
 INLINE void limbs_of(const int8_t* residues, int64_t plane, const Recombination& r, Limbs (&of)[HALVES]) {
   Doubles limbs[HALVES][3] = {};  // the highest of LIMBS first
   for (int64_t t = 0; t < r.count; t++) {
-    const Sixteen y = sixteen(load<QuarterBytes>(residues + t * plane));
-    for (int l = 0; l < LIMBS; l++) {
-      const Doubles weight = doubles(r.weights[t * LIMBS + l]);
-      for (int half = 0; half < HALVES; half++) limbs[half][l] = multiply_add(y.halves[half], weight, limbs[half][l]);
+    for (int first = 0; first < HALVES; first += 2) {
+      const Sixteen y = sixteen(load<QuarterBytes>(residues + t * plane + 8 * first));
+      for (int l = 0; l < LIMBS; l++) {
+        const Doubles weight = doubles(r.weights[t * LIMBS + l]);
+        for (int half = first; half < first + 2 && half < HALVES; half++) {
+          limbs[half][l] = multiply_add(y.halves[half - first], weight, limbs[half][l]);
+        }
+      }
     }
   }
   for (int half = 0; half < HALVES; half++) {
@@ -82,6 +86,9 @@ static void round_limbs(const int8_t* residues, int64_t step, int64_t plane, con
                         int64_t out_step) {
   for (int64_t i = 0; i < rows; i++, residues += step, out += out_step) {
     int64_t j = 0;
+    for (; j + 24 < columns; j += 32) {  // so many that the operations of some wait for those of others
+      round_some<Element, LIMBS, 4>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
+    }
     for (; j + 8 < columns; j += 16) {
       round_some<Element, LIMBS, 2>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
     }

@@ -97,26 +97,48 @@ template <int ROWS> struct Factors {
   }
 };
 
-// A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; four rows at a time.
+// Four words of each of eight or sixteen rows, at `to`, words `step` bytes apart: of four rows in each vector, which has
+// their first words, then their second ones.
+INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[2]) {
+  static_assert(LEFT_ROWS == 8, "words of eight rows follow one another");
+  const Longs a = (Longs)rows[0], b = (Longs)rows[1];
+  store(to, __builtin_shufflevector(a, b, 0, 1, 8, 9, 2, 3, 10, 11));
+  store(to + 2 * step, __builtin_shufflevector(a, b, 4, 5, 12, 13, 6, 7, 14, 15));
+}
+
+INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[4]) {
+  const Longs a = (Longs)rows[0], b = (Longs)rows[1], c = (Longs)rows[2], d = (Longs)rows[3];
+  const Longs ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+  const Longs cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11);
+  const Longs ab_last = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  const Longs cd_last = __builtin_shufflevector(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+  store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13));
+  store(to + step, __builtin_shufflevector(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15));
+  store(to + 2 * step, __builtin_shufflevector(ab_last, cd_last, 0, 1, 4, 5, 8, 9, 12, 13));
+  store(to + 3 * step, __builtin_shufflevector(ab_last, cd_last, 2, 3, 6, 7, 10, 11, 14, 15));
+}
+
+// A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; so many rows at a time that
+// whole lines of the cache are written.
 template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
+  constexpr int ROWS = WIDTH < 16 ? WIDTH : 16, MOST = 32 / ROWS;  // vectors along k at a time
   const Element* x = (const Element*)s.x + batch * s.of_batch;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const Factors<WIDTH> factors(s, batch, panel * WIDTH);
   const int64_t present = s.rows - panel * WIDTH;
-  for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += 4) {
-    const Element* rows[4];
-    int64_t lengths[4];
-    for (int i = 0; i < 4; i++) {
+  for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += ROWS) {
+    const Element* rows[ROWS];
+    int64_t lengths[ROWS];
+    for (int i = 0; i < ROWS; i++) {
       const bool there = first_row + i < present;
       rows[i] = x + (there ? panel * WIDTH + first_row + i : 0) * s.of_rows;
       lengths[i] = there ? s.k : 0;
     }
-    constexpr int MOST = 4;  // vectors along k at a time, for whose images constants are loaded once
     for (int64_t h = 0; h < s.depth; h += 16 * MOST) {
       const int vectors = s.depth - h < 16 * MOST ? (int)(s.depth - h) / 16 : MOST;
-      Words images[MOST][4];
+      Words images[MOST][ROWS];
       for (int v = 0; v < vectors; v++) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < ROWS; i++) {
           const int64_t at = h + 16 * v, count = lengths[i] - at;
           const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
           const Doubles low = elements(from, s.of_k, count);
@@ -128,11 +150,15 @@ template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Spl
       for (int64_t t = 0; t < s.count; t++) {
         const Residue of = s.residues[t];
         int8_t* to = out + t * s.plane + h * WIDTH + 4 * first_row;
-        for (int v = 0; v < vectors; v++) {
-          Ints residues[4];
-          for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][i], of);
-          const Bytes bytes = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
-          for (int lane = 0; lane < 4; lane++, to += 4 * WIDTH) memcpy(to, (const char*)&bytes + 16 * lane, 16);
+        for (int v = 0; v < vectors; v++, to += 16 * WIDTH) {
+          Bytes bytes[ROWS / 4];
+#pragma GCC unroll 4
+          for (int j = 0; j < ROWS / 4; j++) {
+            Ints residues[4];
+            for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][4 * j + i], of);
+            bytes[j] = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
+          }
+          store_words(to, 4 * WIDTH, bytes);
         }
       }
     }
