@@ -39,7 +39,7 @@ template <typename Number> INLINE Parts parts_of(const Number* x, int64_t step, 
 }
 
 // The factors that make images of sixteen elements.
-struct Factors {
+struct FactorsOfSixteen {
   double first[16] = {}, second[16] = {};
 
   INLINE_MEMBER void set(int place, int64_t exponent) {
@@ -50,7 +50,7 @@ struct Factors {
 
 // The images of sixteen elements, of vector `i` of a square, whose factors are from `place` on, or are all at `place`.
 template <bool ONE>
-INLINE void set_images(Square& square, int i, const Parts& low, const Parts& high, const Factors& by, int place) {
+INLINE void set_images(Square& square, int i, const Parts& low, const Parts& high, const FactorsOfSixteen& by, int place) {
   Doubles first[2], second[2];
   for (int half = 0; half < 2; half++) {
     first[half] = ONE ? doubles(by.first[place]) : load<Doubles>(by.first + place + 8 * half);
@@ -99,7 +99,7 @@ template <typename Number, int WIDTH>
 INLINE void split_along_k(const Split& s, const Number* x, int64_t batch, int64_t row, int8_t* out) {
   const Number* rows[4];
   int64_t lengths[4];
-  Factors factors;
+  FactorsOfSixteen factors;
   for (int i = 0; i < 4; i++) {
     const bool there = row + i < s.rows;
     rows[i] = x + (there ? row + i : 0) * s.of_rows, lengths[i] = there ? s.k : 0;
@@ -130,7 +130,7 @@ INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t
   constexpr int STRIPS = (WIDTH + 15) / 16, MOST = 12 / STRIPS;  // of rows; and words along k at a time
   const int64_t rest = (s.rows - panel * WIDTH + 15) / 16, strips = rest < STRIPS ? rest : STRIPS;
   const int64_t padded = (s.rows + WIDTH - 1) / WIDTH * WIDTH;
-  Factors factors[STRIPS];
+  FactorsOfSixteen factors[STRIPS];
   for (int i = 0; i < 16 * STRIPS && panel * WIDTH + i < s.rows; i++) {
     factors[i / 16].set(i % 16, s.exponents[batch * s.rows + panel * WIDTH + i]);
   }
@@ -175,7 +175,7 @@ template <typename Number, int WIDTH> void split_complex_panels(const Split& s, 
 
 // The limbs of the real and of the imaginary parts of sixteen entries, whose residues are [2][count], `plane` apart.
 template <int LIMBS>
-INLINE void limbs_of_parts(const int8_t* residues, int64_t plane, const Recombination& r, TwoLimbs (&parts)[2]) {
+INLINE void limbs_of_parts(const int8_t* residues, int64_t plane, const Recombination& r, Limbs (&parts)[2][2]) {
   Doubles limbs[2][2][3] = {};  // of parts and of halves
   const int8_t* others = residues + r.count * plane;
   const double *of_real = r.weights, *of_imaginary = r.weights + r.count * LIMBS;
@@ -191,7 +191,7 @@ INLINE void limbs_of_parts(const int8_t* residues, int64_t plane, const Recombin
   }
   for (int part = 0; part < 2; part++) {
     for (int half = 0; half < 2; half++) {
-      parts[part].halves[half] = without_multiple<LIMBS>(limbs[part][half], r);
+      parts[part][half] = without_multiple<LIMBS>(limbs[part][half], r);
     }
   }
 }
@@ -204,25 +204,35 @@ template <typename Number> INLINE void store_pairs(Number* to, Doubles real, Dou
   }
 }
 
-// Entries of a tile of residues, as round_tile makes real ones; `out` and its step are in numbers.
 template <typename Number, int LIMBS>
-void round_complex_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
-                        int64_t columns, const double* of_rows, const double* of_columns, Number* out,
-                        int64_t out_step) {
+static void round_complex_limbs(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r,
+                                int64_t rows, int64_t columns, const double* of_rows, const double* of_columns,
+                                Number* out, int64_t out_step) {
   constexpr bool ODD = sizeof(Number) == 4;
   for (int64_t i = 0; i < rows; i++) {
     for (int64_t j = 0; j < columns; j += 16) {
-      TwoLimbs parts[2];
+      Limbs parts[2][2];
       limbs_of_parts<LIMBS>(residues + i * step + j, plane, r, parts);
       for (int half = 0; half < 2 && j + 8 * half < columns; half++) {
         const int64_t at = j + 8 * half;
         const Doubles of_column = load<Doubles>(of_columns + at);
-        const Doubles real = rounded<ODD>(parts[0].halves[half]) * of_rows[i] * of_column;
-        const Doubles imaginary = rounded<ODD>(parts[1].halves[half]) * of_rows[i] * of_column;
+        const Doubles real = rounded<ODD>(parts[0][half]) * of_rows[i] * of_column;
+        const Doubles imaginary = rounded<ODD>(parts[1][half]) * of_rows[i] * of_column;
         store_pairs(out + i * out_step + 2 * at, real, imaginary, 2 * (columns - at));
       }
     }
   }
+}
+
+// Entries of a tile of residues, as round_tile makes real ones; `out` and its step are in numbers.
+template <typename Number>
+static void round_complex_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r,
+                               int64_t rows, int64_t columns, const double* of_rows, const double* of_columns,
+                               Number* out, int64_t out_step) {
+  const auto of_limbs = r.limbs == 1   ? round_complex_limbs<Number, 1>
+                        : r.limbs == 2 ? round_complex_limbs<Number, 2>
+                                       : round_complex_limbs<Number, 3>;
+  of_limbs(residues, step, plane, r, rows, columns, of_rows, of_columns, out, out_step);
 }
 
 }  // namespace cpu

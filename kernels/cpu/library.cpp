@@ -10,12 +10,13 @@
 #include "proof.h"
 #include "recombine.h"
 #include "split.h"
+#include "whole.h"
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 3; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 4; }
 
 #if defined(__AVX512VNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -93,29 +94,27 @@ static Tile tile_of(const Result& c, int64_t number) {
   return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
 }
 
-template <typename Element, int LIMBS, int PARTS> constexpr auto rounding_of() {
-  if constexpr (PARTS == 2) return round_complex_tile<Element, LIMBS>;
-  else return round_tile<Element, LIMBS>;
+template <typename Element, int PARTS> constexpr auto rounding_of() {
+  if constexpr (PARTS == 2) return round_complex_tile<Element>;
+  else return round_tile<Element>;
 }
 
 // Round a tile of residues into `out`, the result, whose entries have so many parts, numbers of the type Element.
 template <int PARTS, typename Element>
 static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
                        int64_t step, int64_t plane) {
-  const auto of_limbs = r.limbs == 1   ? rounding_of<Element, 1, PARTS>()
-                        : r.limbs == 2 ? rounding_of<Element, 2, PARTS>()
-                                       : rounding_of<Element, 3, PARTS>();
-  of_limbs(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
-           c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
-           c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
-           out + tile.batch * c.of_batch + tile.row * c.of_rows + PARTS * tile.column, c.of_rows);
+  const auto of_tile = rounding_of<Element, PARTS>();
+  of_tile(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
+          c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
+          c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
+          out + tile.batch * c.of_batch + tile.row * c.of_rows + PARTS * tile.column, c.of_rows);
 }
 
 template <int PARTS>
 static void multiply_and_round(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
                                int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
@@ -125,7 +124,7 @@ static void multiply_and_round(const Operands* of, const Recombination* r, const
 }
 
 // Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
-// count x tile_rows x tile_columns bytes, and 64 more.
+// room for `tile_plane` bytes for each modulus, and 64 more.
 OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
                                   int64_t end, int8_t* scratch) {
   multiply_and_round<1>(of, r, c, begin, end, scratch);
@@ -140,7 +139,7 @@ OZAKI_CPU void ozaki_cpu_multiply_complex(const Operands* of, const Recombinatio
 // Compute the residues of tiles [begin, end) in place of rounded entries.
 OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
@@ -174,4 +173,17 @@ OZAKI_CPU void ozaki_cpu_ratios(const Ratios* s, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   if (s->integers) compare_rows<int32_t>(*s, begin, end);
   else compare_rows<double>(*s, begin, end);
+}
+
+// Bytes of the scratch of `ozaki_cpu_whole`.
+OZAKI_CPU int64_t ozaki_cpu_whole_scratch(const Whole* of) { return Layout(*of, nullptr).nbytes; }
+
+// Compute the matrices [begin, end) of a stack, NaN and Inf counted as zero, and return the number of these in their
+// rows and columns; -1 if exponents of one are too large: then others may not have been computed.
+OZAKI_CPU int64_t ozaki_cpu_whole(const Whole* of, int64_t begin, int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
+  int64_t nonfinite = 0;
+  const bool all = of->single ? multiply_whole<float>(*of, begin, end, scratch, nonfinite)
+                              : multiply_whole<double>(*of, begin, end, scratch, nonfinite);
+  return all ? nonfinite : -1;
 }

@@ -108,7 +108,7 @@ template <int V>
 INLINE void sum_panels(const int8_t* left, const int8_t* right, int64_t depth, bool add, int64_t rows, int64_t columns,
                        int32_t* out, int64_t step) {
   Ints sums[LEFT_ROWS][V] = {};
-  add_panels<V>(left, right, depth, sums);
+  add_panels<V>(left, right, depth / 4, sums);
 #pragma GCC unroll 16
   for (int i = 0; i < LEFT_ROWS; i++) {
 #pragma GCC unroll 4

@@ -27,7 +27,8 @@ class Described:
     ----------
     x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex; of multiprecision rows the
         leading bits
-    fields : shape (6, batch, rows), in the order of `FIELDS`
+    fields : shape (6, batch, rows), in the order of `FIELDS`; without them rows of floats are described once this is
+        asked for
     finite : whether no element is NaN or Inf; of a part of an operand whether that is known
     numbers : the rows themselves, if they are multiprecision numbers
     tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
@@ -35,22 +36,41 @@ class Described:
     Attributes
     ----------
     k : real numbers of a row: a complex element has two
-    on_host : the fields, as the functions of `ozaki.bounds` take them
     """
 
     def __init__(
         self,
         x: npt.NDArray[Any],
-        fields: Ints,
+        fields: Ints | None = None,
         finite: bool = False,
         numbers: Numbers | None = None,
         tops: Ints | None = None,
     ) -> None:
-        self.x, self.fields, self.finite, self.numbers, self.tops = x, fields, finite, numbers, tops
+        self.x, self.numbers, self.tops = x, numbers, tops
         self.k = x.shape[-1] * parts_of(x)
-        top, peak, magnitudes, squares, bottom, nonfinite = fields
-        scale = 0 if tops is None else tops
-        self.on_host = Description(self.k, top, peak, magnitudes, squares, bottom, nonfinite, scale)
+        if fields is not None:
+            self.fields, self.finite = fields, finite
+
+    @cached_property
+    def fields(self) -> Ints:
+        """As given, or found."""
+        return self._found.fields
+
+    @cached_property
+    def finite(self) -> bool:
+        """As given, or found."""
+        return self._found.finite
+
+    @cached_property
+    def _found(self) -> Described:
+        return describe(self.x)
+
+    @cached_property
+    def on_host(self) -> Description:
+        """The fields, as the functions of `ozaki.bounds` take them."""
+        top, peak, magnitudes, squares, bottom, nonfinite = self.fields
+        scale = 0 if self.tops is None else self.tops
+        return Description(self.k, top, peak, magnitudes, squares, bottom, nonfinite, scale)
 
     @cached_property
     def spans(self) -> tuple[int, int]:

@@ -100,13 +100,27 @@ def execute(
         memory.pass_through(program.nbytes)
         if limit is not None:
             SPARE.clear()
-        run(program, left, right, out, combination, progress)
+        nonfinite = None
+        if floats and combination is None and progress is SILENT:
+            nonfinite = _whole(program, of_left.x, of_right.x, out)
+        if nonfinite == 0:
+            return
+        if nonfinite is None:
+            run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
         flags = [x.on_host.nonfinite for x in (of_left, of_right)]
         if any(f.any() for f in flags):
             assert not isinstance(out, Numbers)
             SPARE.clear()  # what the product has used
             patch(of_left.x, of_right.x, flags, out, memory, combination)
+
+
+def _whole(program: Program, x: npt.NDArray[Any], y: npt.NDArray[Any], out: Any) -> int | None:
+    """Compute out from rows of floats by `Engine.multiply_whole`, if that is one panel and one slab of the program."""
+    views, one_panel = program.views, program.views.m <= program.rows and program.views.n <= program.columns
+    if not one_panel or len(program.slabs) > 1 or views.copied or not isinstance(out, np.ndarray):
+        return None
+    return program.engine.multiply_whole(x, y, program.scaling, out, program.together)
 
 
 def run(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.memory import Block
+from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, Panels, padded, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
-from ozaki.backends.numpy.compiled.structures import Describe, Operands, Recombination, Result, Split
+from ozaki.backends.numpy.compiled.structures import Describe, Operands, Result, Split
 from ozaki.backends.numpy.compiled.tables import Tables
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -97,7 +97,7 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
         function(at, side == "right", begin, end)
 
     share_out(panels, float(x.size) * len(residues), call, x, exponents, residues, block)
-    return Panels(block, rows, depth)
+    return Panels(block, rows, k, depth)
 
 
 def multiply_rounded(
@@ -113,12 +113,8 @@ def multiply_rounded(
     result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
     result.step_of_row_factors = 0 if len(rows) == 1 else rows.shape[1]
     result.step_of_column_factors = 0 if len(columns) == 1 else columns.shape[1]
-    recombination = Recombination(
-        len(tables.crt.moduli), tables.limbs, tables.weights.ctypes.data, tables.product.ctypes.data,
-        1.0 / tables.crt.product,
-    )  # fmt: skip
     operands = _operands(a, b, tables)
-    given = tuple(map(ctypes.byref, (operands, recombination, result)))
+    given = tuple(map(ctypes.byref, (operands, tables.recombination, result)))
     function = library.ozaki_cpu_multiply if tables.parts == 1 else library.ozaki_cpu_multiply_complex
 
     def call(begin: int, end: int) -> None:
@@ -151,13 +147,17 @@ def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[
     steps = (step // part_size(out) for step in out.strides[:2])
     result = Result(batch, m, n, rows, columns, part_size(out) == 4, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.
-    return result, lambda: Block((len(a.memory) * rows * columns + 64,)), batch * -(-m // rows) * -(-n // columns)
+    return (
+        result,
+        lambda: Block((len(a.memory) * (rows * columns + LINE) + LINE,)),
+        batch * -(-m // rows) * -(-n // columns),
+    )
 
 
 def _operands(a: Panels, b: Panels, tables: Tables) -> Any:
     (x, y), moduli = (a.memory, b.memory), tables.moduli
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, moduli.ctypes.data, len(moduli))
+    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli))
 
 
 def _cost(a: Panels, b: Panels, tables: Tables) -> float:

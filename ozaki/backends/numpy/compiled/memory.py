@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ozaki.caches import CacheInfo, register
 from ozaki.locks import Lock
 
-_LINE = 64
+LINE = 64
 """Bytes of a line of the processor's cache."""
 
 _MOST_BYTES = 2**28
@@ -74,8 +74,8 @@ class Block:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         nbytes = prod(shape)
-        self._memory = memory = SPARE.take(nbytes + _LINE)
-        begin = -memory.ctypes.data % _LINE
+        self._memory = memory = SPARE.take(nbytes + LINE)
+        begin = -memory.ctypes.data % LINE
         self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
 
     def __del__(self) -> None:

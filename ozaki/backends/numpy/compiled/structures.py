@@ -39,6 +39,7 @@ class Operands(ctypes.Structure):
         ("right", ctypes.c_void_p),
         *[(f"{side}_{what}", ctypes.c_int64) for what in ("plane", "matrix") for side in ("left", "right")],
         ("depth", ctypes.c_int64),
+        ("words", ctypes.c_int64),
         ("moduli", ctypes.c_void_p),
         ("count", ctypes.c_int64),
     )
@@ -107,8 +108,33 @@ class Ratios(ctypes.Structure):
     )
 
 
+class Scaling(ctypes.Structure):
+    """The rule of the exponents of rows (whole.h)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("width", "empty", "by_squares", "base", "count")],
+        ("limits", ctypes.c_void_p),
+    )
+
+
+class Whole(ctypes.Structure):
+    """Operands and the result of whole products (whole.h)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("single", "m", "k", "n")],
+        ("left", ctypes.c_void_p),
+        *[(f"left_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
+        ("right", ctypes.c_void_p),
+        *[(f"right_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("out_of_batch", "out_of_rows", "tile_rows", "tile_columns", "farthest")],
+        *[(name, ctypes.c_void_p) for name in ("scaling", "left_residues", "right_residues", "moduli")],
+        ("recombination", ctypes.c_void_p),
+    )
+
+
 def declare(library: ctypes.CDLL) -> None:
-    """Let ctypes know the arguments of the library's functions; none returns anything."""
+    """Let ctypes know the arguments of the library's functions, and what those return that return anything."""
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     arguments = {
         "describe": (pointer, integer, integer),
@@ -124,3 +150,6 @@ def declare(library: ctypes.CDLL) -> None:
     for name, types in arguments.items():
         function = getattr(library, f"ozaki_cpu_{name}")
         function.argtypes, function.restype = types, None
+    library.ozaki_cpu_whole_scratch.argtypes = (pointer,)
+    library.ozaki_cpu_whole.argtypes = (pointer, integer, integer, pointer)
+    library.ozaki_cpu_whole_scratch.restype = library.ozaki_cpu_whole.restype = integer

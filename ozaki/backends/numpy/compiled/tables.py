@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy.compiled.structures import Recombination
 from ozaki.caches import cached
 from ozaki.schemes.moduli import balanced, root_of_minus_one
 from ozaki.schemes.residues import Remainders, remainders
@@ -52,6 +54,12 @@ class Tables:
     def limbs(self) -> int:
         """Limbs of a number below the product."""
         return len(self.product)
+
+    @cached_property
+    def recombination(self) -> Recombination:
+        """The theorem, as the library reads it; it holds the addresses of these arrays."""
+        addresses = self.weights.ctypes.data, self.product.ctypes.data
+        return Recombination(len(self.crt.moduli), self.limbs, *addresses, 1.0 / self.crt.product)
 
 
 @cached(256)

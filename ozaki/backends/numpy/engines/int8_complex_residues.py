@@ -13,7 +13,7 @@ from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import DEPTH, Int8ResidueEngine
-from ozaki.schemes import ComplexSlices, Residues
+from ozaki.schemes import ComplexSlices, Residues, Scaling
 from ozaki.schemes.moduli import root_of_minus_one
 from ozaki.schemes.residues import remainders
 
@@ -42,6 +42,10 @@ class Int8ComplexResidueEngine(Int8ResidueEngine, ComplexResidueEngine):  # type
     def what(self) -> str:
         """Number and kind of the planes, for people."""
         return f"complex residues modulo {len(self.crt.moduli)} numbers, as int8"
+
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> None:
+        """Return None: the library describes and splits complex rows in calls of their own."""
+        return
 
     @cached_property
     def _tables(self) -> Tables:

@@ -14,18 +14,16 @@ from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rou
 from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
 from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS, Tables, tables_of
+from ozaki.backends.numpy.compiled.whole import FARTHEST, multiply_whole
 from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
-from ozaki.schemes import Residues
+from ozaki.schemes import Residues, Scaling
 from ozaki.schemes.residues import remainders
 
 DEPTH = 2**13
 """Most inner indices of a slab."""
-
-_FARTHEST = 800
-"""Largest sum of two exponents for which no entry but zero leaves the normal range of float64 before it is rounded."""
 
 _MOST_SLABS = 2**7
 """Most slabs whose residues, in [-128, 127], int16 adds up."""
@@ -98,6 +96,10 @@ class Int8ResidueEngine(ResidueEngine):
         """Raise, since `engine_of` gives such rows another engine."""
         raise NotImplementedError(f"{self.label}: no slices of multiprecision numbers")
 
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
+        """Compute whole products in one call, as `Engine` says, where threads need not share out a matrix."""
+        return multiply_whole(self._library, x, y, scaling, self._tables, out, together)
+
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: int16, modulo each number."""
         products = multiply(self._library, a, b, self._tables).astype(np.int16)
@@ -110,7 +112,7 @@ class Int8ResidueEngine(ResidueEngine):
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
         kind = "c" if self.parts == 2 else "f"
         rounds = isinstance(out, np.ndarray) and out.dtype.kind == kind and self._tables.limbs <= MOST_LIMBS
-        if not rounds or reach > _FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
+        if not rounds or reach > FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
             return False
         multiply_rounded(self._library, a, b, self._tables, mu, nu, out)
         return True
