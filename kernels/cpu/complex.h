@@ -31,8 +31,8 @@ struct Parts {
 template <typename Number> INLINE Parts parts_of(const Number* x, int64_t step, int64_t count) {
   if (count >= 8 && step == 2) {
     const Doubles low = neighbours(x), high = neighbours(x + 8);
-    return {finite(__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14)),
-            finite(__builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15))};
+    return {finite(even_ones(low, high)),
+            finite(odd_ones(low, high))};
   }
   if (count <= 0) return {Doubles{}, Doubles{}};
   return {finite(raw_elements(x, step, count)), finite(raw_elements(x + 1, step, count))};
@@ -198,9 +198,9 @@ INLINE void limbs_of_parts(const int8_t* residues, int64_t plane, const Recombin
 
 // Sixteen numbers, of which only the first `count` are wanted, `to` on.
 template <typename Number> INLINE void store_pairs(Number* to, Doubles real, Doubles imaginary, int64_t count) {
-  store_some(to, __builtin_shufflevector(real, imaginary, 0, 8, 1, 9, 2, 10, 3, 11), count);
+  store_some(to, first_pairs(real, imaginary), count);
   if (count > 8) {
-    store_some(to + 8, __builtin_shufflevector(real, imaginary, 4, 12, 5, 13, 6, 14, 7, 15), count - 8);
+    store_some(to + 8, last_pairs(real, imaginary), count - 8);
   }
 }
 

@@ -19,11 +19,6 @@ constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 
 
 INLINE Doubles magnitudes_of(Doubles x) { return (Doubles)((Longs)x & INT64_MAX); }
 
-// Eight lanes, the two of each pair exchanged.
-template <typename Vector> INLINE Vector exchanged(Vector x) {
-  return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
-}
-
 // The first pass, in each lane. PLAIN: NaN and Inf count as the largest magnitudes; else they are counted by themselves.
 template <bool PLAIN> struct Extremes {
   Longs largest = {};           // the bits of magnitudes are ordered as these are
@@ -38,16 +33,16 @@ template <bool PLAIN> struct Extremes {
       bits &= is_finite;
     }
     const UnsignedLongs lower = (UnsignedLongs)bits - 1;
-    largest = bits > largest ? bits : largest;
-    below = lower < below ? lower : below;
+    largest = select(bits > largest, bits, largest);
+    below = select(lower < below, lower, below);
   }
 
   // Let both lanes of each pair have what was found in either.
   INLINE_MEMBER void join_pairs() {
     const Longs larger = exchanged(largest);
     const UnsignedLongs lower = exchanged(below);
-    largest = larger > largest ? larger : largest;
-    below = lower < below ? lower : below;
+    largest = select(larger > largest, larger, largest);
+    below = select(lower < below, lower, below);
     nonfinite += exchanged(nonfinite);
   }
 };
@@ -85,7 +80,7 @@ template <bool PLAIN> struct Sums {
     const Doubles values = magnitudes_of(PLAIN ? x : finite(x));
     const Doubles scaled = PLAIN ? values * first : values * first * second;
     Doubles units = upward(scaled);
-    if (!PLAIN) units = (units == 0) & (values != 0) ? doubles(1.0) : units;  // scaling flushed it to zero
+    if (!PLAIN) units = select((units == 0) & (values != 0), doubles(1.0), units);  // scaling flushed it to zero
     inexact |= (Longs)(units - scaled);
     magnitudes += units;
     squares = multiply_add(units, units, squares);
@@ -99,14 +94,14 @@ struct Totals {
 
 INLINE void write_eight(const Describe& d, int64_t at, int64_t count, const Found& found, const Scale& scale,
                         const Totals& sums) {
-  const Longs empty = d.empty + Longs{};
-  const Longs peak = __builtin_convertvector(upward(found.largest * scale.first * scale.second), Longs);
-  const Longs bottom = sums.inexact != 0 ? scale.low - (d.single ? 24 : 53) : scale.top - d.width;
-  store_some(d.top + at, scale.filled ? scale.top : empty, count);
+  const Longs empty = longs(d.empty);
+  const Longs peak = converted<Longs>(upward(found.largest * scale.first * scale.second));
+  const Longs bottom = select(sums.inexact != 0, scale.low - (d.single ? 24 : 53), scale.top - d.width);
+  store_some(d.top + at, select(scale.filled, scale.top, empty), count);
   store_some(d.peak + at, peak, count);
   store_some(d.magnitudes + at, sums.magnitudes, count);
   store_some(d.squares + at, sums.squares, count);
-  store_some(d.bottom + at, scale.filled ? bottom : empty, count);
+  store_some(d.bottom + at, select(scale.filled, bottom, empty), count);
   store_some(d.nonfinite + at, found.nonfinite, count);
 }
 
@@ -132,8 +127,8 @@ INLINE Found extremes_along_k(const Describe& d, const Element* const (&x)[EIGHT
   if (!PLAIN) transpose(nonfinite);
   Extremes<true> of;
   for (int i = 0; i < EIGHT; i++) {
-    of.largest = largest[i] > of.largest ? largest[i] : of.largest;
-    of.below = (UnsignedLongs)below[i] < of.below ? (UnsignedLongs)below[i] : of.below;
+    of.largest = select(largest[i] > of.largest, largest[i], of.largest);
+    of.below = select((UnsignedLongs)below[i] < of.below, (UnsignedLongs)below[i], of.below);
     if (!PLAIN) of.nonfinite += nonfinite[i];
   }
   return {(Doubles)of.largest, (Doubles)(of.below + 1), of.nonfinite};
@@ -161,8 +156,8 @@ INLINE Totals sums_along_k(const Describe& d, const Element* const (&x)[EIGHT], 
     }
     Longs magnitudes[EIGHT], squares[EIGHT], inexact[EIGHT];
     for (int i = 0; i < EIGHT; i++) {
-      magnitudes[i] = __builtin_convertvector(rows[i].magnitudes, Longs);
-      squares[i] = __builtin_convertvector(rows[i].squares, Longs);
+      magnitudes[i] = converted<Longs>(rows[i].magnitudes);
+      squares[i] = converted<Longs>(rows[i].squares);
       inexact[i] = rows[i].inexact;
     }
     transpose(magnitudes), transpose(squares), transpose(inexact);
@@ -210,8 +205,8 @@ INLINE void sums_across(const Describe& d, const Element* x, int64_t count, cons
       }
     }
     for (int v = 0; v < VECTORS; v++) {
-      sums[v].magnitudes += __builtin_convertvector(of[v].magnitudes, Longs);
-      sums[v].squares += __builtin_convertvector(of[v].squares, Longs);
+      sums[v].magnitudes += converted<Longs>(of[v].magnitudes);
+      sums[v].squares += converted<Longs>(of[v].squares);
       sums[v].inexact |= of[v].inexact;
     }
   }

@@ -11,26 +11,6 @@ struct Modulus {
   int32_t fold;  // 2**16 modulo the modulus, of least absolute value
 };
 
-// Adds to `sums` the products of each row of the left panel and each row of the right one, whole panels of bytes, each of
-// so many words along k. V vectors of the right panel are wanted.
-//
-// Sums of products of a signed and an unsigned byte fit int32 up to 16,447 words, with what they may begin with here.
-template <int V>
-INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
-  for (int64_t h = 0; h < words; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
-    Bytes bytes[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V; v++) bytes[v] = load<Bytes>(right + 64 * v);
-#pragma GCC unroll 16
-    for (int i = 0; i < LEFT_ROWS; i++) {
-      int32_t word;
-      memcpy(&word, left + 4 * i, 4);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; v++) add_dot_products(sums[i][v], bytes[v], word);
-    }
-  }
-}
-
 constexpr int64_t UNFOLDED = 64;  // most words along k whose sums `least_residue` takes as they are
 
 // Whole panels of residues: out[i][j] = the residue of the product of row i of the left panel and row j of the right

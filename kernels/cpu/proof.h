@@ -28,12 +28,12 @@ INLINE Doubles larger_magnitudes(const Element* x, const Element* imaginary, int
   const Doubles real = magnitudes_of(elements(x, step, count));
   if (imaginary == nullptr) return real;
   const Doubles other = magnitudes_of(elements(imaginary, step, count));
-  return other > real ? other : real;
+  return select(other > real, other, real);
 }
 
 // The integer parts of sixteen magnitudes.
 INLINE Ints floors(Doubles x, Doubles y) {
-  const HalfInts halves[2] = {__builtin_convertvector(x, HalfInts), __builtin_convertvector(y, HalfInts)};
+  const HalfInts halves[2] = {converted<HalfInts>(x), converted<HalfInts>(y)};
   Ints all;
   memcpy(&all, halves, sizeof all);
   return all;
@@ -174,7 +174,7 @@ struct Ratios {
 };
 
 INLINE Doubles eight(const double* x) { return load<Doubles>(x); }
-INLINE Doubles eight(const int32_t* x) { return __builtin_convertvector(load<HalfInts>(x), Doubles); }
+INLINE Doubles eight(const int32_t* x) { return converted<Doubles>(load<HalfInts>(x)); }
 
 // Compare rows [begin, end), counted through the first rows of all matrices. Where a lower bound is 0, the ratio is Inf,
 // or none if the error is 0, too.
@@ -193,15 +193,15 @@ template <typename Lower> void compare_rows(const Ratios& s, int64_t begin, int6
       } else {
         below = of[0] = of[1] = of[2] = Doubles{};
         for (int i = 0; i < s.columns - j; i++) {
-          below[i] = (double)lower[j + i];
-          for (int t = 0; t < 3; t++) of[t][i] = q[t * s.right_term + j + i];
+          set(below, i, (double)lower[j + i]);
+          for (int t = 0; t < 3; t++) set(of[t], i, q[t * s.right_term + j + i]);
         }
       }
       Doubles above = p0 * of[0];
       above += p1 * of[1];
       above += p2 * of[2];
       const Doubles ratio = above / below;
-      largest = ratio > largest ? ratio : largest;
+      largest = select(ratio > largest, ratio, largest);
     }
     double found = 0;
     for (int i = 0; i < 8; i++) found = largest[i] > found ? largest[i] : found;

@@ -6,11 +6,9 @@
 
 #include <cmath>
 
-#include "vectors.h"
+#include "panels.h"
 
 namespace cpu {
-
-constexpr int LEFT_ROWS = 8, RIGHT_ROWS = 48;  // of a panel
 
 // How an image becomes a residue modulo a number: of 2**63 more than the image as eight bytes the products with those of
 // `low` and `high` are added to `start`, and reduced to [-m/2, m/2); then `offset` is added.
@@ -39,10 +37,8 @@ struct Words {
 };
 
 INLINE Words words_of(Doubles x, Doubles y) {
-  const Ints a = (Ints)nearest_integers(x), b = (Ints)nearest_integers(y);
-  const Ints low = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const Ints high = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-  return {low, high ^ INT32_MIN};
+  const Longs a = nearest_integers(x), b = nearest_integers(y);
+  return {lower_halves(a, b), upper_halves(a, b) ^ INT32_MIN};
 }
 
 INLINE Ints residue_of(const Words& image, const Residue& of) {
@@ -56,14 +52,14 @@ INLINE Bytes shifted(Bytes bytes, int32_t offset) { return (Bytes)((UnsignedByte
 // Eight elements that are neighbours.
 template <typename Element> INLINE Doubles neighbours(const Element* x) {
   if constexpr (sizeof(Element) == 8) return load<Doubles>(x);
-  else return __builtin_convertvector(load<HalfFloats>(x), Doubles);
+  else return converted<Doubles>(load<HalfFloats>(x));
 }
 
 // Eight elements from `x` on, `step` apart; zero in place of those beyond the first `count`.
 template <typename Element> INLINE Doubles raw_elements(const Element* x, int64_t step, int64_t count) {
   if (step == 1) return some_neighbours(x, count);
   Doubles values = {};
-  for (int i = 0; i < 8 && i < count; i++) values[i] = x[i * step];
+  for (int i = 0; i < 8 && i < count; i++) set(values, i, x[i * step]);
   return values;
 }
 
@@ -97,26 +93,7 @@ template <int ROWS> struct Factors {
   }
 };
 
-// Four words of each of eight or sixteen rows, at `to`, words `step` bytes apart: of four rows in each vector, which has
-// their first words, then their second ones.
-INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[2]) {
-  static_assert(LEFT_ROWS == 8, "words of eight rows follow one another");
-  const Longs a = (Longs)rows[0], b = (Longs)rows[1];
-  store(to, __builtin_shufflevector(a, b, 0, 1, 8, 9, 2, 3, 10, 11));
-  store(to + 2 * step, __builtin_shufflevector(a, b, 4, 5, 12, 13, 6, 7, 14, 15));
-}
-
-INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[4]) {
-  const Longs a = (Longs)rows[0], b = (Longs)rows[1], c = (Longs)rows[2], d = (Longs)rows[3];
-  const Longs ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-  const Longs cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11);
-  const Longs ab_last = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-  const Longs cd_last = __builtin_shufflevector(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
-  store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13));
-  store(to + step, __builtin_shufflevector(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15));
-  store(to + 2 * step, __builtin_shufflevector(ab_last, cd_last, 0, 1, 4, 5, 8, 9, 12, 13));
-  store(to + 3 * step, __builtin_shufflevector(ab_last, cd_last, 2, 3, 6, 7, 10, 11, 14, 15));
-}
+static_assert(LEFT_ROWS == 8, "`store_words` has the words of eight rows follow one another");
 
 // A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; so many rows at a time that
 // whole lines of the cache are written.

@@ -99,7 +99,7 @@ static void scale_rows(const Scaling& scaling, Side& side) {
   for (int64_t i = 0; i < side.count; i += 8) {
     const int64_t count = side.count - i;
     const Longs of_row = some_integers(statistic + i, count), filled = some_integers(peak + i, count) != 0;
-    Longs bits = scaling.base + scaling.count + Longs{};
+    Longs bits = longs(scaling.base + scaling.count);
     for (int64_t g = 0; g < scaling.count; g++) bits += scaling.limits[g] < of_row;  // -1 for each one exceeded
     const Longs mu = (bits - some_integers(top + i, count)) & filled;
     store_some(side.exponents + i, mu, count);

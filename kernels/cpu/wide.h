@@ -1,0 +1,127 @@
+// Vectors that are longer than the processor's registers, as so many of these: what GCC compiles from its own vectors of
+// that length goes through memory.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace cpu {
+
+#if defined(__AVX2__)
+constexpr int REGISTER = 32;
+#else
+constexpr int REGISTER = 16;
+#endif
+
+template <typename Scalar> struct OfComparison;
+template <> struct OfComparison<double> { typedef int64_t Type; };
+template <> struct OfComparison<int64_t> { typedef int64_t Type; };
+template <> struct OfComparison<uint64_t> { typedef int64_t Type; };
+template <> struct OfComparison<float> { typedef int32_t Type; };
+template <> struct OfComparison<int32_t> { typedef int32_t Type; };
+
+// BYTES bytes of elements, with the operators that vectors of GCC and Clang have.
+template <typename Scalar, int BYTES> struct Wide {
+  static constexpr int EACH = BYTES < REGISTER ? BYTES : REGISTER, PARTS = BYTES / EACH;
+  typedef Scalar Part __attribute__((vector_size(EACH)));
+  Part parts[PARTS];
+
+  template <typename Other> INLINE_MEMBER explicit operator Wide<Other, BYTES>() const {
+    Wide<Other, BYTES> same;
+    for (int i = 0; i < PARTS; i++) same.parts[i] = (typename Wide<Other, BYTES>::Part)parts[i];
+    return same;
+  }
+
+  INLINE_MEMBER Scalar operator[](int i) const { return parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))]; }
+  INLINE_MEMBER void set(int i, Scalar x) { parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))] = x; }
+};
+
+#define OZAKI_OPERATOR(OPERATOR)                                                                                     \
+  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
+    Wide<S, B> of;                                                                                                   \
+    for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
+    return of;                                                                                                       \
+  }                                                                                                                  \
+  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
+    return x OPERATOR all<Wide<S, B>>(y);                                                                            \
+  }                                                                                                                  \
+  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
+    return all<Wide<S, B>>(x) OPERATOR y;                                                                            \
+  }                                                                                                                  \
+  template <typename S, int B> INLINE Wide<S, B>& operator OPERATOR##=(Wide<S, B>& x, const Wide<S, B>& y) {         \
+    return x = x OPERATOR y;                                                                                         \
+  }
+
+#define OZAKI_COMPARISON(OPERATOR)                                                                                   \
+  template <typename S, int B>                                                                                       \
+  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
+    Wide<typename OfComparison<S>::Type, B> of;                                                                      \
+    for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
+    return of;                                                                                                       \
+  }                                                                                                                  \
+  template <typename S, int B>                                                                                       \
+  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
+    return x OPERATOR all<Wide<S, B>>(y);                                                                            \
+  }                                                                                                                  \
+  template <typename S, int B>                                                                                       \
+  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
+    return all<Wide<S, B>>(x) OPERATOR y;                                                                            \
+  }
+
+// A type that is not deduced from an argument, so that numbers of other types are converted to it.
+template <typename S> struct Same { typedef S Type; };
+
+template <typename Vector> INLINE Vector all(decltype(Vector{}[0]) x) {
+  Vector of;
+  for (int i = 0; i < Vector::PARTS; i++) of.parts[i] = x - typename Vector::Part{};
+  return of;
+}
+
+OZAKI_OPERATOR(+)
+OZAKI_OPERATOR(-)
+OZAKI_OPERATOR(*)
+OZAKI_OPERATOR(/)
+OZAKI_OPERATOR(&)
+OZAKI_OPERATOR(|)
+OZAKI_OPERATOR(^)
+OZAKI_COMPARISON(<)
+OZAKI_COMPARISON(>)
+OZAKI_COMPARISON(>=)
+OZAKI_COMPARISON(==)
+OZAKI_COMPARISON(!=)
+#undef OZAKI_OPERATOR
+#undef OZAKI_COMPARISON
+
+template <typename S, int B> INLINE Wide<S, B> operator<<(const Wide<S, B>& x, int bits) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] << bits;
+  return of;
+}
+
+template <typename S, int B> INLINE Wide<S, B> operator>>(const Wide<S, B>& x, int bits) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> bits;
+  return of;
+}
+
+template <typename S, int B> INLINE Wide<S, B> operator~(const Wide<S, B>& x) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = ~x.parts[i];
+  return of;
+}
+
+template <typename S, int B> INLINE Wide<S, B> operator-(const Wide<S, B>& x) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = -x.parts[i];
+  return of;
+}
+
+// Where the mask is -1 x, where it is 0 y.
+template <typename M, typename S, int B>
+INLINE Wide<S, B> select(const Wide<M, B>& mask, const Wide<S, B>& x, const Wide<S, B>& y) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = mask.parts[i] ? x.parts[i] : y.parts[i];
+  return of;
+}
+
+}  // namespace cpu
