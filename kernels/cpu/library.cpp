@@ -7,6 +7,7 @@
 #include "complex.h"
 #include "describe.h"
 #include "products.h"
+#include "proof.h"
 #include "recombine.h"
 #include "split.h"
 
@@ -14,7 +15,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 2; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 3; }
 
 #if defined(__AVX512VNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -151,4 +152,26 @@ OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t b
       }
     }
   }
+}
+
+// Write panels [begin, end) of magnitudes, counted through all matrices, of the left or the right operand.
+OZAKI_CPU void ozaki_cpu_magnitudes(const Magnitudes* s, int right, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->single) {
+    if (right) magnitude_panels<float, RIGHT_ROWS>(*s, begin, end);
+    else magnitude_panels<float, LEFT_ROWS>(*s, begin, end);
+  } else {
+    if (right) magnitude_panels<double, RIGHT_ROWS>(*s, begin, end);
+    else magnitude_panels<double, LEFT_ROWS>(*s, begin, end);
+  }
+}
+
+// Sum products of magnitudes for panels [begin, end) of rows, counted through all matrices.
+OZAKI_CPU void ozaki_cpu_sums(const SumsOfMagnitudes* s, int64_t begin, int64_t end) { sum_rows(*s, begin, end); }
+
+// Find the largest ratios of rows [begin, end), counted through the first rows of all matrices.
+OZAKI_CPU void ozaki_cpu_ratios(const Ratios* s, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->integers) compare_rows<int32_t>(*s, begin, end);
+  else compare_rows<double>(*s, begin, end);
 }

@@ -11,14 +11,12 @@ struct Modulus {
   int32_t fold;  // 2**16 modulo the modulus, of least absolute value
 };
 
-// Whole panels of residues, each of `depth` / 4 words along k: out[i][j] = the residue of the product of row i of the
-// left panel and row j of the right one, plus out[i][j] if `add`. V vectors of the right panel are wanted.
+// Adds to `sums` the products of each row of the left panel and each row of the right one, whole panels of bytes, each of
+// `depth` / 4 words along k. V vectors of the right panel are wanted.
 //
 // Sums of `depth` products of a signed and an unsigned byte fit int32 up to a depth of 65,792.
 template <int V>
-INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t depth, const Modulus& of, bool add,
-                            int8_t* out, int64_t step) {
-  Ints sums[LEFT_ROWS][V] = {};
+INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t depth, Ints (&sums)[LEFT_ROWS][V]) {
   for (int64_t h = 0; h < depth / 4; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
     Bytes bytes[V];
 #pragma GCC unroll 4
@@ -31,6 +29,15 @@ INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t dep
       for (int v = 0; v < V; v++) add_dot_products(sums[i][v], bytes[v], word);
     }
   }
+}
+
+// Whole panels of residues: out[i][j] = the residue of the product of row i of the left panel and row j of the right
+// one, plus out[i][j] if `add`.
+template <int V>
+INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t depth, const Modulus& of, bool add,
+                            int8_t* out, int64_t step) {
+  Ints sums[LEFT_ROWS][V] = {};
+  add_panels<V>(left, right, depth, sums);
 #pragma GCC unroll 16
   for (int i = 0; i < LEFT_ROWS; i++) {
 #pragma GCC unroll 4

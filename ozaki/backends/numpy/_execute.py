@@ -96,15 +96,16 @@ def execute(
         if compiled_for(scheme, of_left.k, name) is not None:
             copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
             views = views._replace(copied=copied, threads=threads())
-            if limit is not None:
-                SPARE.clear()
         program = product_program(scheme, name, views, limit)
         memory.pass_through(program.nbytes)
+        if limit is not None:
+            SPARE.clear()
         run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
         flags = [x.on_host.nonfinite for x in (of_left, of_right)]
         if any(f.any() for f in flags):
             assert not isinstance(out, Numbers)
+            SPARE.clear()  # what the product has used
             patch(of_left.x, of_right.x, flags, out, memory, combination)
 
 

@@ -69,6 +69,44 @@ class Result(ctypes.Structure):
     )
 
 
+class Magnitudes(ctypes.Structure):
+    """Rows, and where their magnitudes go (proof.h)."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("imaginary", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "of_batch", "of_rows", "of_k")],
+        ("exponents", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("count", "every")],
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("matrix", "depth")],
+    )
+
+
+class Sums(ctypes.Structure):
+    """Magnitudes of both operands, and where sums of their products go (`SumsOfMagnitudes` in proof.h)."""
+
+    _fields_ = (
+        ("left", ctypes.c_void_p),
+        ("right", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("left_matrix", "right_matrix", "depth", "rows", "columns")],
+        ("out", ctypes.c_void_p),
+    )
+
+
+class Ratios(ctypes.Structure):
+    """Lower bounds and error terms, and where their largest ratios go (proof.h)."""
+
+    _fields_ = (
+        ("lower", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("integers", "rows", "columns", "first")],
+        ("left", ctypes.c_void_p),
+        ("right", ctypes.c_void_p),
+        *[(f"{side}_{what}", ctypes.c_int64) for what in ("term", "matrix") for side in ("left", "right")],
+        ("found", ctypes.c_void_p),
+    )
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Let ctypes know the arguments of the library's functions; none returns anything."""
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -79,6 +117,9 @@ def declare(library: ctypes.CDLL) -> None:
         "multiply": (pointer, pointer, pointer, integer, integer, pointer),
         "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
+        "magnitudes": (pointer, ctypes.c_int, integer, integer),
+        "sums": (pointer, integer, integer),
+        "ratios": (pointer, integer, integer),
     }
     for name, types in arguments.items():
         function = getattr(library, f"ozaki_cpu_{name}")
