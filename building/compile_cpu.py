@@ -1,9 +1,9 @@
 """Compile the code for processors, kernels/cpu/: `python building/compile_cpu.py`, and while a wheel is built.
 
-It takes nothing but Python and a C++ compiler: `CXX` of the environment, else c++, g++ or clang++. Two libraries go
-into ozaki/compiled/, where `ozaki.backends.numpy.compiled` finds them. Where there is no compiler, or
-`OZAKI_NO_COMPILE=1` is in the environment, one line says so, and the package does without: its products take float64
-BLAS. Libraries that were there before stay, but go into no wheel.
+It takes nothing but Python and a C++ compiler: `CXX` of the environment, else c++, g++ or clang++. Libraries for the
+instructions that processors of this kind may have go into ozaki/compiled/, where `ozaki.backends.numpy.compiled` finds
+them. Where there is no compiler, or `OZAKI_NO_COMPILE=1` is in the environment, one line says so, and the package does
+without: its products take float64 BLAS. Libraries that were there before stay, but go into no wheel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ OPTIONS = ["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contra
 PORTABLE = ["-O1"]
 """That library is there for its bits, and is compiled soonest so."""
 
-VNNI = ["-O3", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"]
-"""Instructions of x86-64 that `ozaki_cpu_runs_here` of that library asks the processor for."""
+X86 = {
+    "vnni": ["-O3", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"],
+    "avxvnni": ["-O3", "-mavx2", "-mfma", "-mavxvnni"],
+    "avx2": ["-O3", "-mavx2", "-mfma"],
+}
+"""Libraries for x86-64, with the instructions that `ozaki_cpu_runs_here` of each asks the processor for."""
+
+ARM = {"neon": ["-O3", "-march=armv8.2-a+i8mm"]}
+"""Those for AArch64."""
 
 
 class _NotCompiledError(Exception):
@@ -80,9 +87,10 @@ def _compiler() -> list[str]:
 
 def _libraries(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """The libraries for processors like this one, and the options that make each another one."""
-    yield root / FOLDER / "cpu_portable.so", PORTABLE
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        yield root / FOLDER / "cpu_vnni.so", VNNI
+    machine = platform.machine().lower()
+    of_machine = X86 if machine in ("x86_64", "amd64") else ARM if machine in ("aarch64", "arm64") else {}
+    for name, options in {"portable": PORTABLE, **of_machine}.items():
+        yield root / FOLDER / f"cpu_{name}.so", options
 
 
 def _begin(compiler: list[str], options: list[str], root: Path, place: Path) -> tuple[Path, subprocess.Popen[str]]:

@@ -1,6 +1,7 @@
 """What tests share: devices to multiply on, and random numbers whose seed a failure prints."""
 
 import os
+import platform
 import random
 import secrets
 import sys
@@ -56,7 +57,11 @@ def device(request, seed):
     device.synchronize()
 
 
-@pytest.fixture(params=["portable", "vnni"])
+CODES = {"x86_64": ["portable", "avx2", "vnni"], "aarch64": ["portable", "neon"]}
+"""The compiled libraries for a kind of processor that may run as they are; AVX-VNNI: tests/test_compiled.py."""
+
+
+@pytest.fixture(params=CODES.get(platform.machine(), ["portable"]))
 def code(request, monkeypatch):
     """The compiled library of that name, which products take."""
     monkeypatch.setenv("OZAKI_CPU", request.param)

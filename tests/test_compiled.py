@@ -11,15 +11,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cases import same_bits
 
 import ozaki
-from building.compile_cpu import FOLDER, compile_libraries, get_build_hook
+from building import compile_cpu
+from building.compile_cpu import FOLDER, X86, compile_libraries, get_build_hook
 from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.backends.numpy.compiled import library as module
 from ozaki.backends.numpy.compiled.self_test import INTERFACE, wrong_interface
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["portable", *(["vnni"] if platform.machine().lower() in ("x86_64", "amd64") else [])]
+NAMES = ["portable", *(X86 if platform.machine().lower() in ("x86_64", "amd64") else ())]
+FASTEST = "vnni|avxvnni|avx2|this processor has no .*" if X86.keys() & set(NAMES) else "there is no compiled code .*"
 COMPILERS = [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
 
 needs_compiler = pytest.mark.skipif(not COMPILERS or sys.platform == "win32", reason="there is no C++ compiler")
@@ -81,7 +84,7 @@ def libraries(tree, monkeypatch):
 def test_libraries_are_compiled_and_replaced(tree):
     assert made(tree) == (NAMES, "")
     first = {path.name: path.stat().st_ino for path in (tree / FOLDER).iterdir()}
-    assert sorted(first) == [f"cpu_{name}.so" for name in NAMES]
+    assert sorted(first) == sorted(f"cpu_{name}.so" for name in NAMES)
     assert made(tree) == (NAMES, "")
     assert all(path.stat().st_ino != first[path.name] for path in (tree / FOLDER).iterdir())  # another process keeps it
 
@@ -119,7 +122,11 @@ def test_the_library_that_compiles_is_kept(tree):
     source = tree / "kernels" / "cpu" / "library.cpp"
     source.write_text("#ifdef __AVX512VNNI__\n#error too new\n#endif\n" + source.read_text())
     names, line = made(tree)
-    assert names == ["portable"] and "not all of the code" in line and "failed on cpu_vnni: " in line
+    assert (
+        names == [name for name in NAMES if name != "vnni"]
+        and "not all of the code" in line
+        and "failed on cpu_vnni: " in line
+    )
 
 
 @needs_compiler
@@ -178,7 +185,9 @@ def test_a_wheel_without_a_compiler_is_one_for_all_platforms(tmp_path):
 def test_a_wheel_holds_the_libraries_and_is_one_for_this_platform(tmp_path):
     wheel, names, said = built(tmp_path)
     assert re.search(r"-py3-none-(linux|macosx)_\w+\.whl$", wheel.name) and "compiled" not in said
-    assert sorted(name for name in names if name.endswith(".so")) == [f"ozaki/compiled/cpu_{name}.so" for name in NAMES]
+    assert sorted(name for name in names if name.endswith(".so")) == sorted(
+        f"ozaki/compiled/cpu_{name}.so" for name in NAMES
+    )
     (tags,) = (zipfile.ZipFile(wheel).read(name).decode() for name in names if name.endswith("/WHEEL"))
     assert "Root-Is-Purelib: false" in tags
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
@@ -196,7 +205,8 @@ def test_an_editable_install_finds_them_in_the_checkout(tree, version):
     hook = get_build_hook()(str(tree), {}, None, None, "", "wheel", SimpleNamespace(display_warning=lines.append))
     data = {"force_include": {}, "pure_python": True}
     hook.initialize(version, data)
-    assert sorted(path.stem for path in (tree / FOLDER).iterdir()) == [f"cpu_{name}" for name in NAMES] and not lines
+    assert sorted(path.stem for path in (tree / FOLDER).iterdir()) == sorted(f"cpu_{name}" for name in NAMES)
+    assert not lines
     included = data["force_include"].values()
     assert len(included) == (0 if version == "editable" else len(NAMES)) and data["pure_python"] == (not included)
 
@@ -216,7 +226,7 @@ def test_the_number_of_the_interface_is_that_of_the_sources():
 
 CHOSEN = """
 import pathlib, sys
-from ozaki.backends.numpy import compiled
+from ozaki.backends.numpy.compiled import library as compiled
 compiled.FOLDER = pathlib.Path(sys.argv[1])
 compiled.self_test = lambda library: None
 found = compiled.compiled()
@@ -228,12 +238,15 @@ print(getattr(found, "name", found))
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        (None, NAMES[-1] if "vnni" in NAMES else "cpu_vnni.so is not there: .*"),
-        ("vnni", NAMES[-1] if "vnni" in NAMES else "cpu_vnni.so is not there: .*"),
+        (None, FASTEST),
+        ("vnni", "vnni" if "vnni" in NAMES else "cpu_vnni.so is not there: .*"),
         ("portable", "portable"),
         ("float64", "OZAKI_CPU=float64 in the environment asks for it"),
-        ("", NAMES[-1] if "vnni" in NAMES else "cpu_vnni.so is not there: .*"),
-        ("VNNI", "ValueError: OZAKI_CPU: 'VNNI' in the environment; expected one of vnni, portable, float64"),
+        ("", FASTEST),
+        (
+            "VNNI",
+            "ValueError: OZAKI_CPU: 'VNNI' in the environment; expected one of vnni, avxvnni, .*, portable, float64",
+        ),
     ],
 )
 def test_the_environment_chooses(libraries, choice, expected):
@@ -259,20 +272,26 @@ def test_a_library_that_is_not_whole_is_refused(libraries, asked):
 def test_a_wrong_choice_is_an_error_each_time(libraries, asked):
     asked("fast")
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"^OZAKI_CPU: 'fast' in the environment; expected one of vnni, portable"):
+        with pytest.raises(ValueError, match=r"^OZAKI_CPU: 'fast' in the environment; expected one of vnni, avxvnni, "):
             compiled()
 
 
 @needs_compiler
 @needs_vnni
-def test_a_processor_without_vnni_takes_no_library_by_itself(libraries, asked, monkeypatch):
-    monkeypatch.setattr(module, "runs_here", lambda library: not library._name.endswith("cpu_vnni.so"))
+def test_a_processor_takes_the_best_code_for_its_instructions(libraries, asked, monkeypatch):
+    has = {"cpu_avxvnni.so", "cpu_avx2.so", "cpu_portable.so"}
+    monkeypatch.setattr(module, "runs_here", lambda library: Path(library._name).name in has)
+    monkeypatch.setattr(module, "self_test", lambda library: None)
+    for best in ("avxvnni", "avx2"):
+        ozaki.clear_caches()
+        assert compiled().name == best
+        has.remove(f"cpu_{best}.so")
     monkeypatch.setattr(module, "self_test", lambda library: pytest.fail("it ran"))
-    for ask in (lambda: None, lambda: asked("vnni")):
-        ask()
-        assert compiled() == (
-            "this processor has no AVX512-VNNI; OZAKI_CPU=portable takes compiled code that is slower"
-        )
+    ozaki.clear_caches()
+    lacking = [f"this processor has no {title}" for title in ("AVX512-VNNI", "AVX-VNNI", "AVX2")]
+    assert compiled() == "; ".join(lacking)
+    asked("vnni")
+    assert compiled() == lacking[0]
     monkeypatch.setattr(module, "self_test", lambda library: None)
     asked("portable")
     assert isinstance(compiled(), Compiled) and compiled().name == "portable"
@@ -325,3 +344,33 @@ def test_the_choice_is_kept_until_caches_are_cleared(libraries, asked, monkeypat
     assert compiled() is first
     ozaki.clear_caches()
     assert compiled() == "OZAKI_CPU=float64 in the environment asks for it"
+
+
+@needs_compiler
+@needs_vnni
+def test_dot_products_of_avx_vnni_in_the_encoding_of_avx512(tree, asked, monkeypatch, rng):
+    """Their code, on a processor that has the same instructions in another encoding."""
+    asked("vnni")
+    if not isinstance(compiled(), Compiled):
+        pytest.skip(compiled())
+    shutil.copytree(ROOT / "kernels" / "cpu", tree / "kernels" / "cpu", dirs_exist_ok=True)
+    header = tree / "kernels" / "cpu" / "operations_parts.h"
+    header.write_text(header.read_text().replace("%{vex%} vpdpbusd", "vpdpbusd"))
+    source = tree / "kernels" / "cpu" / "library.cpp"
+    source.write_text(source.read_text().replace('__builtin_cpu_supports("avxvnni")', "1"))
+    monkeypatch.setattr(compile_cpu, "X86", {"avxvnni": X86["avxvnni"]})
+    made(tree)
+    monkeypatch.setattr(module, "FOLDER", tree / FOLDER)
+    asked("avxvnni")
+    assert isinstance(compiled(), Compiled) and compiled().name == "avxvnni"
+    for m, k, n in ((1, 1, 1), (9, 70, 50), (130, 1100, 100)):
+        for dtype, count in (("float64", 14), ("float32", 7), ("complex128", 15)):
+            a, b = (rng.standard_normal((*shape, 2)).view("complex128")[..., 0] for shape in ((m, k), (k, n)))
+            a, b = (x.astype(dtype) if dtype[0] == "c" else x.real.astype(dtype) for x in (a, b))
+            way = {"scheme": "residues", "slices": count}
+            c, report = ozaki.matmul(a, b, return_report=True, **way)
+            assert report.engine == "NumPy, int8 by AVX-VNNI, compiled"
+            assert same_bits(c, ozaki.matmul(a, b, engine="float64", **way))
+        a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        found = [ozaki.matmul(a, b, accuracy="fp64", reproducible=True, engine=name) for name in ("auto", "float64")]
+        assert same_bits(*found)

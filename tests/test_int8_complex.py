@@ -180,11 +180,17 @@ def test_limits_change_nothing(code, rng):
 
 
 @pytest.mark.parametrize(
-    ("shape", "limit"), [((24, 8192, 48), 40_000_000), ((24, 500, 2048), None), ((16, 9000, 16), 20_000_000)]
+    ("shape", "limit", "power"),
+    [
+        ((24, 8192, 48), 40_000_000, 0),
+        ((24, 500, 2048), None, 0),
+        ((16, 9000, 16), 20_000_000, 0),
+        ((200, 40, 150), None, 450),  # extreme exponents, so that NumPy rounds
+    ],
 )
-def test_no_more_is_held_than_the_report_says(code, rng, shape, limit):
+def test_no_more_is_held_than_the_report_says(code, rng, shape, limit, power):
     m, k, n = shape
-    a, b, out = made(rng, m, k), made(rng, k, n), np.empty((m, n), complex)
+    a, b, out = made(rng, m, k) * 2.0**power, made(rng, k, n) * 2.0 ** (-2 * power), np.empty((m, n), complex)
     for x in (a, next(itertools.islice(layouts(a), 4, None))):
         options = {"out": out, "workspace_limit": limit, "return_report": True, **RESIDUES}
         ozaki.matmul(x, b, **options)

@@ -6,21 +6,14 @@ import pytest
 import ozaki
 from ozaki.backends.numpy import _proof
 from ozaki.backends.numpy._describe import describe
-from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.bounds.levels import NARROW_DEPTH
 from ozaki.schemes import Digits, Residues
 
 
-@pytest.fixture(params=["portable", "vnni"])
-def code(request, monkeypatch):
-    """Proofs take the library of that name, also of few elements."""
-    monkeypatch.setenv("OZAKI_CPU", request.param)
+@pytest.fixture(autouse=True)
+def of_few_elements(monkeypatch):
+    """Proofs of few elements, too, take compiled code."""
     monkeypatch.setattr(_proof, "FEW", 0)
-    ozaki.clear_caches()
-    found = compiled()
-    yield found if isinstance(found, Compiled) else pytest.skip(found)
-    monkeypatch.undo()
-    ozaki.clear_caches()
 
 
 def ordinary(rng, shape):

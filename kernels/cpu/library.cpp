@@ -12,13 +12,19 @@
 #include "split.h"
 #include "whole.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 4; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 5; }
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVX2__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
 #else
 #define OZAKI_ANY_CPU
@@ -32,6 +38,20 @@ OZAKI_CPU OZAKI_ANY_CPU int ozaki_cpu_runs_here(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
+#elif defined(__AVX2__)
+  __builtin_cpu_init();
+#if defined(__AVXVNNI__)
+  if (!__builtin_cpu_supports("avxvnni")) return 0;
+#endif
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__ARM_FEATURE_MATMUL_INT8) && defined(__linux__)
+  return (getauxval(AT_HWCAP2) >> 13) & 1;  // HWCAP2_I8MM
+#elif defined(__ARM_FEATURE_MATMUL_INT8) && defined(__APPLE__)
+  int found = 0;
+  size_t size = sizeof found;
+  return sysctlbyname("hw.optional.arm.FEAT_I8MM", &found, &size, nullptr, 0) == 0 && found != 0;
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+  return 0;  // nobody says
 #else
   return 1;
 #endif

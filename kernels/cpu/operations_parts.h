@@ -8,7 +8,7 @@
 namespace cpu {
 
 // Each part's elements converted to another type, in order.
-template <typename Other, typename Vector> INLINE Other in_parts(const Vector& x) {
+template <typename Other, typename Vector> OPERATION Other in_parts(const Vector& x) {
   constexpr int FROM = sizeof(x[0]), TO = sizeof(Other{}[0]);
   // As many elements at a time as a part of the vector with the longer elements has.
   constexpr int COUNT = (FROM > TO ? Vector::EACH / FROM : Other::EACH / TO);
@@ -27,36 +27,36 @@ template <typename Other, typename Vector> INLINE Other in_parts(const Vector& x
 }
 
 template <typename Other, typename Vector> struct Conversion {
-  static INLINE_MEMBER Other of(const Vector& x) { return in_parts<Other>(x); }
+  static OPERATION_MEMBER Other of(const Vector& x) { return in_parts<Other>(x); }
 };
 
 // Integers below 2**63 in magnitude. There is no such instruction before AVX512: the nearest multiple of 2**32 and what is
 // left are each added to a number whose unit is 1.
 template <> struct Conversion<Longs, Doubles> {
-  static INLINE_MEMBER Longs of(const Doubles& x) {
+  static OPERATION_MEMBER Longs of(const Doubles& x) {
     const Doubles unit = doubles(0x1.8p52);
     const Doubles high = x * 0x1p-32 + unit, rest = x - (high - unit) * 0x1p32;
     return (((Longs)high - (Longs)unit) << 32) + ((Longs)(rest + unit) - (Longs)unit);
   }
 };
 
-template <typename Other, typename Vector> INLINE Other converted(const Vector& x) {
+template <typename Other, typename Vector> OPERATION Other converted(const Vector& x) {
   return Conversion<Other, Vector>::of(x);
 }
 
 // a b + c. Callers need no fused rounding: their products are exact.
-template <typename Vector> INLINE Vector multiply_add(const Vector& a, const Vector& b, const Vector& c) {
+template <typename Vector> OPERATION Vector multiply_add(const Vector& a, const Vector& b, const Vector& c) {
   return a * b + c;
 }
 
 #if defined(__AVX2__)
 
-INLINE Ints widened(QuarterBytes bytes) {
+OPERATION Ints widened(QuarterBytes bytes) {
   const __m128i of = (__m128i)bytes.parts[0];
   return {{(Ints::Part)_mm256_cvtepi8_epi32(of), (Ints::Part)_mm256_cvtepi8_epi32(_mm_srli_si128(of, 8))}};
 }
 
-INLINE QuarterBytes narrowed(Ints x) {
+OPERATION QuarterBytes narrowed(Ints x) {
   const __m256i mask = _mm256_set1_epi32(255);
   const __m256i words = _mm256_packus_epi32(_mm256_and_si256((__m256i)x.parts[0], mask),
                                             _mm256_and_si256((__m256i)x.parts[1], mask));
@@ -64,15 +64,15 @@ INLINE QuarterBytes narrowed(Ints x) {
   return {{(QuarterBytes::Part)_mm_packus_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1))}};
 }
 
-template <int PLACES> INLINE HalfInts some_halves(Longs x) {
+template <int PLACES> OPERATION HalfInts some_halves(Longs x) {
   const __m256i of = (__m256i)_mm256_shuffle_ps((__m256)x.parts[0], (__m256)x.parts[1], PLACES);
   return {{(HalfInts::Part)_mm256_permute4x64_epi64(of, 0xD8)}};
 }
 
-INLINE Ints lower_halves(Longs a, Longs b) { return {{some_halves<0x88>(a).parts[0], some_halves<0x88>(b).parts[0]}}; }
-INLINE Ints upper_halves(Longs a, Longs b) { return {{some_halves<0xDD>(a).parts[0], some_halves<0xDD>(b).parts[0]}}; }
+OPERATION Ints lower_halves(Longs a, Longs b) { return {{some_halves<0x88>(a).parts[0], some_halves<0x88>(b).parts[0]}}; }
+OPERATION Ints upper_halves(Longs a, Longs b) { return {{some_halves<0xDD>(a).parts[0], some_halves<0xDD>(b).parts[0]}}; }
 
-INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
+OPERATION Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
   Bytes of;
   for (int i = 0; i < 2; i++) {
     const __m256i low = _mm256_packs_epi32((__m256i)x0.parts[i], (__m256i)x1.parts[i]);
@@ -82,24 +82,24 @@ INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
   return of;
 }
 
-INLINE Bytes transposed(Bytes bytes) {
+OPERATION Bytes transposed(Bytes bytes) {
   const __m128i places = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m256i both = _mm256_broadcastsi128_si256(places);
   for (auto& part : bytes.parts) part = (Bytes::Part)_mm256_shuffle_epi8((__m256i)part, both);
   return bytes;
 }
 
-INLINE Doubles nearest(Doubles x) {
+OPERATION Doubles nearest(Doubles x) {
   for (auto& part : x.parts) part = _mm256_round_pd(part, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   return x;
 }
 
-INLINE Doubles upward(Doubles x) {
+OPERATION Doubles upward(Doubles x) {
   for (auto& part : x.parts) part = _mm256_round_pd(part, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
   return x;
 }
 
-INLINE Ints least_residue(Ints x, int32_t modulus, float inverse) {
+OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
   const Floats about = multiply_add(converted<Floats>(x), floats(inverse), floats(0x1.8p23f));
   // The lower half of each float is now the nearest integer to the quotient.
   const __m256i factor = _mm256_set1_epi32(modulus);
@@ -118,9 +118,9 @@ constexpr int MOST_REGISTERS = 2;
 #endif
 
 // sums + the products of four unsigned bytes and four signed bytes, for each of the integers.
-INLINE RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, RegisterOfInts words) {
+OPERATION RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, RegisterOfInts words) {
 #if defined(__AVXVNNI__)
-  asm("{vex} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(bytes), "x"(words));
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(bytes), "x"(words));
   return sums;
 #else
   // Products of bytes in pairs, of the first and third, and of the second and fourth one: sums of two fit 32 bits.
@@ -134,10 +134,10 @@ INLINE RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, Re
 
 #else
 
-INLINE Ints widened(QuarterBytes bytes) { return in_parts<Ints>(bytes); }
-INLINE QuarterBytes narrowed(Ints x) { return in_parts<QuarterBytes>(x); }
+OPERATION Ints widened(QuarterBytes bytes) { return in_parts<Ints>(bytes); }
+OPERATION QuarterBytes narrowed(Ints x) { return in_parts<QuarterBytes>(x); }
 
-INLINE Ints lower_halves(Longs a, Longs b) {
+OPERATION Ints lower_halves(Longs a, Longs b) {
   Ints of;
   for (int i = 0; i < 4; i++) {
     const Longs& x = i < 2 ? a : b;
@@ -147,9 +147,9 @@ INLINE Ints lower_halves(Longs a, Longs b) {
   return of;
 }
 
-INLINE Ints upper_halves(Longs a, Longs b) { return lower_halves(a >> 32, b >> 32); }
+OPERATION Ints upper_halves(Longs a, Longs b) { return lower_halves(a >> 32, b >> 32); }
 
-INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
+OPERATION Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
   typedef int8_t Four __attribute__((vector_size(4)));
   Bytes of;
   for (int i = 0; i < 4; i++) {
@@ -166,14 +166,14 @@ INLINE Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
   return of;
 }
 
-INLINE Bytes transposed(Bytes bytes) {
+OPERATION Bytes transposed(Bytes bytes) {
   for (auto& part : bytes.parts) {
     part = __builtin_shufflevector(part, part, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   }
   return bytes;
 }
 
-INLINE Doubles nearest(Doubles x) {
+OPERATION Doubles nearest(Doubles x) {
 #if defined(__aarch64__)
   for (auto& part : x.parts) part = vrndnq_f64(part);
   return x;
@@ -184,7 +184,7 @@ INLINE Doubles nearest(Doubles x) {
 #endif
 }
 
-INLINE Doubles upward(Doubles x) {
+OPERATION Doubles upward(Doubles x) {
 #if defined(__aarch64__)
   for (auto& part : x.parts) part = vrndpq_f64(part);
   return x;
@@ -194,7 +194,7 @@ INLINE Doubles upward(Doubles x) {
 #endif
 }
 
-INLINE Ints least_residue(Ints x, int32_t modulus, float inverse) {
+OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
   const Floats about = multiply_add(converted<Floats>(x), floats(inverse), floats(0x1.8p23f));
   return x - (((Ints)about << 16) >> 16) * modulus;
 }
@@ -208,7 +208,7 @@ constexpr int MOST_REGISTERS = 4;
 constexpr int MOST_REGISTERS = 2;
 
 // The products of neighbouring integers of 16 bits, added.
-template <typename Shorts> INLINE RegisterOfInts sums_of_pairs(Shorts x, Shorts y) {
+template <typename Shorts> OPERATION RegisterOfInts sums_of_pairs(Shorts x, Shorts y) {
 #if defined(__SSE2__)
   return (RegisterOfInts)_mm_madd_epi16((__m128i)x, (__m128i)y);
 #else
@@ -218,7 +218,7 @@ template <typename Shorts> INLINE RegisterOfInts sums_of_pairs(Shorts x, Shorts 
 }
 #endif
 
-INLINE RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, RegisterOfInts words) {
+OPERATION RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, RegisterOfInts words) {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
   return (RegisterOfInts)vusdotq_s32((int32x4_t)sums, (uint8x16_t)bytes, (int8x16_t)words);
 #else
@@ -231,19 +231,19 @@ INLINE RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, Re
 
 #endif
 
-INLINE Ints dot_products(Ints start, Ints bytes, Ints words) {
+OPERATION Ints dot_products(Ints start, Ints bytes, Ints words) {
   for (int i = 0; i < Ints::PARTS; i++) start.parts[i] = dot_product(start.parts[i], (RegisterOfBytes)bytes.parts[i], words.parts[i]);
   return start;
 }
 
-INLINE Ints dot_products_of_halves(Ints x, int32_t low, int32_t high) {
+OPERATION Ints dot_products_of_halves(Ints x, int32_t low, int32_t high) {
   return (x << 16 >> 16) * low + (x >> 16) * high;
 }
 
-INLINE Longs nearest_integers(Doubles x) { return converted<Longs>(nearest(x)); }
-INLINE Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
+OPERATION Longs nearest_integers(Doubles x) { return converted<Longs>(nearest(x)); }
+OPERATION Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
 
-INLINE bool none(Longs mask) {
+OPERATION bool none(Longs mask) {
   int64_t set = 0;
   for (int i = 0; i < 8; i++) set |= mask[i];
   return set == 0;
@@ -254,27 +254,27 @@ struct Sixteen {
   Doubles halves[2];
 };
 
-INLINE Sixteen sixteen(Ints all) {
+OPERATION Sixteen sixteen(Ints all) {
   HalfInts halves[2];
   memcpy(halves, &all, sizeof halves);
   return {{converted<Doubles>(halves[0]), converted<Doubles>(halves[1])}};
 }
 
 // Elements of two vectors, by their numbers in both.
-template <int... PLACES, typename Vector> INLINE Vector picked(const Vector& a, const Vector& b) {
+template <int... PLACES, typename Vector> OPERATION Vector picked(const Vector& a, const Vector& b) {
   constexpr int places[] = {PLACES...}, COUNT = sizeof...(PLACES);
   Vector of;
   for (int i = 0; i < COUNT; i++) of.set(i, places[i] < COUNT ? a[places[i]] : b[places[i] - COUNT]);
   return of;
 }
 
-INLINE Doubles even_ones(Doubles a, Doubles b) { return picked<0, 2, 4, 6, 8, 10, 12, 14>(a, b); }
-INLINE Doubles odd_ones(Doubles a, Doubles b) { return picked<1, 3, 5, 7, 9, 11, 13, 15>(a, b); }
-INLINE Doubles first_pairs(Doubles a, Doubles b) { return picked<0, 8, 1, 9, 2, 10, 3, 11>(a, b); }
-INLINE Doubles last_pairs(Doubles a, Doubles b) { return picked<4, 12, 5, 13, 6, 14, 7, 15>(a, b); }
-template <typename Vector> INLINE Vector exchanged(Vector x) { return picked<1, 0, 3, 2, 5, 4, 7, 6>(x, x); }
+OPERATION Doubles even_ones(Doubles a, Doubles b) { return picked<0, 2, 4, 6, 8, 10, 12, 14>(a, b); }
+OPERATION Doubles odd_ones(Doubles a, Doubles b) { return picked<1, 3, 5, 7, 9, 11, 13, 15>(a, b); }
+OPERATION Doubles first_pairs(Doubles a, Doubles b) { return picked<0, 8, 1, 9, 2, 10, 3, 11>(a, b); }
+OPERATION Doubles last_pairs(Doubles a, Doubles b) { return picked<4, 12, 5, 13, 6, 14, 7, 15>(a, b); }
+template <typename Vector> OPERATION Vector exchanged(Vector x) { return picked<1, 0, 3, 2, 5, 4, 7, 6>(x, x); }
 
-INLINE void transpose(Longs (&x)[8]) {
+OPERATION void transpose(Longs (&x)[8]) {
   int64_t from[8][8], to[8];
   memcpy(from, x, sizeof from);
   for (int i = 0; i < 8; i++) {
@@ -283,13 +283,13 @@ INLINE void transpose(Longs (&x)[8]) {
   }
 }
 
-template <int N> INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[N]) {
+template <int N> OPERATION void store_words(int8_t* to, int64_t step, const Bytes (&rows)[N]) {
   for (int word = 0; word < 4; word++) {
     for (int j = 0; j < N; j++) memcpy(to + word * step + 16 * j, (const char*)&rows[j] + 16 * word, 16);
   }
 }
 
-template <typename Vector, typename Element> INLINE Vector some_of(const Element* x, int64_t count) {
+template <typename Vector, typename Element> OPERATION Vector some_of(const Element* x, int64_t count) {
   Vector values = {};
   if (count >= 8) {
     if constexpr (sizeof(Element) == 8) memcpy(&values, x, sizeof values);
@@ -304,22 +304,22 @@ template <typename Vector, typename Element> INLINE Vector some_of(const Element
   return values;
 }
 
-INLINE Doubles some_neighbours(const double* x, int64_t count) { return some_of<Doubles>(x, count); }
-INLINE Doubles some_neighbours(const float* x, int64_t count) { return some_of<Doubles>(x, count); }
-INLINE Longs some_integers(const int64_t* x, int64_t count) { return some_of<Longs>(x, count); }
+OPERATION Doubles some_neighbours(const double* x, int64_t count) { return some_of<Doubles>(x, count); }
+OPERATION Doubles some_neighbours(const float* x, int64_t count) { return some_of<Doubles>(x, count); }
+OPERATION Longs some_integers(const int64_t* x, int64_t count) { return some_of<Longs>(x, count); }
 
-INLINE void store_some(double* to, Doubles values, int64_t count) {
+OPERATION void store_some(double* to, Doubles values, int64_t count) {
   if (count >= 8) memcpy(to, &values, 64);
   else if (count > 0) memcpy(to, &values, 8 * count);
 }
 
-INLINE void store_some(float* to, Doubles values, int64_t count) {
+OPERATION void store_some(float* to, Doubles values, int64_t count) {
   const HalfFloats singles = converted<HalfFloats>(values);
   if (count >= 8) memcpy(to, &singles, 32);
   else if (count > 0) memcpy(to, &singles, 4 * count);
 }
 
-INLINE void store_some(int64_t* to, Longs values, int64_t count) {
+OPERATION void store_some(int64_t* to, Longs values, int64_t count) {
   if (count >= 8) memcpy(to, &values, 64);
   else if (count > 0) memcpy(to, &values, 8 * count);
 }

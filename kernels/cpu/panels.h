@@ -14,7 +14,7 @@ constexpr int LEFT_ROWS = 8, RIGHT_ROWS = 48;  // of a panel
 //
 // Sums of products of a signed and an unsigned byte fit int32 up to 16,447 words, with what they may begin with here.
 template <int V>
-INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
+OPERATION void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
   for (int64_t h = 0; h < words; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
     Bytes bytes[V];
 #pragma GCC unroll 4
@@ -34,7 +34,7 @@ INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t words, I
 // Adds the products of four rows of the left panel and of N registers of the right one, from the register `first` on:
 // their sums fit registers. `step` vectors lie between the sums of two rows.
 template <int N>
-INLINE void add_some(const int8_t* left, const int8_t* right, int64_t words, Ints* sums, int step, int first) {
+OPERATION void add_some(const int8_t* left, const int8_t* right, int64_t words, Ints* sums, int step, int first) {
   constexpr int ROWS = 4;
   RegisterOfInts of[ROWS][N] = {};
   for (int64_t h = 0; h < words; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
@@ -61,7 +61,7 @@ INLINE void add_some(const int8_t* left, const int8_t* right, int64_t words, Int
 
 // As for longer registers, a block of rows and registers after the other.
 template <int V>
-INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
+OPERATION void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
   constexpr int REGISTERS = V * Ints::PARTS, N = REGISTERS % MOST_REGISTERS == 0 ? MOST_REGISTERS : 2;
   for (int v = 0; v < REGISTERS; v += N) {
     for (int i = 0; i < LEFT_ROWS; i += 4) {

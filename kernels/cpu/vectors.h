@@ -12,8 +12,23 @@
 #include <immintrin.h>
 #endif
 
+// What is an instruction or a few for each register, and what has such operations in loops. The latter are functions of
+// their own where vectors are several registers: to compile them into one another takes a minute, and gains little. Code
+// for any processor is there for its bits: there all is left to the compiler.
+#if defined(__AVX512VNNI__)
 #define INLINE static inline __attribute__((always_inline))
 #define INLINE_MEMBER inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#define INLINE_MEMBER inline
+#endif
+#if defined(__AVX2__) || defined(__ARM_FEATURE_MATMUL_INT8)
+#define OPERATION static inline __attribute__((always_inline))
+#define OPERATION_MEMBER inline __attribute__((always_inline))
+#else
+#define OPERATION static inline
+#define OPERATION_MEMBER inline
+#endif
 
 #if !defined(__AVX512VNNI__)
 #include "wide.h"
@@ -33,10 +48,10 @@ typedef float HalfFloats __attribute__((vector_size(32)));
 typedef int32_t HalfInts __attribute__((vector_size(32)));
 typedef int8_t QuarterBytes __attribute__((vector_size(16)));
 
-template <typename Vector, typename Scalar> INLINE Vector all(Scalar x) { return x - Vector{}; }
-template <typename Mask, typename Vector> INLINE Vector select(Mask mask, Vector x, Vector y) { return mask ? x : y; }
-template <typename Vector, typename Scalar> INLINE void set(Vector& x, int i, Scalar value) { x[i] = value; }
-template <typename Other, typename Vector> INLINE Other converted(Vector x) { return __builtin_convertvector(x, Other); }
+template <typename Vector, typename Scalar> OPERATION Vector all(Scalar x) { return x - Vector{}; }
+template <typename Mask, typename Vector> OPERATION Vector select(Mask mask, Vector x, Vector y) { return mask ? x : y; }
+template <typename Vector, typename Scalar> OPERATION void set(Vector& x, int i, Scalar value) { x[i] = value; }
+template <typename Other, typename Vector> OPERATION Other converted(Vector x) { return __builtin_convertvector(x, Other); }
 #else
 typedef Wide<double, 64> Doubles;
 typedef Wide<int64_t, 64> Longs;
@@ -49,21 +64,21 @@ typedef Wide<float, 32> HalfFloats;
 typedef Wide<int32_t, 32> HalfInts;
 typedef Wide<int8_t, 16> QuarterBytes;
 
-template <typename Vector, typename Scalar> INLINE void set(Vector& x, int i, Scalar value) { x.set(i, value); }
+template <typename Vector, typename Scalar> OPERATION void set(Vector& x, int i, Scalar value) { x.set(i, value); }
 #endif
 
-INLINE Doubles doubles(double x) { return all<Doubles>(x); }
-INLINE Longs longs(int64_t x) { return all<Longs>(x); }
-INLINE Floats floats(float x) { return all<Floats>(x); }
-INLINE Ints ints(int32_t x) { return all<Ints>(x); }
+OPERATION Doubles doubles(double x) { return all<Doubles>(x); }
+OPERATION Longs longs(int64_t x) { return all<Longs>(x); }
+OPERATION Floats floats(float x) { return all<Floats>(x); }
+OPERATION Ints ints(int32_t x) { return all<Ints>(x); }
 
-template <typename Vector> INLINE Vector load(const void* from) {
+template <typename Vector> OPERATION Vector load(const void* from) {
   Vector x;
   memcpy(&x, from, sizeof x);
   return x;
 }
 
-template <typename Vector> INLINE void store(void* to, Vector x) { memcpy(to, &x, sizeof x); }
+template <typename Vector> OPERATION void store(void* to, Vector x) { memcpy(to, &x, sizeof x); }
 
 }  // namespace cpu
 
@@ -76,10 +91,10 @@ template <typename Vector> INLINE void store(void* to, Vector x) { memcpy(to, &x
 namespace cpu {
 
 // 2**exponents, which are in the normal range of float64.
-INLINE Doubles powers(Longs exponents) { return (Doubles)((exponents + 1023) << 52); }
+OPERATION Doubles powers(Longs exponents) { return (Doubles)((exponents + 1023) << 52); }
 
 // The exponents of x > 0 by `frexp`.
-INLINE Longs frexp_exponents(Doubles x) {
+OPERATION Longs frexp_exponents(Doubles x) {
   const Longs subnormal = x < 0x1p-1022;
   const Doubles scaled = select(subnormal, x * 0x1p64, x);
   return ((Longs)scaled >> 52) - 1022 - (subnormal & 64);

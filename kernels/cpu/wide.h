@@ -26,52 +26,52 @@ template <typename Scalar, int BYTES> struct Wide {
   typedef Scalar Part __attribute__((vector_size(EACH)));
   Part parts[PARTS];
 
-  template <typename Other> INLINE_MEMBER explicit operator Wide<Other, BYTES>() const {
+  template <typename Other> OPERATION_MEMBER explicit operator Wide<Other, BYTES>() const {
     Wide<Other, BYTES> same;
     for (int i = 0; i < PARTS; i++) same.parts[i] = (typename Wide<Other, BYTES>::Part)parts[i];
     return same;
   }
 
-  INLINE_MEMBER Scalar operator[](int i) const { return parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))]; }
-  INLINE_MEMBER void set(int i, Scalar x) { parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))] = x; }
+  OPERATION_MEMBER Scalar operator[](int i) const { return parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))]; }
+  OPERATION_MEMBER void set(int i, Scalar x) { parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))] = x; }
 };
 
 #define OZAKI_OPERATOR(OPERATOR)                                                                                     \
-  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
+  template <typename S, int B> OPERATION Wide<S, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
     Wide<S, B> of;                                                                                                   \
     for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
     return of;                                                                                                       \
   }                                                                                                                  \
-  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
+  template <typename S, int B> OPERATION Wide<S, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
     return x OPERATOR all<Wide<S, B>>(y);                                                                            \
   }                                                                                                                  \
-  template <typename S, int B> INLINE Wide<S, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
+  template <typename S, int B> OPERATION Wide<S, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
     return all<Wide<S, B>>(x) OPERATOR y;                                                                            \
   }                                                                                                                  \
-  template <typename S, int B> INLINE Wide<S, B>& operator OPERATOR##=(Wide<S, B>& x, const Wide<S, B>& y) {         \
+  template <typename S, int B> OPERATION Wide<S, B>& operator OPERATOR##=(Wide<S, B>& x, const Wide<S, B>& y) {         \
     return x = x OPERATOR y;                                                                                         \
   }
 
 #define OZAKI_COMPARISON(OPERATOR)                                                                                   \
   template <typename S, int B>                                                                                       \
-  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
+  OPERATION Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, const Wide<S, B>& y) {       \
     Wide<typename OfComparison<S>::Type, B> of;                                                                      \
     for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
     return of;                                                                                                       \
   }                                                                                                                  \
   template <typename S, int B>                                                                                       \
-  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
+  OPERATION Wide<typename OfComparison<S>::Type, B> operator OPERATOR(const Wide<S, B>& x, typename Same<S>::Type y) { \
     return x OPERATOR all<Wide<S, B>>(y);                                                                            \
   }                                                                                                                  \
   template <typename S, int B>                                                                                       \
-  INLINE Wide<typename OfComparison<S>::Type, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
+  OPERATION Wide<typename OfComparison<S>::Type, B> operator OPERATOR(typename Same<S>::Type x, const Wide<S, B>& y) { \
     return all<Wide<S, B>>(x) OPERATOR y;                                                                            \
   }
 
 // A type that is not deduced from an argument, so that numbers of other types are converted to it.
 template <typename S> struct Same { typedef S Type; };
 
-template <typename Vector> INLINE Vector all(decltype(Vector{}[0]) x) {
+template <typename Vector> OPERATION Vector all(decltype(Vector{}[0]) x) {
   Vector of;
   for (int i = 0; i < Vector::PARTS; i++) of.parts[i] = x - typename Vector::Part{};
   return of;
@@ -92,25 +92,25 @@ OZAKI_COMPARISON(!=)
 #undef OZAKI_OPERATOR
 #undef OZAKI_COMPARISON
 
-template <typename S, int B> INLINE Wide<S, B> operator<<(const Wide<S, B>& x, int bits) {
+template <typename S, int B> OPERATION Wide<S, B> operator<<(const Wide<S, B>& x, int bits) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] << bits;
   return of;
 }
 
-template <typename S, int B> INLINE Wide<S, B> operator>>(const Wide<S, B>& x, int bits) {
+template <typename S, int B> OPERATION Wide<S, B> operator>>(const Wide<S, B>& x, int bits) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> bits;
   return of;
 }
 
-template <typename S, int B> INLINE Wide<S, B> operator~(const Wide<S, B>& x) {
+template <typename S, int B> OPERATION Wide<S, B> operator~(const Wide<S, B>& x) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = ~x.parts[i];
   return of;
 }
 
-template <typename S, int B> INLINE Wide<S, B> operator-(const Wide<S, B>& x) {
+template <typename S, int B> OPERATION Wide<S, B> operator-(const Wide<S, B>& x) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = -x.parts[i];
   return of;
@@ -118,7 +118,7 @@ template <typename S, int B> INLINE Wide<S, B> operator-(const Wide<S, B>& x) {
 
 // Where the mask is -1 x, where it is 0 y.
 template <typename M, typename S, int B>
-INLINE Wide<S, B> select(const Wide<M, B>& mask, const Wide<S, B>& x, const Wide<S, B>& y) {
+OPERATION Wide<S, B> select(const Wide<M, B>& mask, const Wide<S, B>& x, const Wide<S, B>& y) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = mask.parts[i] ? x.parts[i] : y.parts[i];
   return of;

@@ -1,8 +1,9 @@
 """The compiled code for processors: which library of `ozaki/compiled/` this process takes, if any, or why none.
 
-`building/compile_cpu.py` compiles `kernels/cpu/` into two libraries with the same functions: "vnni" for processors of
-x86-64 with AVX512-VNNI, and "portable" for all, which is slower than float64 BLAS and is taken only where
-`OZAKI_CPU` of the environment asks for it.
+`building/compile_cpu.py` compiles `kernels/cpu/` into libraries with the same functions: "vnni" for processors of
+x86-64 with AVX512-VNNI, "avxvnni" with AVX-VNNI, "avx2" with AVX2 alone, "neon" for those of AArch64 with int8
+products, and "portable" for all, which is slower than float64 BLAS and is taken only where `OZAKI_CPU` of the
+environment asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from ozaki.caches import cached
 FOLDER = Path(__file__).parents[3] / "compiled"
 """Where the libraries are, in an installed package and in a checkout."""
 
-_TITLES = {"vnni": "AVX512-VNNI", "portable": "portable C++"}
+_TITLES = {
+    "vnni": "AVX512-VNNI",
+    "avxvnni": "AVX-VNNI",
+    "avx2": "AVX2",
+    "neon": "NEON with int8 products",
+    "portable": "portable C++",
+}
+
+_FAST = ("vnni", "avxvnni", "avx2", "neon")
+"""Those that are taken by themselves, the fastest first."""
 
 _CHOICES = (*_TITLES, "float64")
 """What `OZAKI_CPU` may be; "float64" takes no library."""
@@ -33,7 +43,7 @@ class Compiled:
 
     Attributes
     ----------
-    name : "vnni" or "portable"
+    name : of its instructions, as `OZAKI_CPU` names it
     library : its functions
     """
 
@@ -61,7 +71,16 @@ def compiled() -> Compiled | str:
         return "OZAKI_CPU=float64 in the environment asks for it"
     if asked and asked not in _CHOICES:
         raise ValueError(f"OZAKI_CPU: {asked!r} in the environment; expected one of {', '.join(_CHOICES)}")
-    return _loaded(asked or "vnni")
+    if asked:
+        return _loaded(asked)
+    reasons = []
+    for name in _FAST:
+        if (FOLDER / f"cpu_{name}.so").is_file():
+            found = _loaded(name)
+            if isinstance(found, Compiled):
+                return found
+            reasons.append(found)
+    return "; ".join(reasons) or f"there is no compiled code for this processor: {_REMEDY}"
 
 
 def _loaded(name: str) -> Compiled | str:
@@ -74,7 +93,7 @@ def _loaded(name: str) -> Compiled | str:
     try:
         library = CDLL(str(path))
         if not runs_here(library):
-            return f"this processor has no {_TITLES[name]}; OZAKI_CPU=portable takes compiled code that is slower"
+            return f"this processor has no {_TITLES[name]}"
         failure = self_test(library)
     except (OSError, AttributeError) as error:  # what is no library, or one of another processor; a missing function
         failure = f"cannot be used ({error})"

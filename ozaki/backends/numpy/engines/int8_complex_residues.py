@@ -13,6 +13,7 @@ from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import DEPTH, Int8ResidueEngine
+from ozaki.backends.numpy.engines.residues import limbs_of_product
 from ozaki.schemes import ComplexSlices, Residues, Scaling
 from ozaki.schemes.moduli import root_of_minus_one
 from ozaki.schemes.residues import remainders
@@ -46,6 +47,15 @@ class Int8ComplexResidueEngine(Int8ResidueEngine, ComplexResidueEngine):  # type
     def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> None:
         """Return None: the library describes and splits complex rows in calls of their own."""
         return
+
+    @cached_property
+    def rounding_copies(self) -> int:
+        """Arrays held while a tile is rounded: P and Q as int16 and as float64, residues of parts, limbs, and scratch.
+
+        A tile has half as many entries as parts.
+        """
+        moduli = len(self.crt.moduli)
+        return moduli // 4 + 2 * moduli + 2 * limbs_of_product(self.crt) + 12
 
     @cached_property
     def _tables(self) -> Tables:
