@@ -31,7 +31,6 @@ PORTABLE = ["-O1"]
 X86 = {
     "vnni": ["-O3", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"],
     "avxvnni": ["-O3", "-mavx2", "-mfma", "-mavxvnni"],
-    "avx2": ["-O3", "-mavx2", "-mfma"],
 }
 """Libraries for x86-64, with the instructions that `ozaki_cpu_runs_here` of each asks the processor for."""
 

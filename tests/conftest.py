@@ -57,7 +57,7 @@ def device(request, seed):
     device.synchronize()
 
 
-CODES = {"x86_64": ["portable", "avx2", "vnni"], "aarch64": ["portable", "neon"]}
+CODES = {"x86_64": ["portable", "vnni"], "aarch64": ["portable", "neon"]}
 """The compiled libraries for a kind of processor that may run as they are; AVX-VNNI: tests/test_compiled.py."""
 
 

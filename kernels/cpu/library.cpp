@@ -24,7 +24,7 @@
 // each change of a function, so that a library left over from other sources is never called.
 OZAKI_CPU int ozaki_cpu_interface(void) { return 5; }
 
-#if defined(__AVX2__)
+#if defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
 #else
 #define OZAKI_ANY_CPU
@@ -38,12 +38,9 @@ OZAKI_CPU OZAKI_ANY_CPU int ozaki_cpu_runs_here(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
-#elif defined(__AVX2__)
+#elif defined(__AVXVNNI__)
   __builtin_cpu_init();
-#if defined(__AVXVNNI__)
-  if (!__builtin_cpu_supports("avxvnni")) return 0;
-#endif
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avxvnni") && __builtin_cpu_supports("fma");
 #elif defined(__ARM_FEATURE_MATMUL_INT8) && defined(__linux__)
   return (getauxval(AT_HWCAP2) >> 13) & 1;  // HWCAP2_I8MM
 #elif defined(__ARM_FEATURE_MATMUL_INT8) && defined(__APPLE__)

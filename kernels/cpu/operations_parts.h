@@ -1,4 +1,4 @@
-// Operations on vectors of several registers: by AVX2, by NEON, or by what every processor has.
+// Operations on vectors of several registers: by AVX2 with VNNI, by NEON, or by what every processor has.
 #pragma once
 
 #if defined(__aarch64__)
@@ -49,7 +49,7 @@ template <typename Vector> OPERATION Vector multiply_add(const Vector& a, const 
   return a * b + c;
 }
 
-#if defined(__AVX2__)
+#if defined(__AVXVNNI__)
 
 OPERATION Ints widened(QuarterBytes bytes) {
   const __m128i of = (__m128i)bytes.parts[0];
@@ -110,26 +110,12 @@ OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
 typedef Ints::Part RegisterOfInts;
 typedef Bytes::Part RegisterOfBytes;
 
-// Registers of the right panel whose sums with four rows of the left one fit 16 registers.
-#if defined(__AVXVNNI__)
-constexpr int MOST_REGISTERS = 3;
-#else
-constexpr int MOST_REGISTERS = 2;
-#endif
+constexpr int MOST_REGISTERS = 3;  // of the right panel, whose sums with four rows of the left one fit 16 registers
 
 // sums + the products of four unsigned bytes and four signed bytes, for each of the integers.
 OPERATION RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes, RegisterOfInts words) {
-#if defined(__AVXVNNI__)
   asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(bytes), "x"(words));
   return sums;
-#else
-  // Products of bytes in pairs, of the first and third, and of the second and fourth one: sums of two fit 32 bits.
-  const __m256i b = (__m256i)bytes, w = (__m256i)words;
-  const __m256i even = _mm256_madd_epi16(_mm256_and_si256(b, _mm256_set1_epi16(255)),
-                                         _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
-  const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(b, 8), _mm256_srai_epi16(w, 8));
-  return sums + (RegisterOfInts)_mm256_add_epi32(even, odd);
-#endif
 }
 
 #else

@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-#if defined(__AVX2__)
+#if defined(__AVXVNNI__)
 constexpr int REGISTER = 32;
 #else
 constexpr int REGISTER = 16;

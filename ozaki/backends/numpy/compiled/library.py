@@ -1,9 +1,8 @@
 """The compiled code for processors: which library of `ozaki/compiled/` this process takes, if any, or why none.
 
 `building/compile_cpu.py` compiles `kernels/cpu/` into libraries with the same functions: "vnni" for processors of
-x86-64 with AVX512-VNNI, "avxvnni" with AVX-VNNI, "avx2" with AVX2 alone, "neon" for those of AArch64 with int8
-products, and "portable" for all, which is slower than float64 BLAS and is taken only where `OZAKI_CPU` of the
-environment asks for it.
+x86-64 with AVX512-VNNI, "avxvnni" with AVX-VNNI, "neon" for those of AArch64 with int8 products, and "portable" for
+all, which is slower than float64 BLAS and is taken only where `OZAKI_CPU` of the environment asks for it.
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ FOLDER = Path(__file__).parents[3] / "compiled"
 _TITLES = {
     "vnni": "AVX512-VNNI",
     "avxvnni": "AVX-VNNI",
-    "avx2": "AVX2",
     "neon": "NEON with int8 products",
     "portable": "portable C++",
 }
 
-_FAST = ("vnni", "avxvnni", "avx2", "neon")
+_FAST = ("vnni", "avxvnni", "neon")
 """Those that are taken by themselves, the fastest first."""
 
 _CHOICES = (*_TITLES, "float64")
