@@ -92,6 +92,17 @@ OPERATION Longs nearest_integers(Doubles x) {
   return (Longs)_mm512_cvt_roundpd_epi64(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
+// Those of sixteen numbers below 2**31, in two halves of float64, or in float32.
+OPERATION Ints nearest_integers(Doubles x, Doubles y) {
+  const __m256i low = _mm512_cvt_roundpd_epi32(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i high = _mm512_cvt_roundpd_epi32(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return (Ints)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+OPERATION Ints nearest_integers(Floats x) {
+  return (Ints)_mm512_cvt_roundps_epi32(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 // The least integers that are not below x.
 OPERATION Doubles upward(Doubles x) {
   return _mm512_roundscale_pd(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
@@ -100,6 +111,10 @@ OPERATION Doubles upward(Doubles x) {
 // x with zero in place of NaN and Inf.
 OPERATION Doubles finite(Doubles x) {
   return _mm512_fixupimm_pd(x, x, _mm512_set1_epi64(0x00880088), 0);  // +0 for the classes 0, 1, 4 and 5
+}
+
+OPERATION Floats finite(Floats x) {
+  return _mm512_fixupimm_ps(x, x, _mm512_set1_epi32(0x00880088), 0);
 }
 
 // The residue of abs(x) < 2**23, an integer, modulo an odd modulus of at most 255: the one of least absolute value.
@@ -170,6 +185,11 @@ OPERATION Doubles some_neighbours(const double* x, int64_t count) {
 
 OPERATION Doubles some_neighbours(const float* x, int64_t count) {
   return _mm512_cvtps_pd(_mm256_maskz_loadu_ps(first_of_eight(count), x));
+}
+
+// Sixteen of them.
+OPERATION Floats some_floats(const float* x, int64_t count) {
+  return _mm512_maskz_loadu_ps((__mmask16)(count >= 16 ? 0xFFFF : count <= 0 ? 0 : (1 << count) - 1), x);
 }
 
 OPERATION Longs some_integers(const int64_t* x, int64_t count) {

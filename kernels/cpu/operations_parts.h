@@ -227,7 +227,19 @@ OPERATION Ints dot_products_of_halves(Ints x, int32_t low, int32_t high) {
 }
 
 OPERATION Longs nearest_integers(Doubles x) { return converted<Longs>(nearest(x)); }
+OPERATION Ints nearest_integers(Doubles x, Doubles y) {
+  const HalfInts halves[2] = {converted<HalfInts>(nearest(x)), converted<HalfInts>(nearest(y))};
+  return load<Ints>(halves);
+}
+
+OPERATION Ints nearest_integers(Floats x) {
+  HalfFloats halves[2];
+  memcpy(halves, &x, sizeof halves);
+  return nearest_integers(converted<Doubles>(halves[0]), converted<Doubles>(halves[1]));
+}
+
 OPERATION Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
+OPERATION Floats finite(Floats x) { return (Floats)((Ints)x & (x - x == 0)); }
 
 OPERATION bool none(Longs mask) {
   int64_t set = 0;
@@ -293,6 +305,13 @@ template <typename Vector, typename Element> OPERATION Vector some_of(const Elem
 OPERATION Doubles some_neighbours(const double* x, int64_t count) { return some_of<Doubles>(x, count); }
 OPERATION Doubles some_neighbours(const float* x, int64_t count) { return some_of<Doubles>(x, count); }
 OPERATION Longs some_integers(const int64_t* x, int64_t count) { return some_of<Longs>(x, count); }
+
+OPERATION Floats some_floats(const float* x, int64_t count) {
+  Floats values = {};
+  if (count >= 16) memcpy(&values, x, sizeof values);
+  else for (int i = 0; i < count; i++) values.set(i, x[i]);
+  return values;
+}
 
 OPERATION void store_some(double* to, Doubles values, int64_t count) {
   if (count >= 8) memcpy(to, &values, 64);

@@ -29,6 +29,7 @@ struct Split {
   int8_t* out;
   int64_t plane, matrix;                      // bytes from one residue, and from one matrix, to the next
   int64_t depth;                              // k with its padding, a multiple of 16
+  int64_t narrow;                             // whether images are below 2**31, else 2**63
 };
 
 // Sixteen images as words: the lower and the upper half of each one plus 2**63.
@@ -43,6 +44,17 @@ INLINE Words words_of(Doubles x, Doubles y) {
 
 INLINE Ints residue_of(const Words& image, const Residue& of) {
   const Ints sum = dot_products(dot_products(ints(of.start), image.low, ints(of.low)), image.high, ints(of.high));
+  return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
+}
+
+// Sixteen images below 2**31: four bytes of each one plus 2**31.
+struct NarrowWords {
+  Ints low;
+};
+
+INLINE Ints residue_of(const NarrowWords& image, const Residue& of) {
+  const int32_t start = of.start + 128 * ((int8_t)(of.high >> 24) - (int8_t)(of.low >> 24));  // 2**31 for 2**63
+  const Ints sum = dot_products(ints(start), image.low, ints(of.low));
   return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
 }
 
@@ -79,29 +91,68 @@ struct Power {
   }
 };
 
-// What rows are multiplied by, 2**mu as two factors, none of which leaves the range of float64; zero beyond the rows.
-template <int ROWS> struct Factors {
-  double first[ROWS], second[ROWS];
+// What rows are multiplied by, 2**mu as two factors, none of which leaves the range of Number.
+template <typename Number, int ROWS> struct RowFactors {
+  Number first[ROWS], second[ROWS];
 
-  INLINE_MEMBER Factors(const Split& s, int64_t batch, int64_t row) {
+  INLINE_MEMBER RowFactors(const Split& s, int64_t batch, int64_t row) {
     for (int i = 0; i < ROWS; i += 8) {
-      const int64_t count = s.rows - row - i;
-      const Longs exponents = some_integers(s.exponents + batch * s.rows + row + i, count);
+      const Longs exponents = some_integers(s.exponents + batch * s.rows + row + i, s.rows - row - i);
       const Longs half = exponents >> 1;
-      store(first + i, powers(half)), store(second + i, powers(exponents - half));
+      store_some(first + i, powers(half), 8), store_some(second + i, powers(exponents - half), 8);
     }
   }
+};
+
+template <bool ONE> INLINE Doubles factor(const double* x) { return ONE ? doubles(*x) : load<Doubles>(x); }
+template <bool ONE> INLINE Floats factor(const float* x) { return ONE ? floats(*x) : load<Floats>(x); }
+
+// The images of sixteen elements from `x` on, `step` apart, zeros beyond the first `count`; they are multiplied by the
+// sixteen factors from `first` and `second` on, or all by the ONE that is there.
+template <bool NARROW, bool ONE, typename Element>
+INLINE auto images_of(const Element* x, int64_t step, int64_t count, const double* first, const double* second) {
+  constexpr int NEXT = ONE ? 0 : 8;
+  const Doubles low = elements(x, step, count) * factor<ONE>(first) * factor<ONE>(second);
+  const Doubles others = elements(x + (count > 8 ? 8 * step : 0), step, count - 8);
+  const Doubles high = others * factor<ONE>(first + NEXT) * factor<ONE>(second + NEXT);
+  if constexpr (NARROW) return NarrowWords{nearest_integers(low, high) ^ INT32_MIN};
+  else return words_of(low, high);
+}
+
+// Images below 2**31 of elements of 24 bits are exact in float32 until they are rounded: what a factor flushes is below
+// 2**-126, and becomes no larger.
+template <bool NARROW, bool ONE>
+INLINE auto images_of(const float* x, int64_t step, int64_t count, const float* first, const float* second) {
+  Floats values = {};
+  if (step == 1) values = some_floats(x, count);
+  else for (int i = 0; i < 16 && i < count; i++) set(values, i, x[i * step]);
+  return NarrowWords{nearest_integers(finite(values) * factor<ONE>(first) * factor<ONE>(second)) ^ INT32_MIN};
+}
+
+// What images are made in, and what they are.
+template <typename Element, bool NARROW> struct Making {
+  typedef double Number;
+  typedef Words Images;
+};
+template <> struct Making<double, true> {
+  typedef double Number;
+  typedef NarrowWords Images;
+};
+template <> struct Making<float, true> {
+  typedef float Number;
+  typedef NarrowWords Images;
 };
 
 static_assert(LEFT_ROWS == 8, "`store_words` has the words of eight rows follow one another");
 
 // A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; so many rows at a time that
 // whole lines of the cache are written.
-template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
+template <typename Element, bool NARROW, int WIDTH>
+INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
   constexpr int ROWS = WIDTH < 16 ? WIDTH : 16, MOST = 32 / ROWS;  // vectors along k at a time
   const Element* x = (const Element*)s.x + batch * s.of_batch;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
-  const Factors<WIDTH> factors(s, batch, panel * WIDTH);
+  const RowFactors<typename Making<Element, NARROW>::Number, WIDTH> factors(s, batch, panel * WIDTH);
   const int64_t present = s.rows - panel * WIDTH;
   for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += ROWS) {
     const Element* rows[ROWS];
@@ -113,15 +164,13 @@ template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Spl
     }
     for (int64_t h = 0; h < s.depth; h += 16 * MOST) {
       const int vectors = s.depth - h < 16 * MOST ? (int)(s.depth - h) / 16 : MOST;
-      Words images[MOST][ROWS];
+      typename Making<Element, NARROW>::Images images[MOST][ROWS];
       for (int v = 0; v < vectors; v++) {
         for (int i = 0; i < ROWS; i++) {
           const int64_t at = h + 16 * v, count = lengths[i] - at;
           const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
-          const Doubles low = elements(from, s.of_k, count);
-          const Doubles high = elements(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8);
-          const Doubles first = doubles(factors.first[first_row + i]), second = doubles(factors.second[first_row + i]);
-          images[v][i] = words_of(low * first * second, high * first * second);
+          const auto *first = factors.first + first_row + i, *second = factors.second + first_row + i;
+          images[v][i] = images_of<NARROW, true>(from, s.of_k, count, first, second);
         }
       }
       for (int64_t t = 0; t < s.count; t++) {
@@ -143,29 +192,24 @@ template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Spl
 }
 
 // The first 16 VECTORS rows of a panel whose rows are neighbours in memory; of panels of eight rows, two at once.
-template <typename Element, int WIDTH, int VECTORS>
+template <typename Element, bool NARROW, int WIDTH, int VECTORS>
 INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   constexpr int MOST = 8;  // words along k at a time
   const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const int64_t rows = s.rows - panel * WIDTH;
-  const Factors<16 * VECTORS> factors(s, batch, panel * WIDTH);
+  const RowFactors<typename Making<Element, NARROW>::Number, 16 * VECTORS> factors(s, batch, panel * WIDTH);
   for (int64_t h = 0; 4 * h < s.k; h += MOST) {
     const int words = (s.k + 3) / 4 - h < MOST ? (int)((s.k + 3) / 4 - h) : MOST;
-    Words images[MOST][VECTORS][4];
+    typename Making<Element, NARROW>::Images images[MOST][VECTORS][4];
     for (int w = 0; w < words; w++) {
       for (int j = 0; j < 4; j++) {
         const int64_t at = 4 * (h + w) + j;
         const bool there = at < s.k;
         const Element* from = x + (there ? at : 0) * s.of_k;
         for (int v = 0; v < VECTORS; v++) {
-          Doubles halves[2];
-          for (int half = 0; half < 2; half++) {
-            const int begin = 16 * v + 8 * half;
-            const Doubles of_rows = finite(some_neighbours(from + begin, there ? rows - begin : 0));
-            halves[half] = of_rows * load<Doubles>(factors.first + begin) * load<Doubles>(factors.second + begin);
-          }
-          images[w][v][j] = words_of(halves[0], halves[1]);
+          const int64_t count = there ? rows - 16 * v : 0;
+          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, factors.first + 16 * v, factors.second + 16 * v);
         }
       }
     }
@@ -190,18 +234,24 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   }
 }
 
-// Panels [begin, end), counted through all matrices. What is left of a panel's rows beyond those of x, and of its words
+// Panels [begin, end), counted through all matrices, of images that are NARROW or not. What is left of a panel's rows beyond those of x, and of its words
 // beyond k, may not be written: no result comes from it.
-template <typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
+template <typename Element, bool NARROW, int WIDTH>
+static void split_panels_of(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;
   for (int64_t at = begin; at < end; at++) {
     const int64_t batch = at / panels, panel = at % panels, rows = s.rows - panel * WIDTH;
-    if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Element, WIDTH>(s, batch, panel);
+    if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Element, NARROW, WIDTH>(s, batch, panel);
     else if (WIDTH < 16 && panel % 2 == 1) continue;  // the one before it had both
-    else if (WIDTH < 16 || rows <= 16) split_panel_across<Element, WIDTH, 1>(s, batch, panel);
-    else if (rows <= 32) split_panel_across<Element, WIDTH, 2>(s, batch, panel);
-    else split_panel_across<Element, WIDTH, 3>(s, batch, panel);
+    else if (WIDTH < 16 || rows <= 16) split_panel_across<Element, NARROW, WIDTH, 1>(s, batch, panel);
+    else if (rows <= 32) split_panel_across<Element, NARROW, WIDTH, 2>(s, batch, panel);
+    else split_panel_across<Element, NARROW, WIDTH, 3>(s, batch, panel);
   }
+}
+
+template <typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
+  if (s.narrow) split_panels_of<Element, true, WIDTH>(s, begin, end);
+  else split_panels_of<Element, false, WIDTH>(s, begin, end);
 }
 
 }  // namespace cpu

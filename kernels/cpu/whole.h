@@ -29,6 +29,7 @@ struct Whole {
   void* out;
   int64_t out_of_batch, out_of_rows;  // steps in elements
   int64_t tile_rows, tile_columns;    // whole panels
+  int64_t narrow;                     // see `Split`
   int64_t farthest;                   // largest sum of two exponents, of a row and of a column, that is rounded
   const Scaling* scaling;
   const Residue *left_residues, *right_residues;
@@ -126,7 +127,7 @@ template <typename Element, int WIDTH>
 static void split_side(const Whole& of, Side& side, int64_t batch, int64_t depth, const Residue* residues) {
   const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
   const Split s = {x, sizeof(Element) == 4, 1, side.count, of.k, 0, side.rows.of_rows, side.rows.of_k, side.exponents,
-                   residues, of.recombination->count, side.panels, side.plane, 0, depth};
+                   residues, of.recombination->count, side.panels, side.plane, 0, depth, of.narrow};
   split_panels<Element, WIDTH>(s, 0, (side.count + WIDTH - 1) / WIDTH);
 }
 

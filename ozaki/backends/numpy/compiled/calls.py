@@ -73,11 +73,11 @@ def _describe(library: Any, x: npt.NDArray[Any], width: int, fields: _Ints, pair
     share_out(batch * -(-rows // 32), 2.0 * x.size, call, x, fields)
 
 
-def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Tables) -> Panels:
+def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Tables, narrow: bool = False) -> Panels:
     """The residues of the images of rows x, shape (batch, rows, k), with exponents mu.
 
     Elements are of float32 or float64, or complex, and have as many parts as those of `tables`. NaN and Inf count as
-    zero; images are below 2**63.
+    zero; images are below 2**63, `narrow` ones below 2**31.
     """
     batch, rows, k = x.shape
     depth, width = -(-k // DEPTH) * DEPTH, WIDTHS[side]
@@ -88,7 +88,7 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     given = Split(
         x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
         exponents.ctypes.data, residues.ctypes.data, len(residues), memory.ctypes.data,
-        memory.strides[0], memory.strides[1], depth,
+        memory.strides[0], memory.strides[1], depth, narrow,
     )  # fmt: skip
     panels, at = batch * -(-rows // width), ctypes.byref(given)
     function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
@@ -119,7 +119,7 @@ def multiply_rounded(
 
     def call(begin: int, end: int) -> None:
         own = scratch()
-        function(*given, begin, end, own.array.ctypes.data)
+        function(*given, begin, end, own.address)
 
     share_out(tiles, _cost(a, b, tables), call, a, b, tables, out, rows, columns)
 
@@ -134,7 +134,7 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
 
     def call(begin: int, end: int) -> None:
         own = scratch()
-        library.ozaki_cpu_residues(*given, begin, end, own.array.ctypes.data)
+        library.ozaki_cpu_residues(*given, begin, end, own.address)
 
     share_out(tiles, _cost(a, b, tables), call, a, b, tables, out)
     return out

@@ -16,6 +16,9 @@ LINE = 64
 _MOST_BYTES = 2**28
 """Most bytes that are spare."""
 
+_FEW = 2**16
+"""Bytes of memory that is soon had anew: less than this is not kept."""
+
 Bytes = npt.NDArray[np.int8]
 
 
@@ -68,16 +71,22 @@ class Block:
     Attributes
     ----------
     array : as long as the block lives
+    address : where it begins
     """
 
-    __slots__ = ("_memory", "array")
+    __slots__ = ("_memory", "address", "array")
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         nbytes = prod(shape)
-        self._memory = memory = SPARE.take(nbytes + LINE)
-        begin = -memory.ctypes.data % LINE
+        few = nbytes < _FEW
+        memory = np.empty(nbytes + LINE, np.int8) if few else SPARE.take(nbytes + LINE)
+        self._memory = None if few else memory
+        found: int = memory.ctypes.data
+        begin = -found % LINE
+        self.address = found + begin
         self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
 
     def __del__(self) -> None:
-        if hasattr(self, "_memory"):  # else there was none
-            SPARE.give(self._memory)
+        memory: Bytes | None = getattr(self, "_memory", None)
+        if memory is not None:  # else there was none
+            SPARE.give(memory)

@@ -27,7 +27,7 @@ class Split(ctypes.Structure):
         ("residues", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("out", ctypes.c_void_p),
-        *[(name, ctypes.c_int64) for name in ("plane", "matrix", "depth")],
+        *[(name, ctypes.c_int64) for name in ("plane", "matrix", "depth", "narrow")],
     )
 
 
@@ -127,7 +127,8 @@ class Whole(ctypes.Structure):
         ("right", ctypes.c_void_p),
         *[(f"right_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
         ("out", ctypes.c_void_p),
-        *[(name, ctypes.c_int64) for name in ("out_of_batch", "out_of_rows", "tile_rows", "tile_columns", "farthest")],
+        *[(name, ctypes.c_int64) for name in ("out_of_batch", "out_of_rows", "tile_rows", "tile_columns")],
+        *[(name, ctypes.c_int64) for name in ("narrow", "farthest")],
         *[(name, ctypes.c_void_p) for name in ("scaling", "left_residues", "right_residues", "moduli")],
         ("recombination", ctypes.c_void_p),
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import SPARE, Block
 from ozaki.backends.numpy.compiled.panels import tile
 from ozaki.backends.numpy.compiled.sharing import share_out, workers_for
@@ -35,14 +34,17 @@ def multiply_whole(
     tables: Tables,
     out: npt.NDArray[Any],
     together: int,
+    narrow: bool,
 ) -> int | None:
     """Write the product of rows x and y, shapes (batch, m or n, k), rounded once, into out, shape (batch, m, n).
 
+    The library reads the rows as they are (`can_read`).
     NaN and Inf count as zero. Descriptions and residues of a matrix are made in scratch memory of each thread.
 
     Parameters
     ----------
     together : matrices whose slices may be held at a time
+    narrow : whether images are below 2**31, else 2**63
 
     Returns
     -------
@@ -57,20 +59,21 @@ def multiply_whole(
     workers = workers_for(cost)
     if workers > 1 and (batch < _TURNS * workers or together < workers):
         return None
-    if not (can_read(x) and can_read(y) and can_read(out)) or out.strides[2] != itemsize:
+    of_matrix, of_row, of_entry = out.strides
+    if of_entry != itemsize or of_row % itemsize or of_matrix % itemsize:
         return None
     constants = _constants_of(tables.crt.moduli, scaling)
     rows, columns = tile(m, n)
     given = Whole(
         itemsize == 4, m, k, n, *_rows(x, itemsize), *_rows(y, itemsize), out.ctypes.data,
-        out.strides[0] // itemsize, out.strides[1] // itemsize, rows, columns, FARTHEST, *constants.addresses,
+        of_matrix // itemsize, of_row // itemsize, rows, columns, narrow, FARTHEST, *constants.addresses,
     )  # fmt: skip
     at, counts = ctypes.byref(given), list[int]()
     nbytes = library.ozaki_cpu_whole_scratch(at)
 
     def call(begin: int, end: int) -> None:
         scratch = Block((nbytes,))
-        counts.append(library.ozaki_cpu_whole(at, begin, end, scratch.array.ctypes.data))
+        counts.append(library.ozaki_cpu_whole(at, begin, end, scratch.address))
 
     share_out(batch, cost, call, x, y, out, constants)
     nonfinite = None if min(counts) < 0 else sum(counts)

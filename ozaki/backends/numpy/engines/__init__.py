@@ -12,7 +12,7 @@ from ozaki.backends.numpy.engines.engine import Engine as Engine
 from ozaki.backends.numpy.engines.int8_complex_residues import Int8ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
-from ozaki.caches import Table
+from ozaki.caches import Table, cached
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
 _COMPILED: dict[type, type[Int8ResidueEngine]] = {
@@ -57,6 +57,7 @@ by float64 BLAS; the function returns None if such a machine multiplies no slice
 """
 
 
+@cached(256)
 def obstacle(scheme: Scheme, name: str) -> str | None:
     """Why no engine, or none of that name, multiplies this scheme; None if one does."""
     if type(scheme) not in MAKERS:

@@ -75,6 +75,11 @@ class Int8ResidueEngine(ResidueEngine):
         return self.compiled.library
 
     @cached_property
+    def _narrow(self) -> bool:
+        """Whether the library makes images of four bytes."""
+        return self.scheme.largest < 2**31
+
+    @cached_property
     def _tables(self) -> Tables:
         return tables_of(self.crt.moduli)
 
@@ -90,7 +95,7 @@ class Int8ResidueEngine(ResidueEngine):
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
-        return split(self._library, x if can_read(x) else x.copy(), mu, side, self._tables)
+        return split(self._library, x if can_read(x) else x.copy(), mu, side, self._tables, self._narrow)
 
     def split_numbers(self, x: Numbers, mu: Ints, side: str) -> Any:
         """Raise, since `engine_of` gives such rows another engine."""
@@ -98,7 +103,7 @@ class Int8ResidueEngine(ResidueEngine):
 
     def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
         """Compute whole products in one call, as `Engine` says, where threads need not share out a matrix."""
-        return multiply_whole(self._library, x, y, scaling, self._tables, out, together)
+        return multiply_whole(self._library, x, y, scaling, self._tables, out, together, self._narrow)
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: int16, modulo each number."""
