@@ -89,9 +89,17 @@ def test_bits_in_every_layout(code, rng, whole, dtype, shape):
             assert same_bits(ozaki.matmul(x, y, **options), expected) and whole == [0]
 
 
-def test_several_tiles(code, rng, whole):
-    a, b = rng.standard_normal((2, 270, 60)), rng.standard_normal((60, 500))
-    assert same_bits(ozaki.matmul(a, b, **RESIDUES), by_blas(a, b, **RESIDUES)) and whole == [0]
+@pytest.mark.parametrize(
+    "shape", [(270, 60, 500), (700, 300, 20), (20, 300, 700), (100, 2000, 33), (1, 2000, 100)], ids=str
+)
+def test_several_tiles(code, rng, whole, shape):
+    """Also of long and narrow matrices, whose panels are not all held."""
+    m, k, n = shape
+    for left, right in ((), ()), ((2,), (2,)), ((2, 1), (1, 2)):
+        a, b = rng.standard_normal((*left, m, k)), rng.standard_normal((*right, k, n))
+        expected = by_blas(a, b, **RESIDUES)
+        for x, y in itertools.islice(zip(layouts(a), layouts(b), strict=True), 2):
+            assert same_bits(ozaki.matmul(x, y, **RESIDUES), expected) and whole.pop() == 0
 
 
 @pytest.mark.parametrize("count", [2, 5, 6, 7, 8, 10, 11, 15])

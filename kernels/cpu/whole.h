@@ -24,6 +24,7 @@ struct Scaling {
 };
 
 struct Whole {
+  int64_t batch;            // matrices
   int64_t single, m, k, n;  // whether operands and result are float32, else float64
   Rows left, right;
   void* out;
@@ -58,6 +59,7 @@ class Pieces {
 struct Side {
   Rows rows;
   int64_t count;           // of rows
+  int64_t held;            // of them, whose panels are held at a time
   int64_t width;           // of a panel
   int64_t *fields;         // of the description, [6][count]
   int64_t *exponents;      // mu
@@ -67,29 +69,46 @@ struct Side {
   int64_t nonfinite, farthest;  // rows with NaN or Inf; the largest abs(mu)
   int64_t batch;           // which matrix that is; -1 before the first one
 
-  void lay_out(Pieces& pieces, const Rows& of, int64_t rows_, int64_t width_, int64_t depth, int64_t moduli) {
-    rows = of, count = rows_, width = width_, batch = -1;
+  void lay_out(Pieces& pieces, const Rows& of, int64_t rows_, int64_t width_, int64_t depth, int64_t moduli,
+               int64_t held_) {
+    rows = of, count = rows_, width = width_, held = held_, batch = -1;
     fields = pieces.take<int64_t>(6 * count), exponents = pieces.take<int64_t>(count);
     factors = pieces.take<double>(count + 16);
-    plane = (count + width - 1) / width * width * depth;
+    plane = (held + width - 1) / width * width * depth;
     panels = pieces.take<int8_t>(plane * moduli);
   }
 };
+
+constexpr int64_t STRIP = 1 << 21;  // bytes of panels that are split and read again before the cache has lost them
 
 struct Layout {
   Side left, right;
   int8_t* residues;
   int64_t depth, nbytes;
+  int64_t tile_rows, tile_columns;
 
   Layout(const Whole& of, int8_t* scratch) {
     Pieces pieces(scratch);
     const int64_t moduli = of.recombination->count;
-    depth = (of.k + 15) / 16 * 16;
-    left.lay_out(pieces, of.left, of.m, LEFT_ROWS, depth, moduli);
-    right.lay_out(pieces, of.right, of.n, RIGHT_ROWS, depth, moduli);
-    residues = pieces.take<int8_t>(moduli * tile_plane(of.tile_rows, of.tile_columns) + 64);
+    depth = (of.k + 15) / 16 * 16, tile_rows = of.tile_rows, tile_columns = of.tile_columns;
+    // Panels that are read by one row or column of tiles alone are split tile by tile, if they are so many; but not
+    // those of one matrix for all.
+    const int64_t row_bytes = moduli * depth;
+    int64_t held_rows = of.m, held_columns = of.n;
+    const bool left_once = of.batch == 1 || of.left.of_batch, right_once = of.batch == 1 || of.right.of_batch;
+    if (left_once && of.n <= tile_columns && of.m * row_bytes > STRIP && of.m >= of.n) {
+      tile_rows = held_rows = least(tile_rows, largest(STRIP / row_bytes / 16, 1) * 16);
+    } else if (right_once && of.m <= tile_rows && of.n * row_bytes > STRIP) {
+      tile_columns = held_columns = least(tile_columns, largest(STRIP / row_bytes / RIGHT_ROWS, 1) * RIGHT_ROWS);
+    }
+    left.lay_out(pieces, of.left, of.m, LEFT_ROWS, depth, moduli, held_rows);
+    right.lay_out(pieces, of.right, of.n, RIGHT_ROWS, depth, moduli, held_columns);
+    residues = pieces.take<int8_t>(moduli * tile_plane(tile_rows, tile_columns) + 64);
     nbytes = pieces.nbytes();
   }
+
+  static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
+  static int64_t largest(int64_t x, int64_t y) { return x < y ? y : x; }
 };
 
 // Write the exponents and the factors of a matrix's rows.
@@ -123,12 +142,17 @@ template <typename Element> static void describe_side(const Whole& of, Side& sid
   scale_rows(*of.scaling, side);
 }
 
+// Where the panels of an operand would begin whose panels from `row` on are held.
+INLINE int8_t* panels_from(const Side& side, int64_t row, int64_t depth) { return side.panels - row * depth; }
+
+// Split rows [begin, end), whose panels are then those that are held; they begin with two whole panels.
 template <typename Element, int WIDTH>
-static void split_side(const Whole& of, Side& side, int64_t batch, int64_t depth, const Residue* residues) {
+static void split_side(const Whole& of, Side& side, int64_t batch, int64_t begin, int64_t end, int64_t depth,
+                       const Residue* residues) {
   const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
   const Split s = {x, sizeof(Element) == 4, 1, side.count, of.k, 0, side.rows.of_rows, side.rows.of_k, side.exponents,
-                   residues, of.recombination->count, side.panels, side.plane, 0, depth, of.narrow};
-  split_panels<Element, WIDTH>(s, 0, (side.count + WIDTH - 1) / WIDTH);
+                   residues, of.recombination->count, panels_from(side, begin, depth), side.plane, 0, depth, of.narrow};
+  split_panels<Element, WIDTH>(s, begin / WIDTH, (end + WIDTH - 1) / WIDTH);
 }
 
 constexpr int64_t FETCHED = 1 << 15;  // most bytes of a matrix that are fetched while the one before it is computed
@@ -149,25 +173,30 @@ template <typename Element>
 static bool multiply_whole(const Whole& of, int64_t begin, int64_t end, int8_t* scratch, int64_t& nonfinite) {
   Layout at(of, scratch);
   Side &left = at.left, &right = at.right;
-  const int64_t step = of.tile_columns, plane = tile_plane(of.tile_rows, step);
-  const Operands operands = {left.panels, right.panels, left.plane, right.plane, 0, 0, at.depth, (of.k + 3) / 4,
-                             of.moduli, of.recombination->count};
+  const int64_t step = at.tile_columns, plane = tile_plane(at.tile_rows, step), depth = at.depth;
+  const bool holds_left = left.held == of.m, holds_right = right.held == of.n;
   for (int64_t batch = begin; batch < end; batch++) {
-    const bool splits_left = left.batch < 0 || left.rows.of_batch != 0;
-    const bool splits_right = right.batch < 0 || right.rows.of_batch != 0;
-    if (splits_left) describe_side<Element>(of, left, batch);
-    if (splits_right) describe_side<Element>(of, right, batch);
+    const bool new_left = left.batch < 0 || left.rows.of_batch != 0;
+    const bool new_right = right.batch < 0 || right.rows.of_batch != 0;
+    if (new_left) describe_side<Element>(of, left, batch);
+    if (new_right) describe_side<Element>(of, right, batch);
     if (left.farthest + right.farthest > of.farthest) return false;
     nonfinite += left.nonfinite + right.nonfinite;
-    if (splits_left) split_side<Element, LEFT_ROWS>(of, left, batch, at.depth, of.left_residues);
-    if (splits_right) split_side<Element, RIGHT_ROWS>(of, right, batch, at.depth, of.right_residues);
+    if (holds_left && new_left) split_side<Element, LEFT_ROWS>(of, left, batch, 0, of.m, depth, of.left_residues);
+    if (holds_right && new_right) split_side<Element, RIGHT_ROWS>(of, right, batch, 0, of.n, depth, of.right_residues);
     left.batch = right.batch = batch;
     if (batch + 1 < end) fetch_side<Element>(of, left, batch + 1), fetch_side<Element>(of, right, batch + 1);
     Element* out = (Element*)of.out + batch * of.out_of_batch;
-    for (int64_t row = 0; row < of.m; row += of.tile_rows) {
-      const int64_t row_end = row + of.tile_rows < of.m ? row + of.tile_rows : of.m;
+    for (int64_t row = 0; row < of.m; row += at.tile_rows) {
+      const int64_t row_end = Layout::least(row + at.tile_rows, of.m);
+      if (!holds_left) split_side<Element, LEFT_ROWS>(of, left, batch, row, row_end, depth, of.left_residues);
       for (int64_t column = 0; column < of.n; column += step) {
-        const int64_t column_end = column + step < of.n ? column + step : of.n;
+        const int64_t column_end = Layout::least(column + step, of.n);
+        if (!holds_right) split_side<Element, RIGHT_ROWS>(of, right, batch, column, column_end, depth, of.right_residues);
+        const Operands operands = {panels_from(left, holds_left ? 0 : row, depth),
+                                   panels_from(right, holds_right ? 0 : column, depth),
+                                   left.plane, right.plane, 0, 0, depth, (of.k + 3) / 4,
+                                   of.moduli, of.recombination->count};
         multiply_tile(operands, 0, row, row_end, column, column_end, at.residues, step, plane);
         round_tile(at.residues, step, plane, *of.recombination, row_end - row, column_end - column, left.factors + row,
                    right.factors + column, out + row * of.out_of_rows + column, of.out_of_rows);

@@ -116,11 +116,10 @@ def execute(
 
 
 def _whole(program: Program, x: npt.NDArray[Any], y: npt.NDArray[Any], out: Any) -> int | None:
-    """Compute out from rows of floats by `Engine.multiply_whole`, if that is one panel and one slab of the program."""
-    views, one_panel = program.views, program.views.m <= program.rows and program.views.n <= program.columns
-    if not one_panel or len(program.slabs) > 1 or views.copied or not isinstance(out, np.ndarray):
+    """Compute out from rows of floats by `Engine.multiply_whole`, in the memory that a program of one slab counts."""
+    if len(program.slabs) > 1 or program.views.copied or not isinstance(out, np.ndarray):
         return None
-    return program.engine.multiply_whole(x, y, program.scaling, out, program.together)
+    return program.engine.multiply_whole(x, y, program.scaling, out, program.nbytes)
 
 
 def run(

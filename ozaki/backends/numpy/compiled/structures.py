@@ -121,7 +121,7 @@ class Whole(ctypes.Structure):
     """Operands and the result of whole products (whole.h)."""
 
     _fields_ = (
-        *[(name, ctypes.c_int64) for name in ("single", "m", "k", "n")],
+        *[(name, ctypes.c_int64) for name in ("batch", "single", "m", "k", "n")],
         ("left", ctypes.c_void_p),
         *[(f"left_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
         ("right", ctypes.c_void_p),

@@ -33,7 +33,7 @@ def multiply_whole(
     scaling: Scaling,
     tables: Tables,
     out: npt.NDArray[Any],
-    together: int,
+    most: int,
     narrow: bool,
 ) -> int | None:
     """Write the product of rows x and y, shapes (batch, m or n, k), rounded once, into out, shape (batch, m, n).
@@ -43,13 +43,14 @@ def multiply_whole(
 
     Parameters
     ----------
-    together : matrices whose slices may be held at a time
+    most : bytes that may be held
     narrow : whether images are below 2**31, else 2**63
 
     Returns
     -------
     nonfinite : number of NaN and Inf that were read; None, and out is undefined, where this is not the way: operands
-        in other formats than the result, exponents that are too large, or threads that share out parts of a matrix
+        in other formats than the result, exponents that are too large, too much memory, or threads that share out
+        parts of a matrix
     """
     batch, m, n = out.shape
     k, itemsize = x.shape[2], out.itemsize
@@ -57,7 +58,7 @@ def multiply_whole(
         return None
     cost = float(batch) * len(tables.moduli) * (m * n * (k + 64) / 16 + (m + n) * k)
     workers = workers_for(cost)
-    if workers > 1 and (batch < _TURNS * workers or together < workers):
+    if workers > 1 and batch < _TURNS * workers:
         return None
     of_matrix, of_row, of_entry = out.strides
     if of_entry != itemsize or of_row % itemsize or of_matrix % itemsize:
@@ -65,11 +66,13 @@ def multiply_whole(
     constants = _constants_of(tables.crt.moduli, scaling)
     rows, columns = tile(m, n)
     given = Whole(
-        itemsize == 4, m, k, n, *_rows(x, itemsize), *_rows(y, itemsize), out.ctypes.data,
+        batch, itemsize == 4, m, k, n, *_rows(x, itemsize), *_rows(y, itemsize), out.ctypes.data,
         of_matrix // itemsize, of_row // itemsize, rows, columns, narrow, FARTHEST, *constants.addresses,
     )  # fmt: skip
     at, counts = ctypes.byref(given), list[int]()
     nbytes = library.ozaki_cpu_whole_scratch(at)
+    if workers * nbytes > most:
+        return None
 
     def call(begin: int, end: int) -> None:
         scratch = Block((nbytes,))

@@ -63,7 +63,7 @@ class BlasEngine(ABC):
         """Return False: BLAS has no such epilogue."""
         return False
 
-    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, most: int) -> int | None:
         """Return None: BLAS multiplies slices alone."""
         return None
 

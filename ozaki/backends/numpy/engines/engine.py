@@ -129,7 +129,7 @@ class Engine(Protocol):
         ...
 
     def multiply_whole(
-        self, x: npt.NDArray[Any], y: npt.NDArray[Any], scaling: Scaling, out: Any, together: int
+        self, x: npt.NDArray[Any], y: npt.NDArray[Any], scaling: Scaling, out: Any, most: int
     ) -> int | None:
         """Write the product of rows x and y, rounded once, into out, if the engine takes them as they are.
 
@@ -138,7 +138,7 @@ class Engine(Protocol):
         x, y : rows of floats, not described, of one slab, shapes (batch, m or n, k)
         scaling : the rule of their exponents
         out : shape (batch, m, n)
-        together : matrices whose slices may be held at a time
+        most : bytes that may be held
 
         Returns
         -------

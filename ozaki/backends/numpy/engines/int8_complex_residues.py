@@ -44,7 +44,7 @@ class Int8ComplexResidueEngine(Int8ResidueEngine, ComplexResidueEngine):  # type
         """Number and kind of the planes, for people."""
         return f"complex residues modulo {len(self.crt.moduli)} numbers, as int8"
 
-    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> None:
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, most: int) -> None:
         """Return None: the library describes and splits complex rows in calls of their own."""
         return
 

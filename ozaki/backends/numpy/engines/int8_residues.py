@@ -101,9 +101,9 @@ class Int8ResidueEngine(ResidueEngine):
         """Raise, since `engine_of` gives such rows another engine."""
         raise NotImplementedError(f"{self.label}: no slices of multiprecision numbers")
 
-    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, most: int) -> int | None:
         """Compute whole products in one call, as `Engine` says, where threads need not share out a matrix."""
-        return multiply_whole(self._library, x, y, scaling, self._tables, out, together, self._narrow)
+        return multiply_whole(self._library, x, y, scaling, self._tables, out, most, self._narrow)
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: int16, modulo each number."""
