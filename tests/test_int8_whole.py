@@ -8,22 +8,15 @@ from cases import same_bits
 
 import ozaki
 from ozaki.backends.numpy import _describe
-from ozaki.backends.numpy.compiled import Compiled, compiled, sharing
+from ozaki.backends.numpy.compiled import sharing
 from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
 
 RESIDUES = {"scheme": "residues", "slices": 14}
 
 
-@pytest.fixture(params=["portable", "vnni"])
-def code(request, monkeypatch):
-    """Products take the library of that name, and one thread."""
-    monkeypatch.setenv("OZAKI_CPU", request.param)
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
     monkeypatch.setattr(sharing, "threads", lambda: 1)
-    ozaki.clear_caches()
-    found = compiled()
-    yield found if isinstance(found, Compiled) else pytest.skip(found)
-    monkeypatch.undo()
-    ozaki.clear_caches()
 
 
 @pytest.fixture

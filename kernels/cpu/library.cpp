@@ -22,7 +22,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 6; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 7; }
 
 #if defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
