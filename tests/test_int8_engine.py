@@ -224,6 +224,25 @@ def test_threads_that_do_not_start(code, rng, monkeypatch, error):
     assert begun
 
 
+@pytest.mark.parametrize("n", [127, 129, 300])
+def test_half_of_a_symmetric_product_is_computed(code, rng, n):
+    """And mirrored: the product of a matrix and its transpose, in stacks, and with what is not finite."""
+    a = rng.standard_normal((2, n, 90)) * 2.0 ** rng.integers(-40, 40, (2, n, 1))
+    z = a + 1j * rng.standard_normal(a.shape)
+    for x in (a, a.astype(np.float32), a[..., ::-1], a.swapaxes(1, 2)):
+        assert same_bits(ozaki.matmul(x, x.swapaxes(1, 2), **RESIDUES), by_blas(x, x.swapaxes(1, 2).copy(), **RESIDUES))
+    for turn in (np.asarray, np.conj):
+        turned = turn(z).swapaxes(1, 2)
+        assert same_bits(
+            ozaki.matmul(z, turned, scheme="residues", slices=15),
+            by_blas(z, turned.copy(), scheme="residues", slices=15),
+        )
+    hermitian = ozaki.gemm(1.0, z[0], z[0], trans_b="C", scheme="residues", slices=15)
+    assert same_bits(hermitian, by_blas(z[0], z[0].conj().T.copy(), scheme="residues", slices=15))
+    a[0, 5, 7], a[1, 126, 3] = np.nan, np.inf
+    assert same_bits(ozaki.matmul(a, a.swapaxes(1, 2), **RESIDUES), by_blas(a, a.swapaxes(1, 2).copy(), **RESIDUES))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_multiplies(code, rng, monkeypatch):
     monkeypatch.setattr(sharing, "threads", lambda: 2)

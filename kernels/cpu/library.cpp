@@ -22,7 +22,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 7; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 8; }
 
 #if defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -91,6 +91,7 @@ struct Result {
   int64_t batch, rows, columns;
   int64_t tile_rows, tile_columns;             // whole panels
   int64_t single;                              // whether out is float32, else float64
+  int64_t triangle;                            // whether columns beyond the last row of a tile may be left as they are
   void* out;                                   // entries; or residues, [count][batch][rows][columns]
   int64_t of_batch, of_rows;                   // steps of out in elements
   const double* row_factors;                   // [batch or 1][rows]
@@ -133,7 +134,11 @@ static void multiply_and_round(const Operands* of, const Recombination* r, const
   const DefaultEnvironment environment;
   const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
-    const Tile tile = tile_of(*c, number);
+    Tile tile = tile_of(*c, number);
+    if (c->triangle) {
+      if (tile.column >= tile.row_end) continue;
+      if (tile.column_end > tile.row_end) tile.column_end = tile.row_end;
+    }
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
     if (c->single) round_into<PARTS>((float*)c->out, *r, *c, tile, scratch, step, plane);
     else round_into<PARTS>((double*)c->out, *r, *c, tile, scratch, step, plane);

@@ -18,6 +18,7 @@ from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import SPARE
+from ozaki.backends.numpy.compiled.panels import TRIANGLE
 from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
 from ozaki.multiprecision.limbs import limbs_of
@@ -101,7 +102,8 @@ def execute(
         if limit is not None:
             SPARE.clear()
         nonfinite = None
-        if floats and combination is None and progress is SILENT:
+        as_triangle = program.image is not None and m > TRIANGLE
+        if floats and combination is None and progress is SILENT and not as_triangle:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
         if nonfinite == 0:
             return
@@ -154,7 +156,9 @@ def run(
                 kept = slices_of(right, nu, engine, "right", *at_cols, slice(engine.k))
             for r in range(0 if program.image is None else c, m, program.rows):
                 rows = slice(r, min(r + program.rows, m))
-                diagonal = program.one_split and rows == cols  # then BLAS multiplies one triangle
+                on_diagonal = program.image is not None and rows == cols
+                diagonal = program.one_split and on_diagonal  # then BLAS multiplies one triangle
+                at = b, rows, cols
                 unrounded: Unrounded | None = None
                 for h in slabs:
                     hs = slice(h, min(h + engine.slab, engine.k))
@@ -163,7 +167,7 @@ def run(
                     if told is not None:
                         told.step()
                     exponents = mu[of_left, rows], nu[at_cols]
-                    if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[b, rows, cols]):
+                    if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[at], on_diagonal):
                         if told is not None:
                             told.step(engine.planes + rounding)
                         del of_rows, of_cols  # before those of the next panel are made
@@ -174,12 +178,17 @@ def run(
                         unrounded = part
                     else:
                         unrounded.add(part)
-                at = b, rows, cols
                 if unrounded is not None:
                     some = combination if combination is None else combination.at(at)
                     unrounded.round_into(out[at], some, diagonal, None if told is None else Share(told, rounding))
-                if program.image is not None and rows != cols:
-                    _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
+                if program.image is not None:
+                    conjugate = program.image == "conjugate"
+                    if rows != cols:
+                        _mirror(out[at], out[b, cols, rows], conjugate)
+                    elif unrounded is None:
+                        for h in range(r, rows.stop, TRIANGLE):
+                            those, beyond = slice(h, h + TRIANGLE), slice(min(h + TRIANGLE, rows.stop), rows.stop)
+                            _mirror(out[b, beyond, those], out[b, those, beyond], conjugate)
 
 
 def engine_for(name: str, floats: bool) -> str:

@@ -9,7 +9,7 @@ from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
-from ozaki.schemes import Scaling, Scheme, scaling_of
+from ozaki.schemes import Residues, Scaling, Scheme, scaling_of
 
 _PANEL = 2048
 """Most rows and columns of a panel of the result; bounds the workspace."""
@@ -63,8 +63,8 @@ class Program:
     together : matrices of a batch that are computed at a time
     slabs : where the parts of k begin, the elements of a row that are multiplied at a time
     keeps_columns : whether the slices of columns serve all panels of rows: those of several slabs are not kept
-    image : what panels above the diagonal are, which are copied from below: transposes or conjugate transposes; None
-        if they are computed as all others
+    image : what entries above the diagonal are that are copied from below: transposes or conjugate transposes; None if
+        they are computed as all others
     one_split : whether both operands have the same slices, so that panels on the diagonal are multiplied as triangles
     nbytes : bytes that are held while it runs, beside operands, their descriptions and the result
     """
@@ -136,7 +136,7 @@ def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int |
     symmetric = engine.symmetric() if views.itself and not views.addend else None
     if symmetric is not None:
         engine, image = symmetric, "transpose"
-    elif engine.parts == 2 and not views.addend and (views.itself or views.adjoint):
+    elif isinstance(scheme, Residues) and not views.addend and (views.itself or views.adjoint):
         image = "conjugate" if views.adjoint else "transpose"
     panel = _panel_of(engine, views, limit)
     slabs = range(0, engine.k, engine.slab)

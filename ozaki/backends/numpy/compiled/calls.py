@@ -101,13 +101,21 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
 
 
 def multiply_rounded(
-    library: Any, a: Panels, b: Panels, tables: Tables, mu: _Ints, nu: _Ints, out: npt.NDArray[Any]
+    library: Any,
+    a: Panels,
+    b: Panels,
+    tables: Tables,
+    mu: _Ints,
+    nu: _Ints,
+    out: npt.NDArray[Any],
+    triangle: bool = False,
 ) -> None:
     """Write the product, rounded once, into out, shape (batch, m, n), real or complex, whose last axis is contiguous.
 
-    No power of two 2**-(mu + nu) may be beyond 2**-900 and 2**800.
+    With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these are left as they are. No power of
+    two 2**-(mu + nu) may be beyond 2**-900 and 2**800.
     """
-    result, scratch, tiles = _result(a, b, out)
+    result, scratch, tiles = _result(a, b, out, triangle)
     rows, columns = np.ldexp(1.0, -mu.astype(np.int32)), np.zeros((len(nu), nu.shape[1] + 16))
     columns[:, :-16] = np.ldexp(1.0, -nu.astype(np.int32))
     result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
@@ -140,12 +148,14 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
     return out
 
 
-def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[[], Block], int]:
+def _result(
+    a: Panels, b: Panels, out: npt.NDArray[Any], triangle: bool = False
+) -> tuple[Any, Callable[[], Block], int]:
     """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
     batch, m, n = out.shape
-    rows, columns = tile(m, n)
+    rows, columns = tile(m, n, triangle)
     steps = (step // part_size(out) for step in out.strides[:2])
-    result = Result(batch, m, n, rows, columns, part_size(out) == 4, out.ctypes.data, *steps)
+    result = Result(batch, m, n, rows, columns, part_size(out) == 4, triangle, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.
     return (
         result,

@@ -62,8 +62,12 @@ def scratch_bytes(rows: int, columns: int, moduli: int) -> int:
     return moduli * (prod(tile(rows, columns)) + LINE) + 1024
 
 
-def tile(rows: int, columns: int) -> tuple[int, int]:
+TRIANGLE = 128
+"""Rows of the tiles of a symmetric product, of which those on the diagonal are computed whole: few, whole panels."""
+
+
+def tile(rows: int, columns: int, triangle: bool = False) -> tuple[int, int]:
     """Rows and columns of the tiles of a matrix: whole panels."""
-    sizes = zip(_TILE, (rows, columns), WIDTHS.values(), strict=True)
+    sizes = zip((TRIANGLE if triangle else _TILE[0], _TILE[1]), (rows, columns), WIDTHS.values(), strict=True)
     tile_rows, tile_columns = (min(most, -(-size // width) * width) for most, size, width in sizes)
     return tile_rows, tile_columns

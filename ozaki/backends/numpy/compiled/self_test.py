@@ -13,7 +13,7 @@ from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of, tables_of
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 7
+INTERFACE = 8
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 

@@ -61,7 +61,10 @@ class Result(ctypes.Structure):
     """Where tiles of the result go (library.cpp)."""
 
     _fields_ = (
-        *[(name, ctypes.c_int64) for name in ("batch", "rows", "columns", "tile_rows", "tile_columns", "single")],
+        *[
+            (name, ctypes.c_int64)
+            for name in ("batch", "rows", "columns", "tile_rows", "tile_columns", "single", "triangle")
+        ],
         ("out", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("of_batch", "of_rows")],
         ("row_factors", ctypes.c_void_p),

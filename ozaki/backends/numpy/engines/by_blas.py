@@ -59,7 +59,7 @@ class BlasEngine(ABC):
         """Bytes of the slices of a slab of so many rows and columns."""
         return 8 * self.planes * (rows + columns) * self.slab
 
-    def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any) -> bool:
+    def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
         """Return False: BLAS has no such epilogue."""
         return False
 

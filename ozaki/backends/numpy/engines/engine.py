@@ -120,11 +120,14 @@ class Engine(Protocol):
         """
         ...
 
-    def multiply_into(self, a: Any, b: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: Any) -> bool:
+    def multiply_into(
+        self, a: Any, b: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: Any, triangle: bool
+    ) -> bool:
         """Write the product over all of k, rounded once, into out, if the engine rounds while it multiplies.
 
         Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
-        (batch, m, n). Returns False, and writes nothing, if it does not round such products.
+        (batch, m, n). With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these may be left as
+        they are. Returns False, and writes nothing, if it does not round such products.
         """
         ...
 

@@ -112,12 +112,12 @@ class Int8ResidueEngine(ResidueEngine):
             progress.step(self.planes)
         return products
 
-    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any) -> bool:
+    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
         """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
         kind = "c" if self.parts == 2 else "f"
         rounds = isinstance(out, np.ndarray) and out.dtype.kind == kind and self._tables.limbs <= MOST_LIMBS
         if not rounds or reach > FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
             return False
-        multiply_rounded(self._library, a, b, self._tables, mu, nu, out)
+        multiply_rounded(self._library, a, b, self._tables, mu, nu, out, triangle)
         return True
