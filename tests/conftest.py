@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# What multiplies on this machine is for tests/test_int8_engine.py alone: other tests see the same reports everywhere.
+# What multiplies on this machine is for the fixture `code` alone: other tests see the same reports everywhere.
 os.environ.setdefault("OZAKI_CPU", "float64")
 sys.path.insert(0, str(HERE / "emulated"))
 
@@ -42,6 +42,23 @@ def rng(seed):
 def prng(seed):
     """Python's generator, whose integers have any size."""
     return random.Random(seed)
+
+
+@pytest.fixture(params=["portable", "vnni"])
+def code(request, monkeypatch):
+    """Products take the compiled library of that name."""
+    import ozaki
+    from ozaki.backends.numpy.compiled import Compiled, compiled
+
+    monkeypatch.setenv("OZAKI_CPU", request.param)
+    ozaki.clear_caches()
+    found = compiled()
+    if not isinstance(found, Compiled):
+        ozaki.clear_caches()
+        pytest.skip(found)
+    yield found
+    monkeypatch.undo()
+    ozaki.clear_caches()
 
 
 @pytest.fixture(params=devices.parameters())

@@ -5,15 +5,18 @@
 // keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
 // the instructions that all but ozaki_cpu_runs_here is compiled for.
 #include "describe.h"
+#include "digit_products.h"
+#include "limbs.h"
 #include "products.h"
 #include "recombine.h"
 #include "split.h"
+#include "wide_split.h"
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 1; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 2; }
 
 #if defined(__AVX512VNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -118,6 +121,105 @@ OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t b
       for (int64_t i = tile.row; i < tile.row_end; i++) {
         int8_t* to = (int8_t*)c->out + ((t * c->batch + tile.batch) * c->rows + i) * c->columns + tile.column;
         memcpy(to, scratch + t * plane + (i - tile.row) * step, columns);
+      }
+    }
+  }
+}
+
+// Find the leading bits of blocks [begin, end) of 32 rows of numbers, counted through all matrices.
+OZAKI_CPU void ozaki_cpu_leading(const Leading* d, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  lead_blocks(*d, begin, end);
+}
+
+// Split blocks [begin, end) of 48 rows, counted through all matrices, of images of any width.
+OZAKI_CPU void ozaki_cpu_split_wide(const WideSplit* s, int right, int64_t begin, int64_t end, uint32_t* scratch) {
+  const DefaultEnvironment environment;
+  if (right) split_wide_blocks<RIGHT_ROWS>(*s, begin, end, scratch);
+  else split_wide_blocks<LEFT_ROWS>(*s, begin, end, scratch);
+}
+
+struct WideResult {
+  Result result;               // where floats go; without factors
+  int64_t to_numbers;          // whether the result is `numbers`
+  NumbersOut numbers;
+  const int64_t *mu, *nu;      // exponents of the images, [batch or 1][rows] and [batch or 1][columns]
+  int64_t step_of_mu, step_of_nu;  // from one matrix to the next; 0 for the only one
+  int64_t residues;            // bytes of the scratch memory that the residues of a tile take, a multiple of 64
+};
+
+// Round sixteen entries of row i from column j on, of which `count` exist.
+static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
+                        int limbs) {
+  const Magnitudes x = magnitudes_of_lanes(rows, limbs);
+  const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
+  if (c.to_numbers) {
+    const NumbersOut& to = c.numbers;
+    const Ints tops = round_to_limbs(x, to.bits, to.limbs + batch * to.limbs_batch + i * to.limbs_row + j, to.of_limb, count);
+    int8_t* signs = to.signs + batch * to.signs_batch + i * to.signs_row + j;
+    int64_t* exponents = to.exponents + batch * to.exponents_batch + i * to.exponents_row + j;
+    for (int lane = 0; lane < count && lane < LANES; lane++) {
+      const bool filled = x.bits[lane] != 0;
+      signs[lane] = filled ? (int8_t)(1 | x.negative[lane]) : 0;
+      exponents[lane] = filled ? tops[lane] - mu - nu[lane] : 0;
+    }
+    return;
+  }
+  const Ints top = (x.bits + 31) >> 5;
+  for (int lane = 0; lane < count && lane < LANES; lane++) {
+    const auto limb = [&](int row) -> uint64_t { return row > 0 ? rows[row * PANEL_LANES + lane] : 0; };
+    const int row = top[lane], shift = (-x.bits[lane]) & 31;
+    const uint64_t upper = limb(row) << 32 | limb(row - 1), lower = limb(row - 2);
+    const uint64_t head = upper << shift | lower >> (32 - shift);
+    const bool inexact = x.zeros[lane] < x.bits[lane] - 64;
+    const int64_t exponent = x.bits[lane] - mu - nu[lane], at = batch * c.result.of_batch + i * c.result.of_rows + j + lane;
+    const bool single = c.result.single;
+    const double magnitude = rounded_head(head, inexact, exponent, single ? 24 : 53, single ? -149 : -1074);
+    const double value = x.negative[lane] ? -magnitude : magnitude;
+    if (single) ((float*)c.result.out)[at] = (float)value;
+    else ((double*)c.result.out)[at] = value;
+  }
+}
+
+// Compute tiles [begin, end) of the result, whose residues take one byte or two, rounded once. `scratch` has the
+// residues of a tile, then words + 1 rows of 48 words (`Remainders`) and limbs + 1 of such.
+OZAKI_CPU void ozaki_cpu_multiply_wide(const WideOperands* of, const Remainders* r, const WideResult* c, int64_t begin,
+                                       int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->result.tile_columns, plane = c->result.tile_rows * step;
+  uint32_t* const words = (uint32_t*)(scratch + c->residues);
+  uint32_t* const rows = words + (r->words + 1) * PANEL_LANES;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(c->result, number);
+    multiply_wide_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    for (int64_t i = tile.row; i < tile.row_end; i++) {
+      for (int64_t j = tile.column; j < tile.column_end; j += PANEL_LANES) {
+        const int8_t* residues = scratch + (i - tile.row) * step + (j - tile.column);
+        limbs_of_entries(residues, plane, *r, words, rows + PANEL_LANES);
+        for (int64_t k = j; k < j + PANEL_LANES && k < tile.column_end; k += LANES) {
+          round_lanes(*c, tile.batch, i, k, tile.column_end - k, rows + (k - j), (int)r->limbs);
+        }
+      }
+    }
+  }
+}
+
+// Compute the residues of tiles [begin, end), as int16 [moduli][batch][rows][columns], in place of rounded entries.
+OZAKI_CPU void ozaki_cpu_residues_wide(const WideOperands* of, const Result* c, int64_t begin, int64_t end,
+                                       int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->tile_columns, plane = c->tile_rows * step, bytes = of->bytes.count;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    multiply_wide_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    for (int64_t t = 0; t < bytes + of->digit_count; t++) {
+      const int8_t* low = scratch + (t < bytes ? t : 2 * t - bytes) * plane;
+      for (int64_t i = tile.row; i < tile.row_end; i++) {
+        int16_t* to = (int16_t*)c->out + ((t * c->batch + tile.batch) * c->rows + i) * c->columns;
+        const int8_t* from = low + (i - tile.row) * step - tile.column;
+        for (int64_t j = tile.column; j < tile.column_end; j++) {
+          to[j] = t < bytes ? from[j] : (int16_t)(from[j] + 256 * from[j + plane]);
+        }
       }
     }
   }

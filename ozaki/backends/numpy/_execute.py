@@ -18,6 +18,7 @@ from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import SPARE
+from ozaki.backends.numpy.compiled.wide import can_write
 from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
 from ozaki.multiprecision.limbs import limbs_of
@@ -91,11 +92,11 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        floats = not any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
-        name = engine_for(engine, floats)
+        name = engine_for(engine, isinstance(left, Slices) or isinstance(right, Slices))
         if compiled_for(scheme, of_left.k, name) is not None:
-            copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
-            views = views._replace(copied=copied, threads=threads())
+            copied = max(0 if x.numbers is not None or can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
+            written = 0 if can_write(out) else -(-out.nbytes // max(batch * m * n, 1))
+            views = views._replace(copied=copied, written=written, threads=threads())
             if limit is not None:
                 SPARE.clear()
         program = product_program(scheme, name, views, limit)
@@ -168,9 +169,9 @@ def run(
                     _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
 
 
-def engine_for(name: str, floats: bool) -> str:
-    """The name of the engine that runs; int8 units multiply operands that are `floats`, not split already, alone."""
-    return name if floats or name not in ("auto", "int8") else "float64"
+def engine_for(name: str, split: bool) -> str:
+    """The name of the engine that runs; int8 units multiply operands that are not `split` already alone."""
+    return "float64" if split and name in ("auto", "int8") else name
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
@@ -200,7 +201,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, floats=False))
+    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, split=True))
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 

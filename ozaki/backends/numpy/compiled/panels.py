@@ -17,7 +17,10 @@ DEPTH = 16
 """What the k of panels is a multiple of."""
 
 _TILE = 256, 480
-"""Most rows and columns of a tile: its residues stay in a cache of a megabyte."""
+"""Most rows and columns of a tile: its residues stay in a cache of a megabyte, if they are few."""
+
+_MANY = 2**5
+"""Residues from which on a tile has half as many rows: so three panels of digits of its rows stay in that cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +64,10 @@ def scratch_bytes(rows: int, columns: int, moduli: int) -> int:
     return moduli * prod(tile(rows, columns)) + 1024
 
 
-def tile(rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of the tiles of a matrix: whole panels."""
-    sizes = zip(_TILE, (rows, columns), WIDTHS.values(), strict=True)
+def tile(rows: int, columns: int, residues: int = 1) -> tuple[int, int]:
+    """Rows and columns of the tiles of a matrix whose entries have so many residues: whole panels."""
+    most_rows, most_columns = _TILE
+    most = most_rows if residues < _MANY else most_rows // 2, most_columns
+    sizes = zip(most, (rows, columns), WIDTHS.values(), strict=True)
     tile_rows, tile_columns = (min(most, -(-size // width) * width) for most, size, width in sizes)
     return tile_rows, tile_columns

@@ -9,9 +9,10 @@ import numpy as np
 from ozaki.backends.numpy.compiled import calls
 from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import tables_of
+from ozaki.backends.numpy.compiled.wide_structures import declare_wide
 from ozaki.schemes.moduli import first_moduli
 
-INTERFACE = 1
+INTERFACE = 2
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
@@ -23,6 +24,7 @@ def self_test(library: CDLL) -> str | None:
     if (failure := wrong_interface(library)) is not None:
         return failure
     declare(library)
+    declare_wide(library)
     for moduli in (first_moduli(14), first_moduli(7)):
         if not all(_products_are_right(library, moduli, k) for k in (5, 1030)):
             return "multiplies wrongly on this processor"

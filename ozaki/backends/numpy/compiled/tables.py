@@ -21,7 +21,7 @@ MOST_LIMBS = 3
 _RESIDUE = np.dtype(
     [("modulus", "i4"), ("inverse", "f4"), ("start", "i4"), ("low", "i4"), ("high", "i4"), ("offset", "i4")]
 )
-_MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("fold", "i4")])
+MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("fold", "i4")])
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def tables_of(moduli: tuple[int, ...]) -> Tables:
         side: np.array([_residue(m, factor, side) for m, factor in zip(moduli, factors, strict=True)], _RESIDUE)
         for side, factors in (("left", crt.inverses), ("right", (1,) * len(moduli)))
     }
-    of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in moduli], _MODULUS)
+    of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in moduli], MODULUS)
     limbs = -(-crt.product.bit_length() // LIMB_BITS)
     weights = np.array([_limbs(weight, limbs) for weight in crt.weights])
     return Tables(crt, residues, of_products, weights, np.array(_limbs(crt.product, limbs)))

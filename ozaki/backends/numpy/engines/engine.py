@@ -62,8 +62,16 @@ class Engine(Protocol):
         """Bytes of an element of sums."""
         ...
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
-        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold."""
+    @property
+    def rounds(self) -> bool:
+        """Whether `multiply_into` rounds every product over a k of one slab, so that there are no sums then."""
+        ...
+
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
+        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold.
+
+        `limbs` are those of the longest multiprecision operand.
+        """
         ...
 
     @property
@@ -124,7 +132,7 @@ class Engine(Protocol):
         """Write the product over all of k, rounded once, into out, if the engine rounds while it multiplies.
 
         Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
-        (batch, m, n). Returns False, and writes nothing, if it does not round such products.
+        (batch, m, n). Returns False, and writes nothing, if the engine does not round (`rounds`).
         """
         ...
 

@@ -1,0 +1,122 @@
+// Sixteen lanes of words of 32 bits: shifts, limbs that differ from lane to lane, and sums of panels.
+#pragma once
+
+#include "vectors.h"
+
+namespace cpu {
+
+typedef uint32_t UnsignedInts __attribute__((vector_size(64)));
+
+constexpr int LANES = 16;       // of a vector of words
+constexpr int PANEL_ROWS = 8;   // of the left panel of a product of panels
+constexpr int PANEL_LANES = 48; // of the right one
+constexpr int PANEL_VECTORS = PANEL_LANES / LANES;
+
+// The 32 bits that begin `shift` bits, below 32, after the highest one of `high`, and go on in `low`.
+INLINE UnsignedInts joined(UnsignedInts high, UnsignedInts low, UnsignedInts shift) {
+  return (high << shift) | ((low >> 1) >> (31 - shift));
+}
+
+INLINE bool any(Ints x) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
+#else
+  int32_t found = 0;
+  for (int i = 0; i < LANES; i++) found |= x[i];
+  return found != 0;
+#endif
+}
+
+INLINE int32_t least_of(Ints x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_min_epi32((__m512i)x);
+#else
+  int32_t least = x[0];
+  for (int i = 1; i < LANES; i++) least = x[i] < least ? x[i] : least;
+  return least;
+#endif
+}
+
+INLINE int32_t largest_of(Ints x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_epi32((__m512i)x);
+#else
+  int32_t largest = x[0];
+  for (int i = 1; i < LANES; i++) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+#endif
+}
+
+// from[places[i]] in lane i.
+OPERATION UnsignedInts gathered(const uint32_t* from, Ints places) {
+#if defined(__AVX512F__)
+  return (UnsignedInts)_mm512_i32gather_epi32((__m512i)places, from, 4);
+#else
+  UnsignedInts found;
+  for (int i = 0; i < LANES; i++) found[i] = from[places[i]];
+  return found;
+#endif
+}
+
+// Lane i of the row rows[i], with the first row in place of those before it and the row `last` for those after it.
+// Rows are `step` words apart; `least` and `largest` are those of `rows`.
+INLINE UnsignedInts of_rows(const uint32_t* from, int step, Ints rows, int least, int largest, int last) {
+  if (largest - least <= 1) {  // as of most numbers
+    const int one = least < 0 ? 0 : least > last ? last : least, other = largest < 0 ? 0 : largest > last ? last : largest;
+    const UnsignedInts first = load<UnsignedInts>(from + one * step);
+    if (one == other) return first;
+    const UnsignedInts second = load<UnsignedInts>(from + other * step);
+    return rows == least ? first : second;
+  }
+  const Ints floor = rows > 0 ? rows : Ints{}, within = floor < last ? floor : ints(last);
+  const Ints lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return gathered(from, within * step + lanes);
+}
+
+// sum + low(x) low(weights) + high(x) high(weights), the halves of each lane read as signed.
+OPERATION Ints add_pairs(Ints sum, Ints x, int32_t weights) {
+#if defined(__AVX512VNNI__)
+  return (Ints)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, (__m512i)ints(weights));
+#else
+  return sum + ((x << 16) >> 16) * (int32_t)(int16_t)weights + (x >> 16) * (weights >> 16);
+#endif
+}
+
+// x modulo a modulus, of an absolute value that exceeds half the modulus by less than its 128th part. x / modulus is
+// below 2**16 in magnitude.
+INLINE Ints near_residue(Ints x, int32_t modulus, float inverse) {
+  const Floats about = multiply_add(__builtin_convertvector(x, Floats), floats(inverse), floats(0x1.8p23f));
+  return x - ((Ints)about - (Ints)floats(0x1.8p23f)) * modulus;
+}
+
+// Products of eight rows of signed bytes, [words][8][4], and of 48 columns of unsigned ones, [words][48][4], added to
+// start[row]: sums [8][48].
+static __attribute__((noinline, unused)) void multiply_words(const int8_t* left, const void* right, int64_t words,
+                                                             const int32_t* start, int32_t* sums) {
+  Ints of[PANEL_ROWS][PANEL_VECTORS];
+#pragma GCC unroll 8
+  for (int i = 0; i < PANEL_ROWS; i++) {
+#pragma GCC unroll 3
+    for (int v = 0; v < PANEL_VECTORS; v++) of[i][v] = ints(start[i]);
+  }
+  const int8_t* columns = (const int8_t*)right;
+  for (int64_t w = 0; w < words; w++, left += 4 * PANEL_ROWS, columns += 4 * PANEL_LANES) {
+    Bytes bytes[PANEL_VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < PANEL_VECTORS; v++) bytes[v] = load<Bytes>(columns + 64 * v);
+#pragma GCC unroll 8
+    for (int i = 0; i < PANEL_ROWS; i++) {
+      int32_t word;
+      memcpy(&word, left + 4 * i, 4);
+#pragma GCC unroll 3
+      for (int v = 0; v < PANEL_VECTORS; v++) add_dot_products(of[i][v], bytes[v], word);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < PANEL_ROWS; i++) {
+#pragma GCC unroll 3
+    for (int v = 0; v < PANEL_VECTORS; v++) store(sums + i * PANEL_LANES + LANES * v, of[i][v]);
+  }
+}
+
+}  // namespace cpu
