@@ -86,6 +86,17 @@ def viewed(rng, x):
     return x
 
 
+def layouts(x):
+    """The same numbers in memory in other ways."""
+    yield x
+    yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    yield np.repeat(x, 2, axis=-1)[..., ::2]
+    yield np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1]
+    apart = np.zeros(x.shape, [("padding", "i2"), ("x", x.dtype)])  # not at multiples of the element's size
+    apart["x"] = x
+    yield apart["x"]
+
+
 def integers(x):
     """Floats as nested lists of integers and of exponents: x == integer 2**exponent."""
     fraction, exponent = np.frexp(np.asarray(x, np.float64))

@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# What multiplies on this machine is for the fixture `code` alone: other tests see the same reports everywhere.
+# What multiplies on this machine is for tests that take `code` alone: others see the same reports everywhere.
 os.environ.setdefault("OZAKI_CPU", "float64")
 sys.path.insert(0, str(HERE / "emulated"))
 
@@ -19,6 +19,8 @@ import devices  # noqa: E402
 import tiers  # noqa: E402
 
 import items as emulated_items  # noqa: E402
+import ozaki  # noqa: E402
+from ozaki.backends.numpy.compiled import Compiled, compiled  # noqa: E402
 
 if sys.__stdin__ is None:
     # Standard input is closed. Pytest's stand-in for it asks the real one for its encoding, as IPython does on import.
@@ -44,12 +46,19 @@ def prng(seed):
     return random.Random(seed)
 
 
+@pytest.fixture(params=devices.parameters())
+def device(request, seed):
+    """A `devices.Device`: the test runs once on NumPy, once on each emulated device and once on a real one."""
+    device = devices.device(request.param)
+    if request.param in devices.EMULATED:
+        sys.modules["streams"].chance.seed(seed)  # which decides in what order streams run their work
+    yield device
+    device.synchronize()
+
+
 @pytest.fixture(params=["portable", "vnni"])
 def code(request, monkeypatch):
-    """Products take the compiled library of that name."""
-    import ozaki
-    from ozaki.backends.numpy.compiled import Compiled, compiled
-
+    """The compiled library of that name, which products take."""
     monkeypatch.setenv("OZAKI_CPU", request.param)
     ozaki.clear_caches()
     found = compiled()
@@ -59,16 +68,6 @@ def code(request, monkeypatch):
     yield found
     monkeypatch.undo()
     ozaki.clear_caches()
-
-
-@pytest.fixture(params=devices.parameters())
-def device(request, seed):
-    """A `devices.Device`: the test runs once on NumPy, once on each emulated device and once on a real one."""
-    device = devices.device(request.param)
-    if request.param in devices.EMULATED:
-        sys.modules["streams"].chance.seed(seed)  # which decides in what order streams run their work
-    yield device
-    device.synchronize()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by markers

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from cases import same_bits
+from cases import layouts, same_bits
 from children import in_child
 
 import ozaki
@@ -24,17 +24,6 @@ RESIDUES = {"scheme": "residues", "slices": 14}
 
 def by_blas(a, b, **options):
     return ozaki.matmul(a, b, engine="float64", **options)
-
-
-def layouts(x):
-    """The same numbers in memory in other ways."""
-    yield x
-    yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
-    yield np.repeat(x, 2, axis=-1)[..., ::2]
-    yield np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1]
-    apart = np.zeros(x.shape, [("padding", "i2"), ("x", x.dtype)])  # not at multiples of the element's size
-    apart["x"] = x
-    yield apart["x"]
 
 
 def test_it_is_what_runs(code, rng):

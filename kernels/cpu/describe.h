@@ -1,4 +1,4 @@
-// The descriptions of rows that plans and bounds rest on (ozaki/bounds/description.py).
+// The descriptions of rows that plans and bounds rest on (ozaki/bounds/description.py), of eight rows at a time.
 #pragma once
 
 #include "split.h"
@@ -10,6 +10,7 @@ struct Describe {
   int64_t single;                          // whether x is float32, else float64
   int64_t batch, rows, k;                  // of x; none is 0
   int64_t of_batch, of_rows, of_k;         // steps in elements
+  int64_t pairs;                           // whether rows 0 and 1, 2 and 3, ... are described as one; neighbours in memory
   int64_t width, empty;                    // bits of a magnitude; the top and bottom of rows of zeros
   int64_t *top, *peak, *magnitudes, *squares, *bottom, *nonfinite;  // shape (batch, rows)
 };
@@ -18,131 +19,225 @@ constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 
 
 INLINE Doubles magnitudes_of(Doubles x) { return (Doubles)((Longs)x & INT64_MAX); }
 
-// What a pass over eight lanes finds, in each of them.
-struct Extremes {
-  Doubles largest = {}, smallest = doubles(__builtin_inf());
+// Eight lanes, the two of each pair exchanged.
+template <typename Vector> INLINE Vector exchanged(Vector x) {
+  return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+}
+
+// The first pass, in each lane. PLAIN: NaN and Inf count as the largest magnitudes; else they are counted by themselves.
+template <bool PLAIN> struct Extremes {
+  Longs largest = {};           // the bits of magnitudes are ordered as these are
+  UnsignedLongs below = ~UnsignedLongs{};  // those of the smallest that is not zero, minus 1
   Longs nonfinite = {};
 
-  INLINE_MEMBER void see(Doubles magnitudes) {
-    const Longs finite = magnitudes < __builtin_inf();
-    nonfinite -= ~finite;  // not finite, or NaN: -1
-    magnitudes = (Doubles)((Longs)magnitudes & finite);
-    largest = magnitudes > largest ? magnitudes : largest;
-    smallest = (magnitudes < smallest) & (magnitudes != 0) ? magnitudes : smallest;
+  INLINE_MEMBER void see(Doubles x) {
+    Longs bits = (Longs)magnitudes_of(x);
+    if (!PLAIN) {
+      const Longs is_finite = (Doubles)bits < __builtin_inf();  // -1, or 0 of NaN and Inf
+      nonfinite += is_finite + 1;
+      bits &= is_finite;
+    }
+    const UnsignedLongs lower = (UnsignedLongs)bits - 1;
+    largest = bits > largest ? bits : largest;
+    below = lower < below ? lower : below;
+  }
+
+  // Let both lanes of each pair have what was found in either.
+  INLINE_MEMBER void join_pairs() {
+    const Longs larger = exchanged(largest);
+    const UnsignedLongs lower = exchanged(below);
+    largest = larger > largest ? larger : largest;
+    below = lower < below ? lower : below;
+    nonfinite += exchanged(nonfinite);
   }
 };
 
-struct Sums {
-  Doubles magnitudes = {}, squares = {};
-  Longs inexact = {};
+// What the first pass found of eight rows, one in each lane.
+struct Found {
+  Doubles largest, smallest;  // zero, and no number, of rows of zeros
+  Longs nonfinite;
+};
 
-  INLINE_MEMBER void see(Doubles values, Doubles first, Doubles second) {
-    const Doubles scaled = values * first * second;
+// What the second pass multiplies by, of eight rows: 2**(width - top) in two factors, or if PLAIN serves in one.
+struct Scale {
+  Longs filled, top, low;  // -1 for rows that are not all zeros; frexp's exponents of the largest and the smallest
+  Doubles first, second;
+  bool plain;  // one factor has the whole power, and it flushes no element to zero
+
+  Scale() = default;
+  Scale(const Found& found, int64_t width) {
+    filled = found.largest != 0;
+    top = frexp_exponents(found.largest) & filled;
+    low = frexp_exponents(found.smallest) & filled;
+    const Longs exponents = width - top;
+    plain = none((exponents < -1022) | (exponents > 1023) | (low + exponents < -1000) | (found.nonfinite != 0));
+    const Longs half = plain ? exponents : exponents >> 1;
+    first = powers(half), second = powers(exponents - half);
+  }
+};
+
+// The second pass, in each lane.
+template <bool PLAIN> struct Sums {
+  Doubles magnitudes = {}, squares = {};
+  Longs inexact = {};  // not zero if one of them was rounded up
+
+  INLINE_MEMBER void see(Doubles x, Doubles first, Doubles second) {
+    const Doubles values = magnitudes_of(PLAIN ? x : finite(x));
+    const Doubles scaled = PLAIN ? values * first : values * first * second;
     Doubles units = upward(scaled);
-    units = (units == 0) & (values != 0) ? doubles(1.0) : units;  // scaling flushed it to zero
-    inexact |= units != scaled;
+    if (!PLAIN) units = (units == 0) & (values != 0) ? doubles(1.0) : units;  // scaling flushed it to zero
+    inexact |= (Longs)(units - scaled);
     magnitudes += units;
     squares = multiply_add(units, units, squares);
   }
 };
 
-INLINE void write_description(const Describe& d, int64_t at, double largest, double smallest, int64_t nonfinite,
-                              int64_t magnitudes, int64_t squares, bool exact) {
-  d.nonfinite[at] = nonfinite;
-  if (largest == 0) {
-    d.top[at] = d.bottom[at] = d.empty;
-    d.peak[at] = d.magnitudes[at] = d.squares[at] = 0;
-    return;
-  }
-  int top, low;
-  frexp(largest, &top);
-  frexp(smallest, &low);
-  d.top[at] = top;
-  d.peak[at] = (int64_t)ceil(ldexp(largest, (int)d.width - top));
-  d.magnitudes[at] = magnitudes;
-  d.squares[at] = squares;
-  d.bottom[at] = exact ? top - d.width : low - (d.single ? 24 : 53);
+// The sums of eight rows, one in each lane.
+struct Totals {
+  Longs magnitudes = {}, squares = {}, inexact = {};
+};
+
+INLINE void write_eight(const Describe& d, int64_t at, int64_t count, const Found& found, const Scale& scale,
+                        const Totals& sums) {
+  const Longs empty = d.empty + Longs{};
+  const Longs peak = __builtin_convertvector(upward(found.largest * scale.first * scale.second), Longs);
+  const Longs bottom = sums.inexact != 0 ? scale.low - (d.single ? 24 : 53) : scale.top - d.width;
+  store_some(d.top + at, scale.filled ? scale.top : empty, count);
+  store_some(d.peak + at, peak, count);
+  store_some(d.magnitudes + at, sums.magnitudes, count);
+  store_some(d.squares + at, sums.squares, count);
+  store_some(d.bottom + at, scale.filled ? bottom : empty, count);
+  store_some(d.nonfinite + at, found.nonfinite, count);
 }
 
-// Eight magnitudes from `x` on, `step` apart; zero in place of those beyond the first `count`.
-template <typename Element> INLINE Doubles some_magnitudes(const Element* x, int64_t step, int64_t count) {
-  return magnitudes_of(raw_elements(x, step, count));
-}
+constexpr int EIGHT = 8;
 
-template <typename Element> INLINE void describe_row(const Describe& d, int64_t batch, int64_t row) {
-  const Element* x = (const Element*)d.x + batch * d.of_batch + row * d.of_rows;
-  Extremes found;
-  for (int64_t h = 0; h < d.k; h += 8) found.see(some_magnitudes(x + h * d.of_k, d.of_k, d.k - h));
-  double largest = 0, smallest = __builtin_inf();
-  int64_t nonfinite = 0;
-  for (int i = 0; i < 8; i++) {
-    largest = found.largest[i] > largest ? found.largest[i] : largest;
-    smallest = found.smallest[i] < smallest ? found.smallest[i] : smallest;
-    nonfinite += found.nonfinite[i];
-  }
-  int64_t magnitudes = 0, squares = 0;
-  bool exact = true;
-  if (largest > 0) {
-    int top;
-    frexp(largest, &top);
-    const Power power(d.width - top);
-    for (int64_t begin = 0; begin < d.k; begin += EXACT_SUM) {
-      const int64_t end = begin + EXACT_SUM < d.k ? begin + EXACT_SUM : d.k;
-      Sums sums;
-      for (int64_t h = begin; h < end; h += 8) {
-        sums.see(finite(some_magnitudes(x + h * d.of_k, d.of_k, end - h)), doubles(power.first), doubles(power.second));
-      }
-      for (int i = 0; i < 8; i++) {
-        magnitudes += (int64_t)sums.magnitudes[i], squares += (int64_t)sums.squares[i];
-        exact = exact && !sums.inexact[i];
-      }
+template <bool PLAIN, typename Element>
+INLINE Found extremes_along_k(const Describe& d, const Element* const (&x)[EIGHT]) {
+  Extremes<PLAIN> rows[EIGHT];
+  int64_t h = 0;
+  if (d.of_k == 1) {
+    for (; h + 8 <= d.k; h += 8) {
+      for (int i = 0; i < EIGHT; i++) rows[i].see(neighbours(x[i] + h));
     }
   }
-  write_description(d, batch * d.rows + row, largest, smallest, nonfinite, magnitudes, squares, exact);
+  for (; h < d.k; h += 8) {
+    for (int i = 0; i < EIGHT; i++) rows[i].see(raw_elements(x[i] + h * d.of_k, d.of_k, d.k - h));
+  }
+  Longs largest[EIGHT], below[EIGHT], nonfinite[EIGHT];
+  for (int i = 0; i < EIGHT; i++) {
+    largest[i] = rows[i].largest, below[i] = (Longs)rows[i].below, nonfinite[i] = rows[i].nonfinite;
+  }
+  transpose(largest), transpose(below);
+  if (!PLAIN) transpose(nonfinite);
+  Extremes<true> of;
+  for (int i = 0; i < EIGHT; i++) {
+    of.largest = largest[i] > of.largest ? largest[i] : of.largest;
+    of.below = (UnsignedLongs)below[i] < of.below ? (UnsignedLongs)below[i] : of.below;
+    if (!PLAIN) of.nonfinite += nonfinite[i];
+  }
+  return {(Doubles)of.largest, (Doubles)(of.below + 1), of.nonfinite};
 }
 
-constexpr int ACROSS = 32;  // rows at a time that are neighbours in memory
-
-// The first `count` of `ACROSS` rows; with ALL, of all of them.
-template <typename Element, bool ALL>
-INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64_t count) {
-  constexpr int VECTORS = ACROSS / 8;
-  const Element* x = (const Element*)d.x + batch * d.of_batch + row;
-  Extremes found[VECTORS];
-  for (int64_t h = 0; h < d.k; h++) {
-    for (int v = 0; v < VECTORS; v++) {
-      const int64_t rest = count - 8 * v;
-      found[v].see(magnitudes_of(across<ALL>(x + h * d.of_k + (ALL || rest > 0 ? 8 * v : 0), rest)));
-    }
-  }
-  Doubles first[VECTORS] = {}, second[VECTORS] = {};
-  for (int i = 0; i < count; i++) {
-    int top;
-    frexp(found[i / 8].largest[i % 8], &top);
-    const Power power(d.width - top);
-    first[i / 8][i % 8] = power.first, second[i / 8][i % 8] = power.second;
-  }
-  Longs magnitudes[VECTORS] = {}, squares[VECTORS] = {}, inexact[VECTORS] = {};
+template <bool PLAIN, typename Element>
+INLINE Totals sums_along_k(const Describe& d, const Element* const (&x)[EIGHT], const Scale& scale) {
+  Totals sums;
   for (int64_t begin = 0; begin < d.k; begin += EXACT_SUM) {
     const int64_t end = begin + EXACT_SUM < d.k ? begin + EXACT_SUM : d.k;
-    Sums sums[VECTORS];
+    Sums<PLAIN> rows[EIGHT];
+    int64_t h = begin;
+    if (d.of_k == 1) {
+      for (; h + 8 <= end; h += 8) {
+        for (int i = 0; i < EIGHT; i++) {
+          rows[i].see(neighbours(x[i] + h), doubles(scale.first[i]), doubles(scale.second[i]));
+        }
+      }
+    }
+    for (; h < end; h += 8) {
+      for (int i = 0; i < EIGHT; i++) {
+        const Doubles some = raw_elements(x[i] + h * d.of_k, d.of_k, end - h);
+        rows[i].see(some, doubles(scale.first[i]), doubles(scale.second[i]));
+      }
+    }
+    Longs magnitudes[EIGHT], squares[EIGHT], inexact[EIGHT];
+    for (int i = 0; i < EIGHT; i++) {
+      magnitudes[i] = __builtin_convertvector(rows[i].magnitudes, Longs);
+      squares[i] = __builtin_convertvector(rows[i].squares, Longs);
+      inexact[i] = rows[i].inexact;
+    }
+    transpose(magnitudes), transpose(squares), transpose(inexact);
+    for (int i = 0; i < EIGHT; i++) {
+      sums.magnitudes += magnitudes[i], sums.squares += squares[i], sums.inexact |= inexact[i];
+    }
+  }
+  return sums;
+}
+
+// Rows whose neighbours along k are `of_k` apart, most often neighbours in memory; `count` of at most eight.
+template <typename Element> INLINE void describe_along_k(const Describe& d, int64_t batch, int64_t row, int64_t count) {
+  const Element* x[EIGHT];
+  for (int i = 0; i < EIGHT; i++) {  // in place of rows that are not there the first one is read
+    x[i] = (const Element*)d.x + batch * d.of_batch + (row + (i < count ? i : 0)) * d.of_rows;
+  }
+  Found found = extremes_along_k<true>(d, x);
+  if (!none((Longs)found.largest >= (Longs)doubles(__builtin_inf()))) found = extremes_along_k<false>(d, x);
+  const Scale scale(found, d.width);
+  const Totals sums = scale.plain ? sums_along_k<true>(d, x, scale) : sums_along_k<false>(d, x, scale);
+  write_eight(d, batch * d.rows + row, count, found, scale, sums);
+}
+
+constexpr int ACROSS = 32;  // rows at a time that are neighbours in memory: a few lines of the cache
+
+template <bool PLAIN, int VECTORS, typename Element>
+INLINE void extremes_across(const Describe& d, const Element* x, int64_t count, Found (&found)[VECTORS]) {
+  Extremes<PLAIN> of[VECTORS];
+  for (int64_t h = 0; h < d.k; h++) {
+    for (int v = 0; v < VECTORS; v++) of[v].see(raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v));
+  }
+  for (int v = 0; v < VECTORS && d.pairs; v++) of[v].join_pairs();
+  for (int v = 0; v < VECTORS; v++) found[v] = {(Doubles)of[v].largest, (Doubles)(of[v].below + 1), of[v].nonfinite};
+}
+
+template <bool PLAIN, int VECTORS, typename Element>
+INLINE void sums_across(const Describe& d, const Element* x, int64_t count, const Scale (&scales)[VECTORS],
+                        Totals (&sums)[VECTORS]) {
+  for (int64_t begin = 0; begin < d.k; begin += EXACT_SUM) {
+    const int64_t end = begin + EXACT_SUM < d.k ? begin + EXACT_SUM : d.k;
+    Sums<PLAIN> of[VECTORS];
     for (int64_t h = begin; h < end; h++) {
       for (int v = 0; v < VECTORS; v++) {
-        const int64_t rest = count - 8 * v;
-        const Element* from = x + h * d.of_k + (ALL || rest > 0 ? 8 * v : 0);
-        sums[v].see(finite(magnitudes_of(across<ALL>(from, rest))), first[v], second[v]);
+        of[v].see(raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v), scales[v].first, scales[v].second);
       }
     }
     for (int v = 0; v < VECTORS; v++) {
-      magnitudes[v] += __builtin_convertvector(sums[v].magnitudes, Longs);
-      squares[v] += __builtin_convertvector(sums[v].squares, Longs);
-      inexact[v] |= sums[v].inexact;
+      sums[v].magnitudes += __builtin_convertvector(of[v].magnitudes, Longs);
+      sums[v].squares += __builtin_convertvector(of[v].squares, Longs);
+      sums[v].inexact |= of[v].inexact;
     }
   }
-  for (int i = 0; i < count; i++) {
-    const int v = i / 8, lane = i % 8;
-    write_description(d, batch * d.rows + row + i, found[v].largest[lane], found[v].smallest[lane],
-                      found[v].nonfinite[lane], magnitudes[v][lane], squares[v][lane], !inexact[v][lane]);
+  for (int v = 0; v < VECTORS && d.pairs; v++) {
+    sums[v].magnitudes += exchanged(sums[v].magnitudes), sums[v].squares += exchanged(sums[v].squares);
+    sums[v].inexact |= exchanged(sums[v].inexact);
+  }
+}
+
+// Rows that are neighbours in memory; `count` of at most 8 VECTORS.
+template <typename Element, int VECTORS>
+INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64_t count) {
+  const Element* x = (const Element*)d.x + batch * d.of_batch + row;
+  Found found[VECTORS];
+  extremes_across<true>(d, x, count, found);
+  Longs infinite = {};
+  for (int v = 0; v < VECTORS; v++) infinite |= (Longs)found[v].largest >= (Longs)doubles(__builtin_inf());
+  if (!none(infinite)) extremes_across<false>(d, x, count, found);
+  Scale scales[VECTORS];
+  bool plain = true;
+  for (int v = 0; v < VECTORS; v++) scales[v] = Scale(found[v], d.width), plain = plain && scales[v].plain;
+  Totals sums[VECTORS];
+  if (plain) sums_across<true>(d, x, count, scales, sums);
+  else sums_across<false>(d, x, count, scales, sums);
+  for (int v = 0; v < VECTORS; v++) {
+    write_eight(d, batch * d.rows + row + 8 * v, count - 8 * v, found[v], scales[v], sums[v]);
   }
 }
 
@@ -152,11 +247,14 @@ template <typename Element> void describe_blocks(const Describe& d, int64_t begi
   for (int64_t at = begin; at < end; at++) {
     const int64_t batch = at / blocks, row = at % blocks * ACROSS;
     const int64_t count = d.rows - row < ACROSS ? d.rows - row : ACROSS;
-    if (d.of_rows == 1 && d.of_k != 1) {
-      if (count == ACROSS) describe_across<Element, true>(d, batch, row, count);
-      else describe_across<Element, false>(d, batch, row, count);
+    if (d.pairs || (d.of_rows == 1 && d.of_k != 1)) {
+      if (count > 16) describe_across<Element, 4>(d, batch, row, count);
+      else if (count > 8) describe_across<Element, 2>(d, batch, row, count);
+      else describe_across<Element, 1>(d, batch, row, count);
     } else {
-      for (int64_t i = 0; i < count; i++) describe_row<Element>(d, batch, row + i);
+      for (int64_t i = 0; i < count; i += EIGHT) {
+        describe_along_k<Element>(d, batch, row + i, count - i < EIGHT ? count - i : EIGHT);
+      }
     }
   }
 }

@@ -2,17 +2,18 @@
 // cache.
 #pragma once
 
-#include "products.h"
 #include "words.h"
 
 namespace cpu {
 
-// y = sum of the three products times `weights`, modulo the modulus. The halves of a weight are a number, and 2**16 times
-// it, modulo the modulus.
+// y = sum of the three products times `weights`, modulo the modulus. The parts of a weight are a number, and 2**16 times
+// it, modulo the modulus, of least absolute value.
 struct DigitProduct {
   int32_t modulus;
   float inverse;
-  int32_t weights[3];
+  struct {
+    int32_t low, high;
+  } weights[3];
 };
 
 constexpr int64_t DEEPEST_DIGITS = 2048;  // of a turn: three panels of the right operand stay in a cache of 512 KiB
@@ -20,20 +21,20 @@ constexpr int64_t DEEPEST_DIGITS = 2048;  // of a turn: three panels of the righ
 // The three products of whole panels, `plane` bytes apart: two bytes of y, signed, the lower and the upper one, to two
 // planes `out_plane` bytes apart; plus what is there if `add`. V vectors are wanted.
 static void multiply_digit_panels(const int8_t* left, const int8_t* right, int64_t left_plane, int64_t right_plane,
-                                  int64_t depth, const DigitProduct& of, bool add, int vectors, int8_t* out,
+                                  int64_t words, const DigitProduct& of, bool add, int vectors, int8_t* out,
                                   int64_t step, int64_t out_plane) {
   // Sums of a turn are below 2**26, and 2**15 more than they are: their lower halves less 2**15 are signed.
   static const int32_t starts[PANEL_ROWS] = {0x8000, 0x8000, 0x8000, 0x8000, 0x8000, 0x8000, 0x8000, 0x8000};
   int32_t sums[3][PANEL_ROWS][PANEL_LANES];
   for (int d = 0; d < 3; d++) {
-    multiply_words(left + d * left_plane, right + d * right_plane, depth / 4, starts, &sums[d][0][0]);
+    multiply_words(left + d * left_plane, right + d * right_plane, words, starts, &sums[d][0][0]);
   }
   for (int i = 0; i < PANEL_ROWS; i++) {
     for (int v = 0; v < vectors; v++) {
       int8_t* to = out + i * step + LANES * v;
       Ints y = {};
       if (add) y = widened(load<QuarterBytes>(to)) + widened(load<QuarterBytes>(to + out_plane)) * 256;
-      for (int d = 0; d < 3; d++) y = add_pairs(y, load<Ints>(&sums[d][i][LANES * v]) ^ 0x8000, of.weights[d]);
+      for (int d = 0; d < 3; d++) y += dot_products_of_halves(load<Ints>(&sums[d][i][LANES * v]) ^ 0x8000, of.weights[d].low, of.weights[d].high);
       y = near_residue(y, of.modulus, of.inverse);
       store(to, narrowed(y));
       store(to + out_plane, narrowed((y + 128) >> 8));
@@ -57,13 +58,13 @@ static void multiply_wide_tile(const WideOperands& of, int64_t batch, int64_t ro
     const int8_t* left = x.left + batch * x.left_matrix + (x.count + 3 * t) * x.left_plane;
     const int8_t* right = x.right + batch * x.right_matrix + (x.count + 3 * t) * x.right_plane;
     int8_t* tile = out + (x.count + 2 * t) * plane;
-    for (int64_t h = 0; h < x.depth; h += DEEPEST_DIGITS) {
-      const int64_t depth = x.depth - h < DEEPEST_DIGITS ? x.depth - h : DEEPEST_DIGITS;
+    for (int64_t h = 0; h < x.words; h += DEEPEST_DIGITS / 4) {
+      const int64_t words = x.words - h < DEEPEST_DIGITS / 4 ? x.words - h : DEEPEST_DIGITS / 4;
       for (int64_t j = column; j < column_end; j += PANEL_LANES) {
         const int64_t vectors = (column_end - j + LANES - 1) / LANES;
         for (int64_t i = row; i < row_end; i += PANEL_ROWS) {
-          multiply_digit_panels(left + i * x.depth + h * PANEL_ROWS, right + j * x.depth + h * PANEL_LANES,
-                                x.left_plane, x.right_plane, depth, of.digits[t], h > 0,
+          multiply_digit_panels(left + i * x.depth + 4 * h * PANEL_ROWS, right + j * x.depth + 4 * h * PANEL_LANES,
+                                x.left_plane, x.right_plane, words, of.digits[t], h > 0,
                                 vectors < PANEL_VECTORS ? (int)vectors : PANEL_VECTORS,
                                 tile + (i - row) * step + (j - column), step, plane);
         }

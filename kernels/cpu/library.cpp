@@ -4,19 +4,22 @@
 // Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread, and
 // keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
 // the instructions that all but ozaki_cpu_runs_here is compiled for.
+#include "complex.h"
 #include "describe.h"
 #include "digit_products.h"
 #include "limbs.h"
 #include "products.h"
+#include "proof.h"
 #include "recombine.h"
 #include "split.h"
+#include "whole.h"
 #include "wide_split.h"
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 2; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 5; }
 
 #if defined(__AVX512VNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -58,6 +61,18 @@ OZAKI_CPU void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t
   }
 }
 
+// Split panels of an operand of complex elements; `x` and its steps count their parts.
+OZAKI_CPU void ozaki_cpu_split_complex(const Split* s, int right, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->single) {
+    if (right) split_complex_panels<float, RIGHT_ROWS>(*s, begin, end);
+    else split_complex_panels<float, LEFT_ROWS>(*s, begin, end);
+  } else {
+    if (right) split_complex_panels<double, RIGHT_ROWS>(*s, begin, end);
+    else split_complex_panels<double, LEFT_ROWS>(*s, begin, end);
+  }
+}
+
 struct Result {
   int64_t batch, rows, columns;
   int64_t tile_rows, tile_columns;             // whole panels
@@ -82,37 +97,52 @@ static Tile tile_of(const Result& c, int64_t number) {
   return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
 }
 
-// Round a tile of residues into `out`, the result.
-template <typename Element>
-static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
-                       int64_t step, int64_t plane) {
-  const auto of_limbs = r.limbs == 1   ? round_tile<Element, 1>
-                        : r.limbs == 2 ? round_tile<Element, 2>
-                                       : round_tile<Element, 3>;
-  of_limbs(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
-           c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
-           c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
-           out + tile.batch * c.of_batch + tile.row * c.of_rows + tile.column, c.of_rows);
+template <typename Element, int PARTS> constexpr auto rounding_of() {
+  if constexpr (PARTS == 2) return round_complex_tile<Element>;
+  else return round_tile<Element>;
 }
 
-// Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
-// count x tile_rows x tile_columns bytes, and 64 more.
-OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
-                                  int64_t end, int8_t* scratch) {
+// Round a tile of residues into `out`, the result, whose entries have so many parts, numbers of the type Element.
+template <int PARTS, typename Element>
+static void round_into(Element* out, const Recombination& r, const Result& c, const Tile& tile, const int8_t* residues,
+                       int64_t step, int64_t plane) {
+  const auto of_tile = rounding_of<Element, PARTS>();
+  of_tile(residues, step, plane, r, tile.row_end - tile.row, tile.column_end - tile.column,
+          c.row_factors + tile.batch * c.step_of_row_factors + tile.row,
+          c.column_factors + tile.batch * c.step_of_column_factors + tile.column,
+          out + tile.batch * c.of_batch + tile.row * c.of_rows + PARTS * tile.column, c.of_rows);
+}
+
+template <int PARTS>
+static void multiply_and_round(const Operands* of, const Recombination* r, const Result* c, int64_t begin, int64_t end,
+                               int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
-    if (c->single) round_into((float*)c->out, *r, *c, tile, scratch, step, plane);
-    else round_into((double*)c->out, *r, *c, tile, scratch, step, plane);
+    if (c->single) round_into<PARTS>((float*)c->out, *r, *c, tile, scratch, step, plane);
+    else round_into<PARTS>((double*)c->out, *r, *c, tile, scratch, step, plane);
   }
+}
+
+// Compute tiles [begin, end) of the result, counted through all matrices, row by row of tiles. `scratch` has
+// room for `tile_plane` bytes for each modulus, and 64 more.
+OZAKI_CPU void ozaki_cpu_multiply(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
+                                  int64_t end, int8_t* scratch) {
+  multiply_and_round<1>(of, r, c, begin, end, scratch);
+}
+
+// Compute tiles of complex entries; `out` and its steps count their parts.
+OZAKI_CPU void ozaki_cpu_multiply_complex(const Operands* of, const Recombination* r, const Result* c, int64_t begin,
+                                          int64_t end, int8_t* scratch) {
+  multiply_and_round<2>(of, r, c, begin, end, scratch);
 }
 
 // Compute the residues of tiles [begin, end) in place of rounded entries.
 OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t begin, int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
@@ -124,6 +154,41 @@ OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t b
       }
     }
   }
+}
+
+// Write panels [begin, end) of magnitudes, counted through all matrices, of the left or the right operand.
+OZAKI_CPU void ozaki_cpu_magnitudes(const Magnitudes* s, int right, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->single) {
+    if (right) magnitude_panels<float, RIGHT_ROWS>(*s, begin, end);
+    else magnitude_panels<float, LEFT_ROWS>(*s, begin, end);
+  } else {
+    if (right) magnitude_panels<double, RIGHT_ROWS>(*s, begin, end);
+    else magnitude_panels<double, LEFT_ROWS>(*s, begin, end);
+  }
+}
+
+// Sum products of magnitudes for panels [begin, end) of rows, counted through all matrices.
+OZAKI_CPU void ozaki_cpu_sums(const SumsOfMagnitudes* s, int64_t begin, int64_t end) { sum_rows(*s, begin, end); }
+
+// Find the largest ratios of rows [begin, end), counted through the first rows of all matrices.
+OZAKI_CPU void ozaki_cpu_ratios(const Ratios* s, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->integers) compare_rows<int32_t>(*s, begin, end);
+  else compare_rows<double>(*s, begin, end);
+}
+
+// Bytes of the scratch of `ozaki_cpu_whole`.
+OZAKI_CPU int64_t ozaki_cpu_whole_scratch(const Whole* of) { return Layout(*of, nullptr).nbytes; }
+
+// Compute the matrices [begin, end) of a stack, NaN and Inf counted as zero, and return the number of these in their
+// rows and columns; -1 if exponents of one are too large: then others may not have been computed.
+OZAKI_CPU int64_t ozaki_cpu_whole(const Whole* of, int64_t begin, int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
+  int64_t nonfinite = 0;
+  const bool all = of->single ? multiply_whole<float>(*of, begin, end, scratch, nonfinite)
+                              : multiply_whole<double>(*of, begin, end, scratch, nonfinite);
+  return all ? nonfinite : -1;
 }
 
 // Find the leading bits of blocks [begin, end) of 32 rows of numbers, counted through all matrices.
@@ -151,7 +216,7 @@ struct WideResult {
 // Round sixteen entries of row i from column j on, of which `count` exist.
 static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
                         int limbs) {
-  const Magnitudes x = magnitudes_of_lanes(rows, limbs);
+  const LaneMagnitudes x = magnitudes_of_lanes(rows, limbs);
   const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
   if (c.to_numbers) {
     const NumbersOut& to = c.numbers;
@@ -186,7 +251,7 @@ static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j
 OZAKI_CPU void ozaki_cpu_multiply_wide(const WideOperands* of, const Remainders* r, const WideResult* c, int64_t begin,
                                        int64_t end, int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->result.tile_columns, plane = c->result.tile_rows * step;
+  const int64_t step = c->result.tile_columns, plane = tile_plane(c->result.tile_rows, step);
   uint32_t* const words = (uint32_t*)(scratch + c->residues);
   uint32_t* const rows = words + (r->words + 1) * PANEL_LANES;
   for (int64_t number = begin; number < end; number++) {
@@ -208,7 +273,7 @@ OZAKI_CPU void ozaki_cpu_multiply_wide(const WideOperands* of, const Remainders*
 OZAKI_CPU void ozaki_cpu_residues_wide(const WideOperands* of, const Result* c, int64_t begin, int64_t end,
                                        int8_t* scratch) {
   const DefaultEnvironment environment;
-  const int64_t step = c->tile_columns, plane = c->tile_rows * step, bytes = of->bytes.count;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step), bytes = of->bytes.count;
   for (int64_t number = begin; number < end; number++) {
     const Tile tile = tile_of(*c, number);
     multiply_wide_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);

@@ -83,7 +83,7 @@ static void limbs_of_entries(const int8_t* residues, int64_t plane, const Remain
 }
 
 // Sixteen magnitudes, [limbs + 1][48] of words, the lowest first, after a row of zeros; where their highest bits are.
-struct Magnitudes {
+struct LaneMagnitudes {
   const uint32_t* rows;        // that of zeros, number 0
   int limbs;
   Ints negative;               // -1 or 0
@@ -92,7 +92,7 @@ struct Magnitudes {
 };
 
 // Make integers in two's complement magnitudes. `rows` has a row before them, which is overwritten.
-INLINE Magnitudes magnitudes_of_lanes(uint32_t* rows, int limbs) {
+INLINE LaneMagnitudes magnitudes_of_lanes(uint32_t* rows, int limbs) {
   store(rows, UnsignedInts{});
   const Ints negative = load<Ints>(rows + limbs * PANEL_LANES) >> 31;
   UnsignedInts carry = (UnsignedInts)(negative & 1), highest = {}, lowest = {};
@@ -132,7 +132,7 @@ INLINE void store_words(uint32_t* to, UnsignedInts words, int64_t count) {
 
 // Sixteen magnitudes rounded to nearest at their first `bits` bits, ties to even, to the first `count` lanes at `limbs`.
 // Returns the exponents of the numbers.
-INLINE Ints round_to_limbs(const Magnitudes& x, int64_t bits, uint32_t* limbs, int64_t of_limb, int64_t count) {
+INLINE Ints round_to_limbs(const LaneMagnitudes& x, int64_t bits, uint32_t* limbs, int64_t of_limb, int64_t count) {
   const int wanted = (int)((bits + 31) / 32), spare = (int)(32 * wanted - bits);
   const Ints top = (x.bits + 31) >> 5;  // row of the highest bit
   const UnsignedInts shift = (UnsignedInts)((-x.bits) & 31);

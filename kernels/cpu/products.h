@@ -11,15 +11,13 @@ struct Modulus {
   int32_t fold;  // 2**16 modulo the modulus, of least absolute value
 };
 
-// Whole panels of residues, each of `depth` / 4 words along k: out[i][j] = the residue of the product of row i of the
-// left panel and row j of the right one, plus out[i][j] if `add`. V vectors of the right panel are wanted.
+// Adds to `sums` the products of each row of the left panel and each row of the right one, whole panels of bytes, each of
+// so many words along k. V vectors of the right panel are wanted.
 //
-// Sums of `depth` products of a signed and an unsigned byte fit int32 up to a depth of 65,792.
+// Sums of products of a signed and an unsigned byte fit int32 up to 16,447 words, with what they may begin with here.
 template <int V>
-INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t depth, const Modulus& of, bool add,
-                            int8_t* out, int64_t step) {
-  Ints sums[LEFT_ROWS][V] = {};
-  for (int64_t h = 0; h < depth / 4; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
+INLINE void add_panels(const int8_t* left, const int8_t* right, int64_t words, Ints (&sums)[LEFT_ROWS][V]) {
+  for (int64_t h = 0; h < words; h++, left += 4 * LEFT_ROWS, right += 4 * RIGHT_ROWS) {
     Bytes bytes[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; v++) bytes[v] = load<Bytes>(right + 64 * v);
@@ -31,6 +29,25 @@ INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t dep
       for (int v = 0; v < V; v++) add_dot_products(sums[i][v], bytes[v], word);
     }
   }
+}
+
+constexpr int64_t UNFOLDED = 64;  // most words along k whose sums `least_residue` takes as they are
+
+// Whole panels of residues: out[i][j] = the residue of the product of row i of the left panel and row j of the right
+// one, plus out[i][j] if `add`. FOLD is needed for more than `UNFOLDED` words, and for `add`.
+//
+// UNFOLDED: abs(sum) <= 256 m/2 (m - 1) for an odd modulus m, so it is below 2**23, and its quotient below 2**15.
+template <int V, bool FOLD>
+INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t words, const Modulus& of, bool add,
+                            int8_t* out, int64_t step) {
+  constexpr int32_t HALF = FOLD ? 1 << 15 : 0;  // then the lower half of a sum is a signed one that is flipped
+  Ints sums[LEFT_ROWS][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < LEFT_ROWS; i++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; v++) sums[i][v] = ints(HALF);
+  }
+  add_panels<V>(left, right, words, sums);
 #pragma GCC unroll 16
   for (int i = 0; i < LEFT_ROWS; i++) {
 #pragma GCC unroll 4
@@ -40,7 +57,7 @@ INLINE void multiply_panels(const int8_t* left, const int8_t* right, int64_t dep
       if (of.modulus == 256) {  // its low byte
         if (add) residue += widened(load<QuarterBytes>(to));
       } else {
-        residue = (residue >> 16) * of.fold + (residue & 0xFFFF);  // below 2**23
+        if (FOLD) residue = dot_products_of_halves(residue ^ HALF, 1, of.fold);  // below 2**23
         if (add) residue += widened(load<QuarterBytes>(to));
         residue = least_residue(residue, of.modulus, of.inverse);
       }
@@ -56,10 +73,24 @@ struct Operands {
   const int8_t* right;
   int64_t left_plane, right_plane;    // bytes from one modulus to the next
   int64_t left_matrix, right_matrix;  // bytes from one matrix to the next; 0 for the only one
-  int64_t depth;
+  int64_t depth;                      // of panels
+  int64_t words;                      // along k that are not padding: at most depth / 4
   const Modulus* moduli;
   int64_t count;  // of moduli
 };
+
+// `multiply_panels` for as many vectors of the right panel as there are.
+template <bool FOLD>
+INLINE void multiply_some(int64_t vectors, const int8_t* left, const int8_t* right, int64_t words, const Modulus& of,
+                          bool add, int8_t* out, int64_t step) {
+  if (vectors >= 3) multiply_panels<3, FOLD>(left, right, words, of, add, out, step);
+  else if (vectors == 2) multiply_panels<2, FOLD>(left, right, words, of, add, out, step);
+  else multiply_panels<1, FOLD>(left, right, words, of, add, out, step);
+}
+
+// Bytes of the residues of a tile modulo one number, which are padded by a line of the cache: else those of one entry
+// modulo all numbers could lie in one set of it.
+INLINE int64_t tile_plane(int64_t tile_rows, int64_t tile_columns) { return tile_rows * tile_columns + 64; }
 
 // The residues of a tile: rows [row, row_end) of the left operand and columns [column, column_end) of the right one,
 // both beginning with a panel, as [count][rows][step], `plane` bytes from one modulus to the next.
@@ -69,17 +100,16 @@ static void multiply_tile(const Operands& of, int64_t batch, int64_t row, int64_
     const Modulus modulus = of.moduli[t];
     const int8_t* left = of.left + batch * of.left_matrix + t * of.left_plane;
     const int8_t* right = of.right + batch * of.right_matrix + t * of.right_plane;
-    for (int64_t h = 0; h < of.depth; h += DEEPEST) {
-      const int64_t depth = of.depth - h < DEEPEST ? of.depth - h : DEEPEST;
+    for (int64_t h = 0; h < of.words; h += DEEPEST / 4) {
+      const int64_t words = of.words - h < DEEPEST / 4 ? of.words - h : DEEPEST / 4;
       for (int64_t j = column; j < column_end; j += RIGHT_ROWS) {
-        const int8_t* b = right + j * of.depth + h * RIGHT_ROWS;
+        const int8_t* b = right + j * of.depth + 4 * h * RIGHT_ROWS;
         const int64_t vectors = (column_end - j + 15) / 16;
         for (int64_t i = row; i < row_end; i += LEFT_ROWS) {
-          const int8_t* a = left + i * of.depth + h * LEFT_ROWS;
+          const int8_t* a = left + i * of.depth + 4 * h * LEFT_ROWS;
           int8_t* to = out + t * plane + (i - row) * step + (j - column);
-          if (vectors >= 3) multiply_panels<3>(a, b, depth, modulus, h > 0, to, step);
-          else if (vectors == 2) multiply_panels<2>(a, b, depth, modulus, h > 0, to, step);
-          else multiply_panels<1>(a, b, depth, modulus, h > 0, to, step);
+          if (of.words <= UNFOLDED) multiply_some<false>(vectors, a, b, words, modulus, false, to, step);
+          else multiply_some<true>(vectors, a, b, words, modulus, h > 0, to, step);
         }
       }
     }

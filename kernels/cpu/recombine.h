@@ -44,60 +44,74 @@ template <bool ODD> INLINE Doubles rounded(const Limbs& x) {
   return to_odd(sum, left);
 }
 
-// Those of sixteen entries in two halves.
-struct TwoLimbs {
-  Limbs halves[2];
-};
+// Cbar from the limbs of a number that differs from it by a multiple of the product, which float64 has exactly.
+template <int LIMBS> INLINE Limbs without_multiple(Doubles (&x)[3], const Recombination& r) {
+  const Doubles about = LIMBS > 1 ? x[0] + x[1] : x[0];
+  const Doubles quotient = nearest(about * r.inverse);  // right, since abs(Cbar) stays away from half the product
+  for (int l = 0; l < LIMBS; l++) x[l] = multiply_add(quotient, doubles(-r.product[l]), x[l]);
+  return {x[0], x[1], x[2]};
+}
 
-template <int LIMBS> INLINE TwoLimbs limbs_of(const int8_t* residues, int64_t plane, const Recombination& r) {
-  Doubles limbs[2][3] = {};  // the highest of LIMBS first
+// The integers of 8 HALVES entries, as limbs.
+template <int LIMBS, int HALVES>
+INLINE void limbs_of(const int8_t* residues, int64_t plane, const Recombination& r, Limbs (&of)[HALVES]) {
+  Doubles limbs[HALVES][3] = {};  // the highest of LIMBS first
   for (int64_t t = 0; t < r.count; t++) {
-    const Sixteen y = sixteen(load<QuarterBytes>(residues + t * plane));
-    for (int l = 0; l < LIMBS; l++) {
-      const Doubles weight = doubles(r.weights[t * LIMBS + l]);
-      for (int half = 0; half < 2; half++) limbs[half][l] = multiply_add(y.halves[half], weight, limbs[half][l]);
+    for (int first = 0; first < HALVES; first += 2) {
+      const Sixteen y = sixteen(widened(load<QuarterBytes>(residues + t * plane + 8 * first)));
+      for (int l = 0; l < LIMBS; l++) {
+        const Doubles weight = doubles(r.weights[t * LIMBS + l]);
+        for (int half = first; half < first + 2 && half < HALVES; half++) {
+          limbs[half][l] = multiply_add(y.halves[half - first], weight, limbs[half][l]);
+        }
+      }
     }
   }
-  TwoLimbs of;
-  for (int half = 0; half < 2; half++) {
-    Doubles* x = limbs[half];
-    const Doubles about = LIMBS > 1 ? x[0] + x[1] : x[0];
-    const Doubles quotient = nearest(about * r.inverse);  // right, since abs(Cbar) stays away from half the product
-    for (int l = 0; l < LIMBS; l++) x[l] = multiply_add(quotient, doubles(-r.product[l]), x[l]);
-    of.halves[half] = {x[0], x[1], x[2]};
+  for (int half = 0; half < HALVES; half++) of[half] = without_multiple<LIMBS>(limbs[half], r);
+}
+
+// Some columns of a row of a tile; arguments as of `round_tile`.
+template <typename Element, int LIMBS, int HALVES>
+INLINE void round_some(const int8_t* residues, int64_t plane, const Recombination& r, int64_t columns, double of_row,
+                       const double* of_columns, Element* out) {
+  Limbs limbs[HALVES];
+  limbs_of<LIMBS>(residues, plane, r, limbs);
+  for (int half = 0; half < HALVES; half++) {
+    const Doubles value = rounded<sizeof(Element) == 4>(limbs[half]);
+    store_some(out + 8 * half, value * of_row * load<Doubles>(of_columns + 8 * half), columns - 8 * half);
   }
-  return of;
 }
 
-// The first `count` of eight values, at `to`.
-INLINE void store_some(double* to, Doubles values, int64_t count) {
-  if (count >= 8) store(to, values);
-  else memcpy(to, &values, 8 * count);
-}
-
-INLINE void store_some(float* to, Doubles values, int64_t count) {
-  const HalfFloats singles = __builtin_convertvector(values, HalfFloats);
-  if (count >= 8) store(to, singles);
-  else memcpy(to, &singles, 4 * count);
+template <typename Element, int LIMBS>
+static void round_limbs(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
+                        int64_t columns, const double* of_rows, const double* of_columns, Element* out,
+                        int64_t out_step) {
+  for (int64_t i = 0; i < rows; i++, residues += step, out += out_step) {
+    int64_t j = 0;
+    for (; j + 24 < columns; j += 32) {  // so many that the operations of some wait for those of others
+      round_some<Element, LIMBS, 4>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
+    }
+    for (; j + 8 < columns; j += 16) {
+      round_some<Element, LIMBS, 2>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
+    }
+    if (j < columns) {
+      round_some<Element, LIMBS, 1>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
+    }
+  }
 }
 
 // Entries of a tile of residues, rounded once to Element: Cbar times the factors of its row and its column, powers of
 // two whose products leave no entry but zero outside the normal range of float64.
 //
 // Residues and `of_columns` may be read up to the next multiple of sixteen.
-template <typename Element, int LIMBS>
-void round_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
-                int64_t columns, const double* of_rows, const double* of_columns, Element* out, int64_t out_step) {
-  for (int64_t i = 0; i < rows; i++) {
-    for (int64_t j = 0; j < columns; j += 16) {
-      const TwoLimbs limbs = limbs_of<LIMBS>(residues + i * step + j, plane, r);
-      for (int half = 0; half < 2 && j + 8 * half < columns; half++) {
-        const int64_t at = j + 8 * half;
-        const Doubles value = rounded<sizeof(Element) == 4>(limbs.halves[half]);
-        store_some(out + i * out_step + at, value * of_rows[i] * load<Doubles>(of_columns + at), columns - at);
-      }
-    }
-  }
+template <typename Element>
+static void round_tile(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
+                       int64_t columns, const double* of_rows, const double* of_columns, Element* out,
+                       int64_t out_step) {
+  const auto of_limbs = r.limbs == 1   ? round_limbs<Element, 1>
+                        : r.limbs == 2 ? round_limbs<Element, 2>
+                                       : round_limbs<Element, 3>;
+  of_limbs(residues, step, plane, r, rows, columns, of_rows, of_columns, out, out_step);
 }
 
 }  // namespace cpu

@@ -39,7 +39,7 @@ struct Words {
 };
 
 INLINE Words words_of(Doubles x, Doubles y) {
-  const Ints a = (Ints)__builtin_convertvector(nearest(x), Longs), b = (Ints)__builtin_convertvector(nearest(y), Longs);
+  const Ints a = (Ints)nearest_integers(x), b = (Ints)nearest_integers(y);
   const Ints low = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const Ints high = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
   return {low, high ^ INT32_MIN};
@@ -61,16 +61,10 @@ template <typename Element> INLINE Doubles neighbours(const Element* x) {
 
 // Eight elements from `x` on, `step` apart; zero in place of those beyond the first `count`.
 template <typename Element> INLINE Doubles raw_elements(const Element* x, int64_t step, int64_t count) {
-  if (count >= 8 && step == 1) return neighbours(x);
+  if (step == 1) return some_neighbours(x, count);
   Doubles values = {};
   for (int i = 0; i < 8 && i < count; i++) values[i] = x[i * step];
   return values;
-}
-
-// Eight neighbours, of which only the first `count` exist unless all are known to.
-template <bool ALL, typename Element> INLINE Doubles across(const Element* x, int64_t count) {
-  if constexpr (ALL) return neighbours(x);
-  else return raw_elements(x, 1, count);
 }
 
 // The same, and zero in place of NaN and Inf.
@@ -89,63 +83,98 @@ struct Power {
   }
 };
 
-// A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; four rows at a time.
+// What rows are multiplied by, 2**mu as two factors, none of which leaves the range of float64; zero beyond the rows.
+template <int ROWS> struct Factors {
+  double first[ROWS], second[ROWS];
+
+  INLINE_MEMBER Factors(const Split& s, int64_t batch, int64_t row) {
+    for (int i = 0; i < ROWS; i += 8) {
+      const int64_t count = s.rows - row - i;
+      const Longs exponents = some_integers(s.exponents + batch * s.rows + row + i, count);
+      const Longs half = exponents >> 1;
+      store(first + i, powers(half)), store(second + i, powers(exponents - half));
+    }
+  }
+};
+
+// Four words of each of eight or sixteen rows, at `to`, words `step` bytes apart: of four rows in each vector, which has
+// their first words, then their second ones.
+INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[2]) {
+  static_assert(LEFT_ROWS == 8, "words of eight rows follow one another");
+  const Longs a = (Longs)rows[0], b = (Longs)rows[1];
+  store(to, __builtin_shufflevector(a, b, 0, 1, 8, 9, 2, 3, 10, 11));
+  store(to + 2 * step, __builtin_shufflevector(a, b, 4, 5, 12, 13, 6, 7, 14, 15));
+}
+
+INLINE void store_words(int8_t* to, int64_t step, const Bytes (&rows)[4]) {
+  const Longs a = (Longs)rows[0], b = (Longs)rows[1], c = (Longs)rows[2], d = (Longs)rows[3];
+  const Longs ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+  const Longs cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11);
+  const Longs ab_last = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  const Longs cd_last = __builtin_shufflevector(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+  store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13));
+  store(to + step, __builtin_shufflevector(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15));
+  store(to + 2 * step, __builtin_shufflevector(ab_last, cd_last, 0, 1, 4, 5, 8, 9, 12, 13));
+  store(to + 3 * step, __builtin_shufflevector(ab_last, cd_last, 2, 3, 6, 7, 10, 11, 14, 15));
+}
+
+// A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; so many rows at a time that
+// whole lines of the cache are written.
 template <typename Element, int WIDTH> INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
+  constexpr int ROWS = WIDTH < 16 ? WIDTH : 16, MOST = 32 / ROWS;  // vectors along k at a time
   const Element* x = (const Element*)s.x + batch * s.of_batch;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
-  for (int first_row = 0; first_row < WIDTH; first_row += 4) {
-    Power powers[4];
-    const Element* rows[4];
-    int64_t lengths[4];
-    for (int i = 0; i < 4; i++) {
-      const int64_t row = panel * WIDTH + first_row + i;
-      const bool there = row < s.rows;
-      powers[i] = there ? Power(s.exponents[batch * s.rows + row]) : Power();
-      rows[i] = x + (there ? row : 0) * s.of_rows;
+  const Factors<WIDTH> factors(s, batch, panel * WIDTH);
+  const int64_t present = s.rows - panel * WIDTH;
+  for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += ROWS) {
+    const Element* rows[ROWS];
+    int64_t lengths[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+      const bool there = first_row + i < present;
+      rows[i] = x + (there ? panel * WIDTH + first_row + i : 0) * s.of_rows;
       lengths[i] = there ? s.k : 0;
     }
-    constexpr int MOST = 4;  // vectors along k at a time, for whose images constants are loaded once
     for (int64_t h = 0; h < s.depth; h += 16 * MOST) {
       const int vectors = s.depth - h < 16 * MOST ? (int)(s.depth - h) / 16 : MOST;
-      Words images[MOST][4];
+      Words images[MOST][ROWS];
       for (int v = 0; v < vectors; v++) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < ROWS; i++) {
           const int64_t at = h + 16 * v, count = lengths[i] - at;
           const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
-          const Doubles first = elements(from, s.of_k, count) * powers[i].first * powers[i].second;
-          const Doubles second = elements(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8) * powers[i].first;
-          images[v][i] = words_of(first, second * powers[i].second);
+          const Doubles low = elements(from, s.of_k, count);
+          const Doubles high = elements(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8);
+          const Doubles first = doubles(factors.first[first_row + i]), second = doubles(factors.second[first_row + i]);
+          images[v][i] = words_of(low * first * second, high * first * second);
         }
       }
       for (int64_t t = 0; t < s.count; t++) {
         const Residue of = s.residues[t];
         int8_t* to = out + t * s.plane + h * WIDTH + 4 * first_row;
-        for (int v = 0; v < vectors; v++) {
-          Ints residues[4];
-          for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][i], of);
-          const Bytes bytes = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
-          for (int lane = 0; lane < 4; lane++, to += 4 * WIDTH) memcpy(to, (const char*)&bytes + 16 * lane, 16);
+        for (int v = 0; v < vectors; v++, to += 16 * WIDTH) {
+          Bytes bytes[ROWS / 4];
+#pragma GCC unroll 4
+          for (int j = 0; j < ROWS / 4; j++) {
+            Ints residues[4];
+            for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][4 * j + i], of);
+            bytes[j] = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
+          }
+          store_words(to, 4 * WIDTH, bytes);
         }
       }
     }
   }
 }
 
-// A panel whose rows are neighbours in memory; two panels of eight rows at once. ALL: none of their rows is beyond x.
-template <typename Element, int WIDTH, bool ALL>
+// The first 16 VECTORS rows of a panel whose rows are neighbours in memory; of panels of eight rows, two at once.
+template <typename Element, int WIDTH, int VECTORS>
 INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
-  constexpr int VECTORS = (WIDTH + 15) / 16, MOST = 8;  // of rows; and words along k at a time
-  constexpr int64_t ROWS = 16 * VECTORS;
+  constexpr int MOST = 8;  // words along k at a time
   const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
-  const int64_t rows = s.rows - panel * WIDTH < ROWS ? s.rows - panel * WIDTH : ROWS;
-  double first[16 * VECTORS] = {}, second[16 * VECTORS] = {};
-  for (int64_t i = 0; i < rows; i++) {
-    const Power power(s.exponents[batch * s.rows + panel * WIDTH + i]);
-    first[i] = power.first, second[i] = power.second;
-  }
-  for (int64_t h = 0; h < s.depth / 4; h += MOST) {
-    const int words = s.depth / 4 - h < MOST ? (int)(s.depth / 4 - h) : MOST;
+  const int64_t rows = s.rows - panel * WIDTH;
+  const Factors<16 * VECTORS> factors(s, batch, panel * WIDTH);
+  for (int64_t h = 0; 4 * h < s.k; h += MOST) {
+    const int words = (s.k + 3) / 4 - h < MOST ? (int)((s.k + 3) / 4 - h) : MOST;
     Words images[MOST][VECTORS][4];
     for (int w = 0; w < words; w++) {
       for (int j = 0; j < 4; j++) {
@@ -156,10 +185,8 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
           Doubles halves[2];
           for (int half = 0; half < 2; half++) {
             const int begin = 16 * v + 8 * half;
-            const int64_t count = rows - begin;
-            Doubles x8 = {};
-            if (there) x8 = finite(across<ALL>(from + (ALL || count > 0 ? begin : 0), count));
-            halves[half] = x8 * load<Doubles>(first + begin) * load<Doubles>(second + begin);
+            const Doubles of_rows = finite(some_neighbours(from + begin, there ? rows - begin : 0));
+            halves[half] = of_rows * load<Doubles>(factors.first + begin) * load<Doubles>(factors.second + begin);
           }
           images[w][v][j] = words_of(halves[0], halves[1]);
         }
@@ -186,14 +213,17 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   }
 }
 
+// Panels [begin, end), counted through all matrices. What is left of a panel's rows beyond those of x, and of its words
+// beyond k, may not be written: no result comes from it.
 template <typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;
   for (int64_t at = begin; at < end; at++) {
-    const int64_t batch = at / panels, panel = at % panels;
+    const int64_t batch = at / panels, panel = at % panels, rows = s.rows - panel * WIDTH;
     if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Element, WIDTH>(s, batch, panel);
     else if (WIDTH < 16 && panel % 2 == 1) continue;  // the one before it had both
-    else if (s.rows - panel * WIDTH >= (WIDTH < 16 ? 16 : WIDTH)) split_panel_across<Element, WIDTH, true>(s, batch, panel);
-    else split_panel_across<Element, WIDTH, false>(s, batch, panel);
+    else if (WIDTH < 16 || rows <= 16) split_panel_across<Element, WIDTH, 1>(s, batch, panel);
+    else if (rows <= 32) split_panel_across<Element, WIDTH, 2>(s, batch, panel);
+    else split_panel_across<Element, WIDTH, 3>(s, batch, panel);
   }
 }
 

@@ -14,6 +14,7 @@ namespace cpu {
 
 typedef double Doubles __attribute__((vector_size(64)));
 typedef int64_t Longs __attribute__((vector_size(64)));
+typedef uint64_t UnsignedLongs __attribute__((vector_size(64)));
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
 typedef int8_t Bytes __attribute__((vector_size(64)));
@@ -104,16 +105,20 @@ OPERATION Bytes transposed(Bytes bytes) {
 #endif
 }
 
-// Sixteen bytes as numbers, in two halves.
+// Sixteen integers as numbers, in two halves.
 struct Sixteen {
   Doubles halves[2];
 };
 
-INLINE Sixteen sixteen(QuarterBytes bytes) {
-  const Ints all = widened(bytes);
+OPERATION Sixteen sixteen(Ints all) {
+#if defined(__AVX512F__)
+  const __m512i of = (__m512i)all;
+  return {{_mm512_cvtepi32_pd(_mm512_castsi512_si256(of)), _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(of, 1))}};
+#else
   HalfInts halves[2];
   memcpy(halves, &all, sizeof halves);
   return {{__builtin_convertvector(halves[0], Doubles), __builtin_convertvector(halves[1], Doubles)}};
+#endif
 }
 
 // Adds to each of 16 sums the products of four unsigned bytes of `bytes` and the four signed bytes of `word`.
@@ -137,6 +142,15 @@ OPERATION Ints dot_products(Ints start, Ints bytes, Ints words) {
 #endif
 }
 
+// For each integer, its lower half times `low` plus its upper half times `high`, halves and factors as signed integers.
+OPERATION Ints dot_products_of_halves(Ints x, int32_t low, int32_t high) {
+#if defined(__AVX512BW__)
+  return (Ints)_mm512_madd_epi16((__m512i)x, (__m512i)ints((int32_t)((uint32_t)high << 16 | (uint32_t)(low & 0xFFFF))));
+#else
+  return ((x << 16) >> 16) * low + (x >> 16) * high;
+#endif
+}
+
 // x rounded to the nearest integer, ties to even, in the default environment.
 OPERATION Doubles nearest(Doubles x) {
 #if defined(__AVX512F__)
@@ -145,6 +159,15 @@ OPERATION Doubles nearest(Doubles x) {
   const Doubles magnitude = (Doubles)((Longs)x & INT64_MAX);
   const Doubles unit = (Doubles)(((Longs)doubles(0x1p52)) | ((Longs)x & INT64_MIN));
   return magnitude < 0x1p52 ? (x + unit) - unit : x;
+#endif
+}
+
+// The integers nearest to x, ties to even, which are below 2**63.
+OPERATION Longs nearest_integers(Doubles x) {
+#if defined(__AVX512DQ__)
+  return (Longs)_mm512_cvt_roundpd_epi64(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  return __builtin_convertvector(nearest(x), Longs);
 #endif
 }
 
@@ -159,7 +182,13 @@ OPERATION Doubles upward(Doubles x) {
 }
 
 // x with zero in place of NaN and Inf.
-INLINE Doubles finite(Doubles x) { return (Doubles)((Longs)x & (x - x == 0)); }
+OPERATION Doubles finite(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_fixupimm_pd(x, x, _mm512_set1_epi64(0x00880088), 0);  // +0 for the classes 0, 1, 4 and 5
+#else
+  return (Doubles)((Longs)x & (x - x == 0));
+#endif
+}
 
 // The residue of abs(x) < 2**23, an integer, modulo an odd modulus of at most 255: the one of least absolute value.
 //
@@ -171,6 +200,113 @@ OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
   return (Ints)_mm512_dpwssd_epi32((__m512i)x, (__m512i)about, (__m512i)ints(-modulus & 0xFFFF));
 #else
   return x - (((Ints)about << 16) >> 16) * modulus;
+#endif
+}
+
+// Whether no element of a mask, whose elements are 0 or -1, is set.
+OPERATION bool none(Longs mask) {
+#if defined(__AVX512DQ__)
+  return _mm512_movepi64_mask((__m512i)mask) == 0;
+#else
+  int64_t set = 0;
+  for (int i = 0; i < 8; i++) set |= mask[i];
+  return set == 0;
+#endif
+}
+
+// 2**exponents, which are in the normal range of float64.
+INLINE Doubles powers(Longs exponents) { return (Doubles)((exponents + 1023) << 52); }
+
+// The exponents of x > 0 by `frexp`.
+INLINE Longs frexp_exponents(Doubles x) {
+  const Longs subnormal = x < 0x1p-1022;
+  const Doubles scaled = subnormal ? x * 0x1p64 : x;
+  return ((Longs)scaled >> 52) - 1022 - (subnormal & 64);
+}
+
+// Eight vectors as a matrix, transposed.
+INLINE void transpose(Longs (&x)[8]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    const Longs a = x[i], b = x[i + 1];
+    x[i] = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+    x[i + 1] = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; n++) {
+    const int i = n / 2 * 4 + n % 2;
+    const Longs a = x[i], b = x[i + 2];
+    x[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+    x[i + 2] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    const Longs a = x[i], b = x[i + 4];
+    x[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+    x[i + 4] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+#if defined(__AVX512F__)
+INLINE __mmask8 first_of_eight(int64_t count) {
+  return (__mmask8)(count >= 8 ? 255 : count <= 0 ? 0 : (1 << count) - 1);
+}
+#endif
+
+// Eight neighbours; zero in place of those beyond the first `count`, which are not read.
+OPERATION Doubles some_neighbours(const double* x, int64_t count) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_pd(first_of_eight(count), x);
+#else
+  Doubles values = {};
+  for (int i = 0; i < 8 && i < count; i++) values[i] = x[i];
+  return values;
+#endif
+}
+
+OPERATION Doubles some_neighbours(const float* x, int64_t count) {
+#if defined(__AVX512VL__)
+  return _mm512_cvtps_pd(_mm256_maskz_loadu_ps(first_of_eight(count), x));
+#else
+  Doubles values = {};
+  for (int i = 0; i < 8 && i < count; i++) values[i] = x[i];
+  return values;
+#endif
+}
+
+OPERATION Longs some_integers(const int64_t* x, int64_t count) {
+#if defined(__AVX512F__)
+  return (Longs)_mm512_maskz_loadu_epi64(first_of_eight(count), x);
+#else
+  Longs values = {};
+  for (int i = 0; i < 8 && i < count; i++) values[i] = x[i];
+  return values;
+#endif
+}
+
+// The first `count` of eight values, at `to`.
+OPERATION void store_some(double* to, Doubles values, int64_t count) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_pd(to, first_of_eight(count), values);
+#else
+  if (count > 0) memcpy(to, &values, 8 * (count < 8 ? count : 8));
+#endif
+}
+
+OPERATION void store_some(float* to, Doubles values, int64_t count) {
+#if defined(__AVX512VL__)
+  _mm256_mask_storeu_ps(to, first_of_eight(count), _mm512_cvtpd_ps(values));
+#else
+  const HalfFloats singles = __builtin_convertvector(values, HalfFloats);
+  if (count > 0) memcpy(to, &singles, 4 * (count < 8 ? count : 8));
+#endif
+}
+
+OPERATION void store_some(int64_t* to, Longs values, int64_t count) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_epi64(to, first_of_eight(count), (__m512i)values);
+#else
+  if (count > 0) memcpy(to, &values, 8 * (count < 8 ? count : 8));
 #endif
 }
 

@@ -1,15 +1,15 @@
 // Sixteen lanes of words of 32 bits: shifts, limbs that differ from lane to lane, and sums of panels.
 #pragma once
 
-#include "vectors.h"
+#include "products.h"
 
 namespace cpu {
 
 typedef uint32_t UnsignedInts __attribute__((vector_size(64)));
 
 constexpr int LANES = 16;       // of a vector of words
-constexpr int PANEL_ROWS = 8;   // of the left panel of a product of panels
-constexpr int PANEL_LANES = 48; // of the right one
+constexpr int PANEL_ROWS = LEFT_ROWS;    // of the left panel of a product of panels
+constexpr int PANEL_LANES = RIGHT_ROWS;  // of the right one
 constexpr int PANEL_VECTORS = PANEL_LANES / LANES;
 
 // The 32 bits that begin `shift` bits, below 32, after the highest one of `high`, and go on in `low`.
@@ -73,15 +73,6 @@ INLINE UnsignedInts of_rows(const uint32_t* from, int step, Ints rows, int least
   return gathered(from, within * step + lanes);
 }
 
-// sum + low(x) low(weights) + high(x) high(weights), the halves of each lane read as signed.
-OPERATION Ints add_pairs(Ints sum, Ints x, int32_t weights) {
-#if defined(__AVX512VNNI__)
-  return (Ints)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, (__m512i)ints(weights));
-#else
-  return sum + ((x << 16) >> 16) * (int32_t)(int16_t)weights + (x >> 16) * (weights >> 16);
-#endif
-}
-
 // x modulo a modulus, of an absolute value that exceeds half the modulus by less than its 128th part. x / modulus is
 // below 2**16 in magnitude.
 INLINE Ints near_residue(Ints x, int32_t modulus, float inverse) {
@@ -99,19 +90,7 @@ static __attribute__((noinline, unused)) void multiply_words(const int8_t* left,
 #pragma GCC unroll 3
     for (int v = 0; v < PANEL_VECTORS; v++) of[i][v] = ints(start[i]);
   }
-  const int8_t* columns = (const int8_t*)right;
-  for (int64_t w = 0; w < words; w++, left += 4 * PANEL_ROWS, columns += 4 * PANEL_LANES) {
-    Bytes bytes[PANEL_VECTORS];
-#pragma GCC unroll 3
-    for (int v = 0; v < PANEL_VECTORS; v++) bytes[v] = load<Bytes>(columns + 64 * v);
-#pragma GCC unroll 8
-    for (int i = 0; i < PANEL_ROWS; i++) {
-      int32_t word;
-      memcpy(&word, left + 4 * i, 4);
-#pragma GCC unroll 3
-      for (int v = 0; v < PANEL_VECTORS; v++) add_dot_products(of[i][v], bytes[v], word);
-    }
-  }
+  add_panels<PANEL_VECTORS>(left, (const int8_t*)right, words, of);
 #pragma GCC unroll 8
   for (int i = 0; i < PANEL_ROWS; i++) {
 #pragma GCC unroll 3

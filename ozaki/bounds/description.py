@@ -111,7 +111,7 @@ class Description:
     def bits(self, scaling: Scaling) -> Ints:
         """Bits of each row's image: mu + top."""
         statistic = self.peak if scaling.statistic == "peak" else self.squares
-        limits = _limits(scaling.threshold, scaling.step.bit_length() - 1)
+        limits = limits_of(scaling)
         # statistic * step**g <= threshold for g = 1, 2, ...: count the limits it stays below.
         found: Ints = (scaling.base + len(limits)) - np.searchsorted(limits, statistic, side="left")
         return found.astype(np.int64, copy=False)
@@ -152,6 +152,7 @@ class Least(NamedTuple):
 
 
 @cached(256)
-def _limits(threshold: int, shift: int) -> Ints:
-    """The numbers threshold 2**-(shift g), rounded down, for g = 1, 2, ... as far as they are positive; ascending."""
+def limits_of(scaling: Scaling) -> Ints:
+    """The numbers threshold step**-g, rounded down, for g = 1, 2, ... as far as they are positive; ascending."""
+    threshold, shift = scaling.threshold, scaling.step.bit_length() - 1
     return np.array([limit for g in range(63 // shift, 0, -1) if (limit := threshold >> (shift * g))], np.int64)

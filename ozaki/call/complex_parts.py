@@ -1,7 +1,7 @@
 """Complex products as real ones: rows of real parts, and the real product whose entries are all parts of C.
 
-In this way complex products are computed by digits, by words, by the int8 engine of NumPy, with one real operand, and
-of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows instead
+In this way complex products are computed by digits, by words, by NumPy's simulated int8 engine, with one real operand,
+and of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows instead
 (`schemes.ComplexSlices`).
 
 `parts` are those of `records/shapes.py`. Rows of real parts are, x + i y an element of A and u + i v one of B:

@@ -12,6 +12,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
 from ozaki.backends.numpy.compiled import Compiled, calls, compiled
+from ozaki.backends.numpy.compiled.calls import parts_of as parts_of
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Ints, Least
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows
@@ -26,7 +27,8 @@ class Described:
     ----------
     x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex; of multiprecision rows the
         leading bits
-    fields : shape (6, batch, rows), in the order of `FIELDS`
+    fields : shape (6, batch, rows), in the order of `FIELDS`; without them rows of floats are described once this is
+        asked for
     finite : whether no element is NaN or Inf; of a part of an operand whether that is known
     numbers : the rows themselves, if they are multiprecision numbers
     tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
@@ -34,22 +36,41 @@ class Described:
     Attributes
     ----------
     k : real numbers of a row: a complex element has two
-    on_host : the fields, as the functions of `ozaki.bounds` take them
     """
 
     def __init__(
         self,
         x: npt.NDArray[Any],
-        fields: Ints,
+        fields: Ints | None = None,
         finite: bool = False,
         numbers: Numbers | None = None,
         tops: Ints | None = None,
     ) -> None:
-        self.x, self.fields, self.finite, self.numbers, self.tops = x, fields, finite, numbers, tops
+        self.x, self.numbers, self.tops = x, numbers, tops
         self.k = x.shape[-1] * parts_of(x)
-        top, peak, magnitudes, squares, bottom, nonfinite = fields
-        scale = 0 if tops is None else tops
-        self.on_host = Description(self.k, top, peak, magnitudes, squares, bottom, nonfinite, scale)
+        if fields is not None:
+            self.fields, self.finite = fields, finite
+
+    @cached_property
+    def fields(self) -> Ints:
+        """As given, or found."""
+        return self._found.fields
+
+    @cached_property
+    def finite(self) -> bool:
+        """As given, or found."""
+        return self._found.finite
+
+    @cached_property
+    def _found(self) -> Described:
+        return describe(self.x)
+
+    @cached_property
+    def on_host(self) -> Description:
+        """The fields, as the functions of `ozaki.bounds` take them."""
+        top, peak, magnitudes, squares, bottom, nonfinite = self.fields
+        scale = 0 if self.tops is None else self.tops
+        return Description(self.k, top, peak, magnitudes, squares, bottom, nonfinite, scale)
 
     @cached_property
     def spans(self) -> tuple[int, int]:
@@ -87,7 +108,7 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
     if x.size == 0:
         return Described(x, _empty_fields(batch, rows), True)
     fields, finite = np.zeros((len(FIELDS), batch, rows), np.int64), True
-    if x.size > FEW and x.dtype.kind == "f" and calls.can_read(x) and isinstance(found := compiled(), Compiled):
+    if x.size * parts_of(x) > FEW and calls.can_describe(x) and isinstance(found := compiled(), Compiled):
         calls.describe(found.library, x, fields)
         return Described(x, fields, not fields[FIELDS.index("nonfinite")].any())
     if x.size * parts_of(x) <= TILE:
@@ -122,11 +143,6 @@ def _empty_fields(batch: int, rows: int) -> npt.NDArray[np.int64]:
     fields = np.zeros((len(FIELDS), batch, rows), np.int64)
     fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
     return fields
-
-
-def parts_of(x: npt.NDArray[Any]) -> int:
-    """Real numbers of an element: 2 of a complex one."""
-    return 2 if x.dtype.kind == "c" else 1
 
 
 def _parts(x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -92,21 +92,37 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        name = engine_for(engine, isinstance(left, Slices) or isinstance(right, Slices))
+        prepared = isinstance(left, Slices) or isinstance(right, Slices)
+        name = engine_for(engine, prepared)
         if compiled_for(scheme, of_left.k, name) is not None:
             copied = max(0 if x.numbers is not None or can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
             written = 0 if can_write(out) else -(-out.nbytes // max(batch * m * n, 1))
             views = views._replace(copied=copied, written=written, threads=threads())
-            if limit is not None:
-                SPARE.clear()
         program = product_program(scheme, name, views, limit)
         memory.pass_through(program.nbytes)
-        run(program, left, right, out, combination, progress)
+        if limit is not None:
+            SPARE.clear()
+        nonfinite = None
+        if not (prepared or limbs) and combination is None and progress is SILENT:
+            nonfinite = _whole(program, of_left.x, of_right.x, out)
+        if nonfinite == 0:
+            return
+        if nonfinite is None:
+            run(program, left, right, out, combination, progress)
     if not (of_left.finite and of_right.finite):
         flags = [x.on_host.nonfinite for x in (of_left, of_right)]
         if any(f.any() for f in flags):
             assert not isinstance(out, Numbers)
+            SPARE.clear()  # what the product has used
             patch(of_left.x, of_right.x, flags, out, memory, combination)
+
+
+def _whole(program: Program, x: npt.NDArray[Any], y: npt.NDArray[Any], out: Any) -> int | None:
+    """Compute out from rows of floats by `Engine.multiply_whole`, if that is one panel and one slab of the program."""
+    views, one_panel = program.views, program.views.m <= program.rows and program.views.n <= program.columns
+    if not one_panel or len(program.slabs) > 1 or views.copied or not isinstance(out, np.ndarray):
+        return None
+    return program.engine.multiply_whole(x, y, program.scaling, out, program.together)
 
 
 def run(
@@ -169,9 +185,9 @@ def run(
                     _mirror(out[at], out[b, cols, rows], program.image == "conjugate")
 
 
-def engine_for(name: str, split: bool) -> str:
-    """The name of the engine that runs; int8 units multiply operands that are not `split` already alone."""
-    return "float64" if split and name in ("auto", "int8") else name
+def engine_for(name: str, prepared: bool) -> str:
+    """The name of the engine that runs; int8 units multiply operands alone that are not `prepared`, split already."""
+    return "float64" if prepared and name in ("auto", "int8") else name
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
@@ -201,7 +217,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, split=True))
+    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, prepared=True))
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,18 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import Described, along_memory, larger_parts, parts_of, scale
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._tiles import OBJECTS, TILE
+from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
+from ozaki.backends.numpy.compiled import Compiled, compiled, proofs
+from ozaki.backends.numpy.compiled.memory import SPARE
 from ozaki.backends.numpy.program import DESCRIBING, numbered
 from ozaki.backends.panels import Panel, Panels
-from ozaki.bounds.description import LEAST_LEADING
+from ozaki.bounds.description import LEAST_LEADING, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level, levels, wide_bits
 from ozaki.bounds.of_scheme import error_terms
 from ozaki.planning.facts import Ratio
 from ozaki.records.memory import Memory
-from ozaki.records.shapes import Side, tiles_of_rows
+from ozaki.records.shapes import SIDES, Side, tiles_of_rows
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -95,7 +97,7 @@ class Ratios:
     def __init__(self, left: Described, right: Described, memory: Memory) -> None:
         self._left, self._right, self._memory = left, right, memory
         self._level: Level | None = None
-        self._lower: Floats | None = None
+        self._lower: Lower | None = None
         self._found: dict[tuple[Any, Level, int, int], float] = {}
 
     def release(self) -> None:
@@ -112,7 +114,7 @@ class Ratios:
         spans = of_left[0], of_right[0]
         if key not in self._found:
 
-            def of_panel(first: int, lower: Floats, part: Described, other: Described) -> float:
+            def of_panel(first: int, lower: Lower, part: Described, other: Described) -> float:
                 return worst_ratio(lower, part, other, spans, scheme, rows - first, exponent)
 
             self._found[key] = max(self._of_panels(level, rows, of_panel))
@@ -134,6 +136,8 @@ class Ratios:
         limit = None if self._memory.limit is None else self._memory.rest
         program = facts_program(level, left.x.shape, right.x.shape, limit)
         self._memory.pass_through(program.nbytes)
+        if limit is not None:
+            SPARE.clear()
         if program.panels is None:
             if self._lower is None:
                 self._level, self._lower = level, lower_bound(left, right, level)
@@ -152,11 +156,29 @@ def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:
     return operand.part(batch, rows)
 
 
-def lower_bound(left: Described, right: Described, level: Level) -> Floats:
+Lower = Floats | npt.NDArray[np.int32]
+"""Lower bounds: int32 where compiled code sums products."""
+
+
+def lower_bound(left: Described, right: Described, level: Level) -> Lower:
     """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level."""
     if level == "wide":
         return _wide_product(left, right)
-    return _product(left, right, NARROW_BITS, np.float32, _indices(left, level == "sampled"))
+    every = SAMPLED_EVERY[parts_of(left.x)] if level == "sampled" else SAMPLE
+    count = _indices_read(left.x.shape[-1], every)
+    if (library := _library(left.x.shape, right.x.shape)) is not None:
+        exponents = (
+            _exponents_of_magnitudes(left, NARROW_BITS),
+            _exponents_of_magnitudes(right, NARROW_BITS),
+        )
+        return proofs.sums_of_products(library, (left.x, right.x), exponents, count, every)
+    return _product(left, right, NARROW_BITS, np.float32, _indices(count, every))
+
+
+def _library(left: tuple[int, ...], right: tuple[int, ...]) -> Any:
+    """The compiled library for operands of these shapes; None where there is none, and where its calls take longer."""
+    found = compiled() if max(prod(left), prod(right)) > FEW else None
+    return found.library if isinstance(found, Compiled) else None
 
 
 def _wide_product(left: Described, right: Described) -> Floats:
@@ -176,6 +198,13 @@ def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -
     """Bytes that are held while worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
     k, rows = left[2], (left[0] * left[1], right[0] * right[1])
     entries = max(left[0], right[0]) * left[1] * right[1]
+    if level != "wide" and _library(left, right) is not None:
+        panels = sum(
+            proofs.magnitude_bytes(batch, of_batch, min(k, NARROW_DEPTH), side)
+            for (batch, of_batch, _), side in zip((left, right), SIDES, strict=True)
+        )
+        copied = 16 * k * max(rows)  # of rows that the library cannot read where they are
+        return 4 * entries + panels + copied + OBJECTS
     slab = min(k, SLAB)
     tiles = 5 * min(max(TILE, right[1]), entries) + 4 * min(TILE, max(rows) * slab)
     if level == "wide":
@@ -188,19 +217,20 @@ def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -
 
 def _slabs(k: int) -> Iterator[Any]:
     """The inner indices in slabs of at most `SLAB`."""
-    return (slice(h, h + SLAB) for h in range(0, k, SLAB))
+    return (slice(h, min(h + SLAB, k)) for h in range(0, k, SLAB))
 
 
-def _indices(of: Described, sampled: bool) -> Iterator[Any]:
-    """The inner indices of the narrow or the sampled level, at most `NARROW_DEPTH`, in slabs."""
-    k = of.x.shape[-1]
-    if not sampled:
-        return _slabs(min(k, NARROW_DEPTH))
-    every = SAMPLED_EVERY[parts_of(of.x)]
-    span = SLAB * every // SAMPLE
-    sampled_indices = np.arange(span)[np.arange(span) % every < SAMPLE]
-    slabs = range(0, min(k, NARROW_DEPTH * every // SAMPLE), span)
-    return ((h + sampled_indices)[h + sampled_indices < k] for h in slabs)
+def _indices_read(k: int, every: int) -> int:
+    """Number of the first `SAMPLE` of `every` inner indices, at most `NARROW_DEPTH`."""
+    return min(k // every * SAMPLE + min(k % every, SAMPLE), NARROW_DEPTH)
+
+
+def _indices(count: int, every: int) -> Iterator[Any]:
+    """So many inner indices, the first `SAMPLE` of `every`, in slabs."""
+    if every == SAMPLE:
+        return _slabs(count)
+    taken = (np.arange(hs.start, hs.stop) for hs in _slabs(count))
+    return (at // SAMPLE * every + at % SAMPLE for at in taken)
 
 
 def _product(left: Described, right: Described, bits: int, dtype: Any, indices: Iterator[Any]) -> Floats:
@@ -218,13 +248,14 @@ def _product(left: Described, right: Described, bits: int, dtype: Any, indices: 
     return total
 
 
-def least_product(lower: Floats, left: Described, right: Described) -> float:
+def least_product(lower: Lower, left: Described, right: Described) -> float:
     """The least of the first level's lower bounds, in units of 2**(top_i + top_j), of nonempty rows; inf without such.
 
     `lower` is what `lower_bound` returns.
     """
     of_left, of_right = (~x.on_host.empty for x in (left, right))
-    return float(lower.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
+    of_entries = of_left[:, :, None] & of_right[:, None, :]
+    return float(lower.min(where=of_entries, initial=lower.max())) * 4.0**-NARROW_BITS if of_entries.any() else inf
 
 
 def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_exponent: int) -> None:
@@ -254,19 +285,24 @@ def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArr
 
     abs(x) of a complex element is the larger of its parts (B11).
     """
-    x, description = operand.x[..., hs], operand.on_host
-    exponents = bits - description.top
-    if not isinstance(description.filled, slice):
-        exponents[description.empty] = 0
-    turned, tiles = along_memory(x, exponents)
+    x = operand.x[..., hs]
+    turned, tiles = along_memory(x, _exponents_of_magnitudes(operand, bits))
     magnitudes = np.empty(x.swapaxes(1, 2).shape if turned else x.shape, dtype)
     for at, tile, of_rows in tiles:
         magnitudes[at] = np.floor(scale(larger_parts(tile, not operand.finite), of_rows))
     return magnitudes.swapaxes(1, 2) if turned else magnitudes
 
 
+def _exponents_of_magnitudes(operand: Described, bits: int) -> Ints:
+    """bits - top of each row, shape (batch, rows); 0 of rows of zeros."""
+    exponents = bits - operand.on_host.top
+    if not isinstance(operand.on_host.filled, slice):
+        exponents[operand.on_host.empty] = 0
+    return exponents
+
+
 def worst_ratio(
-    lower: Floats,
+    lower: Lower,
     left: Described,
     right: Described,
     spans: tuple[int, int],
@@ -282,6 +318,8 @@ def worst_ratio(
     whole operands, of which left and right may be panels.
     """
     terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
+    if (library := _library(left.x.shape, right.x.shape)) is not None:
+        return proofs.worst_ratio(library, terms, lower, rows)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
     batch, m, n = lower.shape

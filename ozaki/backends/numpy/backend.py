@@ -87,7 +87,8 @@ def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> s
         return "NumPy"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
-    return f"NumPy, {engine_of(plan.scheme, plan.shape[1], engine_for(plan.engine, prepared)).label}"
+    reals = plan.shape[1] * min(plan.parts)
+    return f"NumPy, {engine_of(plan.scheme, reals, engine_for(plan.engine, prepared)).label}"
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:

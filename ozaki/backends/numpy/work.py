@@ -25,6 +25,7 @@ from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.of_scheme import rows_bound
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -42,7 +43,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words
 
 _SERIAL = 2**16
 """Multiplications of a product of slices that BLAS computes by one thread, whatever their number (OpenBLAS: 2**18)."""
@@ -98,8 +99,11 @@ class Work:
             self._describe()
         return self._described[side]
 
-    def _describe(self) -> None:
-        """Describe the operands that are not described, or split, already: a matrix beside itself once."""
+    def _describe(self, later: bool = False) -> None:
+        """Describe the operands that are not described, or split, already: a matrix beside itself once.
+
+        With `later`, rows of floats are described if somebody asks for what that finds.
+        """
         sides = [side for side in SIDES if side not in self._described]
         rows = [self._rows(side) for side in sides]
         self._itself = len(rows) == 2 and same_view(*rows)
@@ -108,7 +112,11 @@ class Work:
         kept, passing = describing_bytes(*rows)
         self._memory.hold(kept)
         self._memory.pass_through(passing)
-        found = describe_both(*rows) if len(rows) == 2 else (describe(rows[0]),)
+        found: tuple[Described, ...]
+        if later and not any(isinstance(x, Numbers) for x in rows):
+            found = tuple(map(Described, rows))
+        else:
+            found = describe_both(*rows) if len(rows) == 2 else (describe(rows[0]),)
         self._described.update(zip(sides, 2 * found if self._itself else found, strict=True))
 
     @property
@@ -185,6 +193,8 @@ class Work:
             results.copy(kept.c, c)
             return
         self.release()
+        if not self._described:
+            self._describe(later=once is None and isinstance(plan.scheme, Residues))
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         memory, progress = self._memory, self._progress
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.memory import Block
+from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, Panels, padded, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
-from ozaki.backends.numpy.compiled.structures import Describe, Operands, Recombination, Result, Split
+from ozaki.backends.numpy.compiled.structures import Describe, Operands, Result, Split
 from ozaki.backends.numpy.compiled.tables import Tables
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -21,16 +21,49 @@ _Ints = npt.NDArray[np.int64]
 
 
 def can_read(x: npt.NDArray[Any]) -> bool:
-    """Whether the library reads the elements of x: where each lies at a multiple of its size."""
-    return x.flags.aligned and all(step % x.itemsize == 0 for step in x.strides)
+    """Whether the library reads the elements of x: where the parts of each lie at multiples of their size."""
+    return x.flags.aligned and all(step % part_size(x) == 0 for step in x.strides)
+
+
+def parts_of(x: npt.NDArray[Any]) -> int:
+    """Real numbers of an element: 2 of a complex one."""
+    return 2 if x.dtype.kind == "c" else 1
+
+
+def part_size(x: npt.NDArray[Any]) -> int:
+    """Bytes of a part of an element."""
+    return x.itemsize // parts_of(x)
+
+
+def can_describe(x: npt.NDArray[Any]) -> bool:
+    """Whether `describe` takes x: complex rows are contiguous, or neighbouring rows are neighbours in memory."""
+    return x.dtype.kind in "fc" and can_read(x) and (x.dtype.kind == "f" or x.itemsize in x.strides[1:])
 
 
 def describe(library: Any, x: npt.NDArray[Any], fields: _Ints) -> None:
-    """Write the description of rows x, shape (batch, rows, k), of float32 or float64, into fields (`FIELDS`)."""
+    """Write the description of rows x, shape (batch, rows, k), into fields (`FIELDS`).
+
+    Elements are float32 or float64, or complex numbers of which all parts are described together.
+    """
+    if x.dtype.kind == "f":
+        _describe(library, x, magnitude_bits(x.shape[2]), fields)
+        return
+    width = magnitude_bits(2 * x.shape[2])
+    if x.strides[2] == x.itemsize:
+        _describe(library, x.view(x.real.dtype), width, fields)
+        return
+    parts = x.swapaxes(1, 2).view(x.real.dtype).swapaxes(1, 2)
+    of_both = np.empty((len(fields), *parts.shape[:2]), np.int64)
+    _describe(library, parts, width, of_both, pairs=True)
+    fields[...] = of_both[..., ::2]
+
+
+def _describe(library: Any, x: npt.NDArray[Any], width: int, fields: _Ints, pairs: bool = False) -> None:
+    """Do as `describe` does, with magnitudes of `width` bits; of `pairs` of rows, that of both together, twice."""
     batch, rows, k = x.shape
     given = Describe(
         x.ctypes.data, x.itemsize == 4, batch, rows, k, *(step // x.itemsize for step in x.strides),
-        magnitude_bits(k), EMPTY_TOP, *(field.ctypes.data for field in fields),
+        pairs, width, EMPTY_TOP, *(field.ctypes.data for field in fields),
     )  # fmt: skip
     at = ctypes.byref(given)
 
@@ -41,9 +74,10 @@ def describe(library: Any, x: npt.NDArray[Any], fields: _Ints) -> None:
 
 
 def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Tables) -> Panels:
-    """The residues of the images of rows x, shape (batch, rows, k), of float32 or float64, with exponents mu.
+    """The residues of the images of rows x, shape (batch, rows, k), with exponents mu.
 
-    NaN and Inf count as zero; images are below 2**63.
+    Elements are of float32 or float64, or complex, and have as many parts as those of `tables`. NaN and Inf count as
+    zero; images are below 2**63.
     """
     batch, rows, k = x.shape
     depth, width = -(-k // DEPTH) * DEPTH, WIDTHS[side]
@@ -52,23 +86,24 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     exponents = np.ascontiguousarray(mu, np.int64)
     residues = tables.residues[side]
     given = Split(
-        x.ctypes.data, x.itemsize == 4, batch, rows, k, *(step // x.itemsize for step in x.strides),
+        x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
         exponents.ctypes.data, residues.ctypes.data, len(residues), memory.ctypes.data,
         memory.strides[0], memory.strides[1], depth,
     )  # fmt: skip
     panels, at = batch * -(-rows // width), ctypes.byref(given)
+    function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
 
     def call(begin: int, end: int) -> None:
-        library.ozaki_cpu_split(at, side == "right", begin, end)
+        function(at, side == "right", begin, end)
 
     share_out(panels, float(x.size) * len(residues), call, x, exponents, residues, block)
-    return Panels(block, rows, depth)
+    return Panels(block, rows, k, depth)
 
 
 def multiply_rounded(
     library: Any, a: Panels, b: Panels, tables: Tables, mu: _Ints, nu: _Ints, out: npt.NDArray[Any]
 ) -> None:
-    """Write the product, rounded once, into out, shape (batch, m, n), whose last axis is contiguous.
+    """Write the product, rounded once, into out, shape (batch, m, n), real or complex, whose last axis is contiguous.
 
     No power of two 2**-(mu + nu) may be beyond 2**-900 and 2**800.
     """
@@ -78,22 +113,19 @@ def multiply_rounded(
     result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
     result.step_of_row_factors = 0 if len(rows) == 1 else rows.shape[1]
     result.step_of_column_factors = 0 if len(columns) == 1 else columns.shape[1]
-    recombination = Recombination(
-        len(tables.moduli), tables.limbs, tables.weights.ctypes.data, tables.product.ctypes.data,
-        1.0 / tables.crt.product,
-    )  # fmt: skip
     operands = _operands(a, b, tables)
-    given = tuple(map(ctypes.byref, (operands, recombination, result)))
+    given = tuple(map(ctypes.byref, (operands, tables.recombination, result)))
+    function = library.ozaki_cpu_multiply if tables.parts == 1 else library.ozaki_cpu_multiply_complex
 
     def call(begin: int, end: int) -> None:
         own = scratch()
-        library.ozaki_cpu_multiply(*given, begin, end, own.array.ctypes.data)
+        function(*given, begin, end, own.array.ctypes.data)
 
     share_out(tiles, _cost(a, b, tables), call, a, b, tables, out, rows, columns)
 
 
 def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[np.int8]:
-    """The residues of the products, shape (moduli, batch, m, n)."""
+    """The residues of the products, shape (planes, batch, m, n), as int8; of complex operands all P, then all Q."""
     out = np.empty((len(tables.moduli), max(a.batch, b.batch), a.rows, b.rows), np.int8)
     result, scratch, tiles = _result(a, b, out[0])
     result.out = out.ctypes.data
@@ -112,16 +144,20 @@ def _result(a: Panels, b: Panels, out: npt.NDArray[Any]) -> tuple[Any, Callable[
     """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
     batch, m, n = out.shape
     rows, columns = tile(m, n)
-    steps = (step // out.itemsize for step in out.strides[:2])
-    result = Result(batch, m, n, rows, columns, out.itemsize == 4, out.ctypes.data, *steps)
+    steps = (step // part_size(out) for step in out.strides[:2])
+    result = Result(batch, m, n, rows, columns, part_size(out) == 4, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.
-    return result, lambda: Block((len(a.memory) * rows * columns + 64,)), batch * -(-m // rows) * -(-n // columns)
+    return (
+        result,
+        lambda: Block((len(a.memory) * (rows * columns + LINE) + LINE,)),
+        batch * -(-m // rows) * -(-n // columns),
+    )
 
 
 def _operands(a: Panels, b: Panels, tables: Tables) -> Any:
     (x, y), moduli = (a.memory, b.memory), tables.moduli
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, moduli.ctypes.data, len(moduli))
+    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli))
 
 
 def _cost(a: Panels, b: Panels, tables: Tables) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ozaki.caches import CacheInfo, register
 from ozaki.locks import Lock
 
-_LINE = 64
+LINE = 64
 """Bytes of a line of the processor's cache."""
 
 _MOST_BYTES = 2**28
@@ -28,15 +28,15 @@ class SpareMemory:
         self._hits = self._misses = 0
 
     def take(self, nbytes: int) -> Bytes:
-        """Memory of so many bytes, with whatever it holds; frees all that is spare if none of it has that size.
+        """Memory of at least so many bytes, with whatever it holds: the least that is spare and suffices.
 
-        So no more is held than the last product held.
+        If none suffices, all that is spare is freed, so that no more is held than the last product held.
         """
         with self._changing.held:
-            for i, memory in enumerate(self._spare):
-                if memory.size == nbytes:
-                    self._hits += 1
-                    return self._spare.pop(i)
+            fitting = [i for i, memory in enumerate(self._spare) if memory.size >= nbytes]
+            if fitting:
+                self._hits += 1
+                return self._spare.pop(min(fitting, key=lambda i: self._spare[i].size))
             self._misses += 1
             self._spare.clear()
         return np.empty(nbytes, np.int8)
@@ -74,8 +74,8 @@ class Block:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         nbytes = prod(shape)
-        self._memory = memory = SPARE.take(nbytes + _LINE)
-        begin = -memory.ctypes.data % _LINE
+        self._memory = memory = SPARE.take(nbytes + LINE)
+        begin = -memory.ctypes.data % LINE
         self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
 
     def __del__(self) -> None:

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.memory import Block
+from ozaki.backends.numpy.compiled.memory import LINE, Block
 
 WIDTHS = {"left": 8, "right": 48}
 """Rows of a panel of each operand (kernels/cpu/split.h)."""
@@ -30,11 +30,12 @@ class Panels:
     Attributes
     ----------
     block : the bytes of all residues, [moduli][batch][panels][depth / 4][rows of a panel][4]
-    rows, depth : of a matrix: rows without padding, k with padding
+    rows, k, depth : of a matrix: rows and k without padding, k with padding
     """
 
     block: Block
     rows: int
+    k: int
     depth: int
 
     @property
@@ -61,7 +62,7 @@ def slice_bytes(batch: int, rows: int, k: int, side: str, moduli: int) -> int:
 
 def scratch_bytes(rows: int, columns: int, moduli: int) -> int:
     """Bytes that a thread holds while it multiplies."""
-    return moduli * prod(tile(rows, columns)) + 1024
+    return moduli * (prod(tile(rows, columns)) + LINE) + 1024
 
 
 def tile(rows: int, columns: int, residues: int = 1) -> tuple[int, int]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from ctypes import CDLL
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled import calls
 from ozaki.backends.numpy.compiled.structures import declare
-from ozaki.backends.numpy.compiled.tables import tables_of
+from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of, tables_of
 from ozaki.backends.numpy.compiled.wide_structures import declare_wide
-from ozaki.schemes.moduli import first_moduli
+from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 2
+INTERFACE = 5
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
@@ -28,6 +30,8 @@ def self_test(library: CDLL) -> str | None:
     for moduli in (first_moduli(14), first_moduli(7)):
         if not all(_products_are_right(library, moduli, k) for k in (5, 1030)):
             return "multiplies wrongly on this processor"
+    if not all(_complex_products_are_right(library, complex_moduli(15), k) for k in (5, 1030)):
+        return "multiplies complex numbers wrongly on this processor"
     return None
 
 
@@ -43,19 +47,39 @@ def _products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:
     Units that add pairs of products in 16 bits, as there are without VNNI, would saturate.
     """
     tables = tables_of(moduli)
-    images = np.array([0, 1, -1, 127, -128, 255, 2**52 - 1, -(2**52) + 1, 12345678901], np.float64)
-    rows = np.resize(images, (1, 9, k))
-    columns = np.resize(images[::-1], (1, 50, k))
+    rows, columns = np.resize(_IMAGES, (1, 9, k)), np.resize(_IMAGES[::-1], (1, 50, k))
     rows[0, 0], columns[0, 0] = -128, 255
-    zeros = [np.zeros(x.shape[:2], np.int64) for x in (rows, columns)]
-    left, right = (
-        calls.split(library, x, mu, side, tables)
-        for x, mu, side in zip((rows, columns), zeros, ("left", "right"), strict=True)
-    )
-    residues = calls.multiply(library, left, right, tables)
+    residues = _products(library, rows, columns, tables)
     integers = rows[0].astype(np.int64), columns[0].astype(np.int64).T
     for m, inverse, found in zip(moduli, tables.crt.inverses, residues, strict=True):
         x, y = (each % m for each in integers)
         if ((found[0] - inverse * (x @ y % m)) % m).any():
             return False
     return True
+
+
+def _complex_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:
+    """Whether both residues of complex images, as `complex_tables_of` has them, have the right products."""
+    tables = complex_tables_of(moduli)
+    rows, columns = np.resize(_IMAGES, (1, 9, k, 2)), np.resize(_IMAGES[::-1], (1, 50, k, 2))
+    residues = _products(library, rows.view(np.complex128)[..., 0], columns.view(np.complex128)[..., 0], tables)
+    (x, y), (u, v) = (np.moveaxis(each[0].astype(np.int64), 2, 0) for each in (rows, columns))
+    for t, (m, inverse) in enumerate(zip(moduli, tables.crt.inverses, strict=True)):
+        for root, found in zip((1, -1), residues[t :: len(moduli)], strict=True):
+            s = root * root_of_minus_one(m)
+            left, right = ((p % m + s * (q % m)) % m * 1.0 for p, q in ((x, y), (u, v)))  # float64 adds them exactly
+            if ((2.0 * found[0] - inverse * (left @ right.T % m)) % m).any():
+                return False
+    return True
+
+
+_IMAGES = np.array([0, 1, -1, 127, -128, 255, 2**52 - 1, -(2**52) + 1, 12345678901], np.float64)
+
+
+def _products(library: CDLL, rows: npt.NDArray[Any], columns: npt.NDArray[Any], tables: Tables) -> npt.NDArray[np.int8]:
+    """The residues of the products of images, shape (planes, 1, rows, columns)."""
+    left, right = (
+        calls.split(library, x, np.zeros(x.shape[:2], np.int64), side, tables)
+        for x, side in ((rows, "left"), (columns, "right"))
+    )
+    return calls.multiply(library, left, right, tables)

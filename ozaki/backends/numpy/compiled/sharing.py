@@ -13,13 +13,19 @@ LEAST = 2e6
 """Least work of a thread, in sixteenths of products of bytes, and in residues: some 100 microseconds."""
 
 
+def workers_for(cost: float) -> int:
+    """Most threads that share out some work."""
+    workers = int(cost / LEAST)
+    return 1 if workers <= 1 else min(workers, threads())
+
+
 def share_out(items: int, cost: float, call: Callable[[int, int], None], *used: Any) -> None:
     """Let threads call `call(begin, end)` for ranges that together are all items.
 
     An error in one of them ends the others, and is raised here. `used` has what the library is given the addresses of:
     each thread holds it, so that nothing frees it while a thread is in `call`.
     """
-    workers = min(threads(), items, max(int(cost / LEAST), 1))
+    workers = min(items, workers_for(cost))
     if workers <= 1:
         call(0, items)
         return

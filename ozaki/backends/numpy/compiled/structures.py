@@ -11,7 +11,7 @@ class Describe(ctypes.Structure):
     _fields_ = (
         ("x", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "k", "of_batch", "of_rows", "of_k")],
-        *[(name, ctypes.c_int64) for name in ("width", "empty")],
+        *[(name, ctypes.c_int64) for name in ("pairs", "width", "empty")],
         *[(name, ctypes.c_void_p) for name in ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")],
     )
 
@@ -39,6 +39,7 @@ class Operands(ctypes.Structure):
         ("right", ctypes.c_void_p),
         *[(f"{side}_{what}", ctypes.c_int64) for what in ("plane", "matrix") for side in ("left", "right")],
         ("depth", ctypes.c_int64),
+        ("words", ctypes.c_int64),
         ("moduli", ctypes.c_void_p),
         ("count", ctypes.c_int64),
     )
@@ -69,15 +70,86 @@ class Result(ctypes.Structure):
     )
 
 
+class Magnitudes(ctypes.Structure):
+    """Rows, and where their magnitudes go (proof.h)."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("imaginary", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "of_batch", "of_rows", "of_k")],
+        ("exponents", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("count", "every")],
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("matrix", "depth")],
+    )
+
+
+class Sums(ctypes.Structure):
+    """Magnitudes of both operands, and where sums of their products go (`SumsOfMagnitudes` in proof.h)."""
+
+    _fields_ = (
+        ("left", ctypes.c_void_p),
+        ("right", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("left_matrix", "right_matrix", "depth", "rows", "columns")],
+        ("out", ctypes.c_void_p),
+    )
+
+
+class Ratios(ctypes.Structure):
+    """Lower bounds and error terms, and where their largest ratios go (proof.h)."""
+
+    _fields_ = (
+        ("lower", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("integers", "rows", "columns", "first")],
+        ("left", ctypes.c_void_p),
+        ("right", ctypes.c_void_p),
+        *[(f"{side}_{what}", ctypes.c_int64) for what in ("term", "matrix") for side in ("left", "right")],
+        ("found", ctypes.c_void_p),
+    )
+
+
+class Scaling(ctypes.Structure):
+    """The rule of the exponents of rows (whole.h)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("width", "empty", "by_squares", "base", "count")],
+        ("limits", ctypes.c_void_p),
+    )
+
+
+class Whole(ctypes.Structure):
+    """Operands and the result of whole products (whole.h)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("single", "m", "k", "n")],
+        ("left", ctypes.c_void_p),
+        *[(f"left_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
+        ("right", ctypes.c_void_p),
+        *[(f"right_of_{axis}", ctypes.c_int64) for axis in ("batch", "rows", "k")],
+        ("out", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("out_of_batch", "out_of_rows", "tile_rows", "tile_columns", "farthest")],
+        *[(name, ctypes.c_void_p) for name in ("scaling", "left_residues", "right_residues", "moduli")],
+        ("recombination", ctypes.c_void_p),
+    )
+
+
 def declare(library: ctypes.CDLL) -> None:
-    """Let ctypes know the arguments of the library's functions; none returns anything."""
+    """Let ctypes know the arguments of the library's functions, and what those return that return anything."""
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     arguments = {
         "describe": (pointer, integer, integer),
         "split": (pointer, ctypes.c_int, integer, integer),
+        "split_complex": (pointer, ctypes.c_int, integer, integer),
         "multiply": (pointer, pointer, pointer, integer, integer, pointer),
+        "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
+        "magnitudes": (pointer, ctypes.c_int, integer, integer),
+        "sums": (pointer, integer, integer),
+        "ratios": (pointer, integer, integer),
     }
     for name, types in arguments.items():
         function = getattr(library, f"ozaki_cpu_{name}")
         function.argtypes, function.restype = types, None
+    library.ozaki_cpu_whole_scratch.argtypes = (pointer,)
+    library.ozaki_cpu_whole.argtypes = (pointer, integer, integer, pointer)
+    library.ozaki_cpu_whole_scratch.restype = library.ozaki_cpu_whole.restype = integer

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.memory import Block
+from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, Panels, padded, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import Operands, Result
@@ -97,7 +97,7 @@ def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str
         library.ozaki_cpu_split_wide(at, side == "right", begin, end, own.array.ctypes.data)
 
     share_out(groups, float(x.size) * len(memory) * (4 + tables.words), call, x, exponents, tables, block)
-    return Panels(block, rows, depth)
+    return Panels(block, rows, k, depth)
 
 
 def split_room(words: int, limbs: int) -> int:
@@ -161,7 +161,7 @@ def multiply_residues(library: Any, a: Panels, b: Panels, wide: WideTables) -> n
 def residue_bytes(m: int, n: int, planes: int) -> int:
     """Bytes of the residues of a tile: a multiple of 64, with room for reading beyond them."""
     rows, columns = tile(m, n, planes)
-    return -(-(planes * rows * columns + 64) // 64) * 64
+    return planes * (rows * columns + LINE) + LINE
 
 
 def wide_scratch_bytes(m: int, n: int, planes: int) -> int:
@@ -173,7 +173,9 @@ def wide_scratch_bytes(m: int, n: int, planes: int) -> int:
 def _operands(a: Panels, b: Panels, wide: WideTables) -> Any:
     x, y = a.memory, b.memory
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    of_bytes = Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, wide.moduli.ctypes.data, len(wide.moduli))
+    of_bytes = Operands(
+        x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), wide.moduli.ctypes.data, len(wide.moduli)
+    )
     return WideOperands(of_bytes, wide.products.ctypes.data, len(wide.products))
 
 

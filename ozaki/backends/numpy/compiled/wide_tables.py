@@ -18,7 +18,7 @@ _PANEL = 8
 
 _BYTE_MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("fold", "i4"), ("offset", "i4")])
 _DIGIT_MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("offset", "i4")])
-_DIGIT_PRODUCT = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("weights", "i4", (3,))])
+_DIGIT_PRODUCT = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("weights", "i4", (3, 2))])
 
 _SLACK = 128
 """What right residues of two digits exceed the least ones by at most, that they are not negative (wide_split.h)."""
@@ -134,10 +134,9 @@ def _in_panels(rows: npt.NDArray[Any]) -> Bytes:
     return np.ascontiguousarray(padded.reshape(-1, _PANEL, width // 4, 4).swapaxes(1, 2))
 
 
-def _pair(weight: int, m: int) -> int:
-    """A weight, and 2**16 times it, modulo m, as the halves of an int32 (digit_products.h)."""
-    low, high = balanced(weight, m), balanced(weight << 16, m)
-    return high * 2**16 + (low & 0xFFFF)
+def _pair(weight: int, m: int) -> tuple[int, int]:
+    """A weight, and 2**16 times it, modulo m (digit_products.h)."""
+    return balanced(weight, m), balanced(weight << 16, m)
 
 
 def _to_limbs(crt: Remainders) -> tuple[int, Bytes, Starts, Bytes, Starts]:

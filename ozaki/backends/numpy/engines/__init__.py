@@ -9,25 +9,37 @@ from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
+from ozaki.backends.numpy.engines.int8_complex_residues import Int8ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
+from ozaki.backends.numpy.engines.int8_wide_residues import Int8WideResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import Table
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
+_COMPILED: dict[type, type[Int8ResidueEngine]] = {
+    Residues: Int8WideResidueEngine,
+    ComplexResidues: Int8WideResidueEngine,
+    ComplexSlices: Int8ComplexResidueEngine,
+}
+"""The engines by compiled code."""
+
 
 def compiled_for(scheme: Scheme, k: int, name: str) -> Compiled | None:
     """The library that multiplies by a scheme, where the engine of that name is by compiled code; else None."""
-    if name not in ("auto", "int8") or type(scheme) not in (Residues, ComplexResidues):
+    if name not in ("auto", "int8") or type(scheme) not in _COMPILED:
         return None
     assert isinstance(scheme, Residues)
-    found = compiled() if Int8ResidueEngine.fits(scheme, k) else None
+    found = compiled() if _COMPILED[type(scheme)].fits(scheme, k) else None
     return found if isinstance(found, Compiled) else None
 
 
 def _of_residues(scheme: Residues, k: int, name: str) -> Engine:
-    """The engine of residues of real rows: by the processor's int8 units, where there is compiled code for them."""
+    """The engine of residues: by the processor's int8 units, where there is compiled code for them."""
     found = compiled_for(scheme, k, name)
-    return ResidueEngine.of(scheme, k, name) if found is None else Int8ResidueEngine.compiled_as(scheme, k, found)
+    if found is not None:
+        return _COMPILED[type(scheme)].compiled_as(scheme, k, found)
+    by_blas = ComplexResidueEngine if isinstance(scheme, ComplexSlices) else ResidueEngine
+    return by_blas.of(scheme, k, name)
 
 
 MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(
@@ -35,7 +47,7 @@ MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(
         Digits: DigitEngine.of,
         Residues: _of_residues,
         ComplexResidues: _of_residues,  # of the real product of parts
-        ComplexSlices: ComplexResidueEngine.of,
+        ComplexSlices: _of_residues,
     }
 )
 """For each type of scheme, the function of (scheme, k, name) that makes its engine, for rows of k real numbers.

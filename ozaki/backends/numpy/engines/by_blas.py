@@ -14,7 +14,7 @@ from ozaki.backends.numpy._describe import along_memory, scale
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
-from ozaki.schemes import Scheme
+from ozaki.schemes import Scaling, Scheme
 
 Ints = npt.NDArray[np.int64]
 
@@ -63,6 +63,10 @@ class BlasEngine(ABC):
     def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any) -> bool:
         """Return False: BLAS has no such epilogue."""
         return False
+
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
+        """Return None: BLAS multiplies slices alone."""
+        return None
 
     @abstractmethod
     def split(self, image: Floats, side: str, out: Floats) -> None:

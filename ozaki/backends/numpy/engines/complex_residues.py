@@ -95,6 +95,11 @@ class ComplexResidueEngine(ResidueEngine):
         """The modulus of each matrix product: of all P, then of all Q."""
         return 2 * self.crt.moduli
 
+    def factors_of_parts(self, m: int) -> tuple[int, int]:
+        """The factors of P + Q and P - Q that give the real and the imaginary part modulo m."""
+        half = (m + 1) // 2
+        return half, half * pow(root_of_minus_one(m), -1, m) % m
+
     def limbs(self, sums: Floats) -> Floats:
         """The limbs of the real and the imaginary part of each entry, one after the other; overwrites `sums`."""
         count, entries = len(self.crt.moduli), sums.shape[1]
@@ -104,8 +109,7 @@ class ComplexResidueEngine(ResidueEngine):
             plus, minus = sums[t], sums[count + t]
             for each in (plus, minus):
                 reduce(each, m, scratch, each)
-            half = (m + 1) // 2
-            factors = half, half * pow(root_of_minus_one(m), -1, m) % m
+            factors = self.factors_of_parts(m)
             for part, both, factor in zip((0, 1), (plus + minus, plus - minus), factors, strict=True):
                 both *= balanced(factor, m)
                 reduce(both, m, scratch, both)

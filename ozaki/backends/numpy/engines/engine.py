@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
-from ozaki.schemes import Scheme
+from ozaki.schemes import Scaling, Scheme
 
 
 class Engine(Protocol):
@@ -133,6 +133,25 @@ class Engine(Protocol):
 
         Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
         (batch, m, n). Returns False, and writes nothing, if the engine does not round (`rounds`).
+        """
+        ...
+
+    def multiply_whole(
+        self, x: npt.NDArray[Any], y: npt.NDArray[Any], scaling: Scaling, out: Any, together: int
+    ) -> int | None:
+        """Write the product of rows x and y, rounded once, into out, if the engine takes them as they are.
+
+        Parameters
+        ----------
+        x, y : rows of floats, not described, of one slab, shapes (batch, m or n, k)
+        scaling : the rule of their exponents
+        out : shape (batch, m, n)
+        together : matrices whose slices may be held at a time
+
+        Returns
+        -------
+        nonfinite : number of NaN and Inf that were read, and counted as zero; None, and out is undefined, if the engine
+            does not take them
         """
         ...
 

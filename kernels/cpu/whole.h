@@ -1,0 +1,179 @@
+// Whole products in one call: describe, split, multiply and round one matrix of a stack after the other.
+#pragma once
+
+#include "describe.h"
+#include "products.h"
+#include "recombine.h"
+#include "split.h"
+
+namespace cpu {
+
+// The rows of an operand; steps in elements, `of_batch` is 0 where there is one matrix for all.
+struct Rows {
+  const void* x;
+  int64_t of_batch, of_rows, of_k;
+};
+
+// How a row's description becomes the bits of its image (ozaki/bounds/description.py): as many more than `base` as there
+// are limits, in ascending order, that its statistic stays below or meets.
+struct Scaling {
+  int64_t width, empty;  // see `Describe`
+  int64_t by_squares;    // whether the statistic is the sum of squares, else the largest magnitude
+  int64_t base, count;
+  const int64_t* limits;
+};
+
+struct Whole {
+  int64_t single, m, k, n;  // whether operands and result are float32, else float64
+  Rows left, right;
+  void* out;
+  int64_t out_of_batch, out_of_rows;  // steps in elements
+  int64_t tile_rows, tile_columns;    // whole panels
+  int64_t farthest;                   // largest sum of two exponents, of a row and of a column, that is rounded
+  const Scaling* scaling;
+  const Residue *left_residues, *right_residues;
+  const Modulus* moduli;
+  const Recombination* recombination;
+};
+
+// Memory, cut up into pieces that begin with lines of the cache.
+class Pieces {
+ public:
+  explicit Pieces(int8_t* begin) : begin_(begin), at_(begin) {}
+
+  template <typename T> T* take(int64_t count) {
+    T* piece = (T*)at_;
+    at_ += (count * (int64_t)sizeof(T) + 63) / 64 * 64;
+    return piece;
+  }
+
+  int64_t nbytes() const { return at_ - begin_; }
+
+ private:
+  int8_t *begin_, *at_;
+};
+
+// What one matrix of an operand becomes.
+struct Side {
+  Rows rows;
+  int64_t count;           // of rows
+  int64_t width;           // of a panel
+  int64_t *fields;         // of the description, [6][count]
+  int64_t *exponents;      // mu
+  double* factors;         // 2**-mu, with room for sixteen more
+  int8_t* panels;
+  int64_t plane;           // bytes from one modulus to the next
+  int64_t nonfinite, farthest;  // rows with NaN or Inf; the largest abs(mu)
+  int64_t batch;           // which matrix that is; -1 before the first one
+
+  void lay_out(Pieces& pieces, const Rows& of, int64_t rows_, int64_t width_, int64_t depth, int64_t moduli) {
+    rows = of, count = rows_, width = width_, batch = -1;
+    fields = pieces.take<int64_t>(6 * count), exponents = pieces.take<int64_t>(count);
+    factors = pieces.take<double>(count + 16);
+    plane = (count + width - 1) / width * width * depth;
+    panels = pieces.take<int8_t>(plane * moduli);
+  }
+};
+
+struct Layout {
+  Side left, right;
+  int8_t* residues;
+  int64_t depth, nbytes;
+
+  Layout(const Whole& of, int8_t* scratch) {
+    Pieces pieces(scratch);
+    const int64_t moduli = of.recombination->count;
+    depth = (of.k + 15) / 16 * 16;
+    left.lay_out(pieces, of.left, of.m, LEFT_ROWS, depth, moduli);
+    right.lay_out(pieces, of.right, of.n, RIGHT_ROWS, depth, moduli);
+    residues = pieces.take<int8_t>(moduli * tile_plane(of.tile_rows, of.tile_columns) + 64);
+    nbytes = pieces.nbytes();
+  }
+};
+
+// Write the exponents and the factors of a matrix's rows.
+static void scale_rows(const Scaling& scaling, Side& side) {
+  const int64_t *top = side.fields, *peak = top + side.count, *squares = top + 3 * side.count;
+  const int64_t *nonfinite = top + 5 * side.count, *statistic = scaling.by_squares ? squares : peak;
+  side.farthest = side.nonfinite = 0;
+  for (int64_t i = 0; i < side.count; i += 8) {
+    const int64_t count = side.count - i;
+    const Longs of_row = some_integers(statistic + i, count), filled = some_integers(peak + i, count) != 0;
+    Longs bits = scaling.base + scaling.count + Longs{};
+    for (int64_t g = 0; g < scaling.count; g++) bits += scaling.limits[g] < of_row;  // -1 for each one exceeded
+    const Longs mu = (bits - some_integers(top + i, count)) & filled;
+    store_some(side.exponents + i, mu, count);
+    for (int j = 0; j < 8 && j < count; j++) {
+      const int64_t distance = mu[j] < 0 ? -mu[j] : mu[j];
+      side.farthest = distance > side.farthest ? distance : side.farthest;
+      side.nonfinite += nonfinite[i + j];
+    }
+    store_some(side.factors + i, powers(-mu), count);
+  }
+}
+
+// Describe a matrix and find the exponents of its rows.
+template <typename Element> static void describe_side(const Whole& of, Side& side, int64_t batch) {
+  const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
+  int64_t *f = side.fields, n = side.count;
+  const Describe d = {x, sizeof(Element) == 4, 1, n, of.k, 0, side.rows.of_rows, side.rows.of_k, 0,
+                      of.scaling->width, of.scaling->empty, f, f + n, f + 2 * n, f + 3 * n, f + 4 * n, f + 5 * n};
+  describe_blocks<Element>(d, 0, (n + ACROSS - 1) / ACROSS);
+  scale_rows(*of.scaling, side);
+}
+
+template <typename Element, int WIDTH>
+static void split_side(const Whole& of, Side& side, int64_t batch, int64_t depth, const Residue* residues) {
+  const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
+  const Split s = {x, sizeof(Element) == 4, 1, side.count, of.k, 0, side.rows.of_rows, side.rows.of_k, side.exponents,
+                   residues, of.recombination->count, side.panels, side.plane, 0, depth};
+  split_panels<Element, WIDTH>(s, 0, (side.count + WIDTH - 1) / WIDTH);
+}
+
+constexpr int64_t FETCHED = 1 << 15;  // most bytes of a matrix that are fetched while the one before it is computed
+
+// Let the cache fetch a matrix whose rows, or whose columns, are next to one another in memory. Inlined, since GCC drops
+// calls of a function that does nothing else.
+template <typename Element> INLINE void fetch_side(const Whole& of, const Side& side, int64_t batch) {
+  constexpr int64_t LINE = 64 / sizeof(Element);
+  const int64_t elements = side.count * of.k;
+  const bool packed = (side.rows.of_k == 1 && side.rows.of_rows == of.k) ||
+                      (side.rows.of_rows == 1 && side.rows.of_k == side.count);
+  if (!packed || side.rows.of_batch == 0 || elements * (int64_t)sizeof(Element) > FETCHED) return;
+  const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
+  for (int64_t i = 0; i < elements; i += LINE) __builtin_prefetch(x + i);
+}
+
+template <typename Element>
+static bool multiply_whole(const Whole& of, int64_t begin, int64_t end, int8_t* scratch, int64_t& nonfinite) {
+  Layout at(of, scratch);
+  Side &left = at.left, &right = at.right;
+  const int64_t step = of.tile_columns, plane = tile_plane(of.tile_rows, step);
+  const Operands operands = {left.panels, right.panels, left.plane, right.plane, 0, 0, at.depth, (of.k + 3) / 4,
+                             of.moduli, of.recombination->count};
+  for (int64_t batch = begin; batch < end; batch++) {
+    const bool splits_left = left.batch < 0 || left.rows.of_batch != 0;
+    const bool splits_right = right.batch < 0 || right.rows.of_batch != 0;
+    if (splits_left) describe_side<Element>(of, left, batch);
+    if (splits_right) describe_side<Element>(of, right, batch);
+    if (left.farthest + right.farthest > of.farthest) return false;
+    nonfinite += left.nonfinite + right.nonfinite;
+    if (splits_left) split_side<Element, LEFT_ROWS>(of, left, batch, at.depth, of.left_residues);
+    if (splits_right) split_side<Element, RIGHT_ROWS>(of, right, batch, at.depth, of.right_residues);
+    left.batch = right.batch = batch;
+    if (batch + 1 < end) fetch_side<Element>(of, left, batch + 1), fetch_side<Element>(of, right, batch + 1);
+    Element* out = (Element*)of.out + batch * of.out_of_batch;
+    for (int64_t row = 0; row < of.m; row += of.tile_rows) {
+      const int64_t row_end = row + of.tile_rows < of.m ? row + of.tile_rows : of.m;
+      for (int64_t column = 0; column < of.n; column += step) {
+        const int64_t column_end = column + step < of.n ? column + step : of.n;
+        multiply_tile(operands, 0, row, row_end, column, column_end, at.residues, step, plane);
+        round_tile(at.residues, step, plane, *of.recombination, row_end - row, column_end - column, left.factors + row,
+                   right.factors + column, out + row * of.out_of_rows + column, of.out_of_rows);
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace cpu
