@@ -151,18 +151,20 @@ template <int WIDTH> static void split_wide_blocks(const WideSplit& s, int64_t b
       }
       continue;
     }
-    for (int i = 0; i < PANEL_LANES && i / WIDTH < panels; i += TOGETHER) {
-      int8_t* to = out + i / WIDTH * of_panel + i % WIDTH * 4;
+    for (int first = 0; first < PANEL_LANES && first / WIDTH < panels; first += WIDTH) {
       for (int64_t h = 0; h < s.depth; h += PANEL_LANES) {
         const int64_t rest = (s.depth - h) / LANES;
         const int vectors = rest < PANEL_VECTORS ? (int)rest : PANEL_VECTORS;
-        for (int j = 0; j < TOGETHER; j++) {
-          for (int v = 0; v < PANEL_VECTORS; v++) {
-            image_of<false>(s.source, batch, row + i + j, h + LANES * v, words,
-                            images + j * words * PANEL_LANES + LANES * v, PANEL_LANES, limbs);
+        for (int i = first; i < first + WIDTH; i += TOGETHER) {  // while the lines of the panel are in a cache
+          for (int j = 0; j < TOGETHER; j++) {
+            for (int v = 0; v < PANEL_VECTORS; v++) {
+              image_of<false>(s.source, batch, row + i + j, h + LANES * v, words,
+                              images + j * words * PANEL_LANES + LANES * v, PANEL_LANES, limbs);
+            }
           }
+          int8_t* to = out + first * s.depth + h * WIDTH + 4 * (i - first);
+          residues_of<WIDTH, false>(s, images, to, of_panel, 0, vectors, right);
         }
-        residues_of<WIDTH, false>(s, images, to + h * WIDTH, of_panel, 0, vectors, right);
       }
     }
   }
