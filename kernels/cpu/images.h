@@ -152,6 +152,7 @@ INLINE void image_of(const Source& s, int64_t batch, int64_t row, int64_t h, int
   for (int64_t l = 0; l < read; l++) {
     const uint32_t* from = limbs + l * x.of_limb;
     uint32_t* row_of_limbs = scratch + (l + 1) * LANES;
+    if (ACROSS) __builtin_prefetch(from + 4 * x.of_limbs.of_k);  // of the next inner indices, which lie far away
     if (next_limb == 1 && count == LANES) memcpy(row_of_limbs, from, 4 * LANES);
     else for (int i = 0; i < LANES; i++) row_of_limbs[i] = i < count ? from[i * next_limb] : 0;
   }

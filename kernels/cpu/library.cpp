@@ -191,7 +191,7 @@ OZAKI_CPU int64_t ozaki_cpu_whole(const Whole* of, int64_t begin, int64_t end, i
   return all ? nonfinite : -1;
 }
 
-// Find the leading bits of blocks [begin, end) of 32 rows of numbers, counted through all matrices.
+// Find the leading bits of blocks [begin, end) of 128 rows of numbers, counted through all matrices.
 OZAKI_CPU void ozaki_cpu_leading(const Leading* d, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   lead_blocks(*d, begin, end);

@@ -32,7 +32,7 @@ struct Leading {
 };
 
 constexpr int64_t NO_TOP = -(int64_t(1) << 62);
-constexpr int LEADING_ROWS = 32;  // at a time
+constexpr int LEADING_ROWS = 128;  // at a time: memory is read in long runs where these are neighbours
 
 // The exponent of the lowest bit that is set, in units of the element's own exponent.
 INLINE int64_t lowest_bit(const Numbers& x, const uint32_t* limbs) {

@@ -30,8 +30,8 @@ from ozaki.multiprecision.numbers import Numbers
 
 _Ints = npt.NDArray[np.int64]
 
-_LANES, _GROUP = 16, 48
-"""Elements of a vector, and rows that are split at a time (kernels/cpu/)."""
+_LANES, _GROUP, _LEADING = 16, 48, 128
+"""Elements of a vector, rows that are split at a time, and those whose leading bits are found (kernels/cpu/)."""
 
 
 def can_write(out: npt.NDArray[Any] | Numbers) -> bool:
@@ -57,7 +57,7 @@ def leading(
     def call(begin: int, end: int) -> None:
         library.ozaki_cpu_leading(at, begin, end)
 
-    share_out(batch * -(-rows // 32), 4.0 * x.size, call, x, values, tops, bottoms)
+    share_out(batch * -(-rows // _LEADING), 4.0 * x.size, call, x, values, tops, bottoms)
     return values, tops, bottoms
 
 
