@@ -6,11 +6,14 @@
 // the instructions that all but ozaki_cpu_runs_here is compiled for.
 #include "complex.h"
 #include "describe.h"
+#include "digit_products.h"
+#include "limbs.h"
 #include "products.h"
 #include "proof.h"
 #include "recombine.h"
 #include "split.h"
 #include "whole.h"
+#include "wide_split.h"
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -22,7 +25,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 8; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 9; }
 
 #if defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -103,13 +106,16 @@ struct Tile {
   int64_t batch, row, row_end, column, column_end;
 };
 
+// A tile, which in a triangle ends with the column of its last row, or has no columns.
 static Tile tile_of(const Result& c, int64_t number) {
   const int64_t across = (c.columns + c.tile_columns - 1) / c.tile_columns;
   const int64_t down = (c.rows + c.tile_rows - 1) / c.tile_rows;
   const int64_t batch = number / (across * down), row = number / across % down * c.tile_rows;
   const int64_t column = number % across * c.tile_columns;
   const int64_t row_end = row + c.tile_rows < c.rows ? row + c.tile_rows : c.rows;
-  return {batch, row, row_end, column, column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns};
+  int64_t column_end = column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns;
+  if (c.triangle && row_end < column_end) column_end = row_end < column ? column : row_end;
+  return {batch, row, row_end, column, column_end};
 }
 
 template <typename Element, int PARTS> constexpr auto rounding_of() {
@@ -134,11 +140,7 @@ static void multiply_and_round(const Operands* of, const Recombination* r, const
   const DefaultEnvironment environment;
   const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step);
   for (int64_t number = begin; number < end; number++) {
-    Tile tile = tile_of(*c, number);
-    if (c->triangle) {
-      if (tile.column >= tile.row_end) continue;
-      if (tile.column_end > tile.row_end) tile.column_end = tile.row_end;
-    }
+    const Tile tile = tile_of(*c, number);
     multiply_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
     if (c->single) round_into<PARTS>((float*)c->out, *r, *c, tile, scratch, step, plane);
     else round_into<PARTS>((double*)c->out, *r, *c, tile, scratch, step, plane);
@@ -208,4 +210,103 @@ OZAKI_CPU int64_t ozaki_cpu_whole(const Whole* of, int64_t begin, int64_t end, i
   const bool all = of->single ? multiply_whole<float>(*of, begin, end, scratch, nonfinite)
                               : multiply_whole<double>(*of, begin, end, scratch, nonfinite);
   return all ? nonfinite : -1;
+}
+
+// Find the leading bits of blocks [begin, end) of 128 rows of numbers, counted through all matrices.
+OZAKI_CPU void ozaki_cpu_leading(const Leading* d, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  lead_blocks(*d, begin, end);
+}
+
+// Split blocks [begin, end) of 48 rows, counted through all matrices, of images of any width.
+OZAKI_CPU void ozaki_cpu_split_wide(const WideSplit* s, int right, int64_t begin, int64_t end, uint32_t* scratch) {
+  const DefaultEnvironment environment;
+  if (right) split_wide_blocks<RIGHT_ROWS>(*s, begin, end, scratch);
+  else split_wide_blocks<LEFT_ROWS>(*s, begin, end, scratch);
+}
+
+struct WideResult {
+  Result result;               // where floats go; without factors
+  int64_t to_numbers;          // whether the result is `numbers`
+  NumbersOut numbers;
+  const int64_t *mu, *nu;      // exponents of the images, [batch or 1][rows] and [batch or 1][columns]
+  int64_t step_of_mu, step_of_nu;  // from one matrix to the next; 0 for the only one
+  int64_t residues;            // bytes of the scratch memory that the residues of a tile take, a multiple of 64
+};
+
+// Round sixteen entries of row i from column j on, of which `count` exist.
+static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
+                        int limbs) {
+  const LaneMagnitudes x = magnitudes_of_lanes(rows, limbs);
+  const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
+  if (c.to_numbers) {
+    const NumbersOut& to = c.numbers;
+    const Ints tops = round_to_limbs(x, to.bits, to.limbs + batch * to.limbs_batch + i * to.limbs_row + j, to.of_limb, count);
+    int8_t* signs = to.signs + batch * to.signs_batch + i * to.signs_row + j;
+    int64_t* exponents = to.exponents + batch * to.exponents_batch + i * to.exponents_row + j;
+    for (int lane = 0; lane < count && lane < LANES; lane++) {
+      const bool filled = x.bits[lane] != 0;
+      signs[lane] = filled ? (int8_t)(1 | x.negative[lane]) : 0;
+      exponents[lane] = filled ? tops[lane] - mu - nu[lane] : 0;
+    }
+    return;
+  }
+  const Ints top = (x.bits + 31) >> 5;
+  for (int lane = 0; lane < count && lane < LANES; lane++) {
+    const auto limb = [&](int row) -> uint64_t { return row > 0 ? rows[row * PANEL_LANES + lane] : 0; };
+    const int row = top[lane], shift = (-x.bits[lane]) & 31;
+    const uint64_t upper = limb(row) << 32 | limb(row - 1), lower = limb(row - 2);
+    const uint64_t head = upper << shift | lower >> (32 - shift);
+    const bool inexact = x.zeros[lane] < x.bits[lane] - 64;
+    const int64_t exponent = x.bits[lane] - mu - nu[lane], at = batch * c.result.of_batch + i * c.result.of_rows + j + lane;
+    const bool single = c.result.single;
+    const double magnitude = rounded_head(head, inexact, exponent, single ? 24 : 53, single ? -149 : -1074);
+    const double value = x.negative[lane] ? -magnitude : magnitude;
+    if (single) ((float*)c.result.out)[at] = (float)value;
+    else ((double*)c.result.out)[at] = value;
+  }
+}
+
+// Compute tiles [begin, end) of the result, whose residues take one byte or two, rounded once. `scratch` has the
+// residues of a tile, then words + 1 rows of 48 words (`Remainders`) and limbs + 1 of such.
+OZAKI_CPU void ozaki_cpu_multiply_wide(const WideOperands* of, const Remainders* r, const WideResult* c, int64_t begin,
+                                       int64_t end, int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->result.tile_columns, plane = tile_plane(c->result.tile_rows, step);
+  uint32_t* const words = (uint32_t*)(scratch + c->residues);
+  uint32_t* const rows = words + (r->words + 1) * PANEL_LANES;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(c->result, number);
+    multiply_wide_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    for (int64_t i = tile.row; i < tile.row_end; i++) {
+      for (int64_t j = tile.column; j < tile.column_end; j += PANEL_LANES) {
+        const int8_t* residues = scratch + (i - tile.row) * step + (j - tile.column);
+        limbs_of_entries(residues, plane, *r, words, rows + PANEL_LANES);
+        for (int64_t k = j; k < j + PANEL_LANES && k < tile.column_end; k += LANES) {
+          round_lanes(*c, tile.batch, i, k, tile.column_end - k, rows + (k - j), (int)r->limbs);
+        }
+      }
+    }
+  }
+}
+
+// Compute the residues of tiles [begin, end), as int16 [moduli][batch][rows][columns], in place of rounded entries.
+OZAKI_CPU void ozaki_cpu_residues_wide(const WideOperands* of, const Result* c, int64_t begin, int64_t end,
+                                       int8_t* scratch) {
+  const DefaultEnvironment environment;
+  const int64_t step = c->tile_columns, plane = tile_plane(c->tile_rows, step), bytes = of->bytes.count;
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    multiply_wide_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, step, plane);
+    for (int64_t t = 0; t < bytes + of->digit_count; t++) {
+      const int8_t* low = scratch + (t < bytes ? t : 2 * t - bytes) * plane;
+      for (int64_t i = tile.row; i < tile.row_end; i++) {
+        int16_t* to = (int16_t*)c->out + ((t * c->batch + tile.batch) * c->rows + i) * c->columns;
+        const int8_t* from = low + (i - tile.row) * step - tile.column;
+        for (int64_t j = tile.column; j < tile.column_end; j++) {
+          to[j] = t < bytes ? from[j] : (int16_t)(from[j] + 256 * from[j + plane]);
+        }
+      }
+    }
+  }
 }

@@ -41,6 +41,7 @@ typedef double Doubles __attribute__((vector_size(64)));
 typedef int64_t Longs __attribute__((vector_size(64)));
 typedef uint64_t UnsignedLongs __attribute__((vector_size(64)));
 typedef float Floats __attribute__((vector_size(64)));
+typedef uint32_t UnsignedInts __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
 typedef int8_t Bytes __attribute__((vector_size(64)));
 typedef uint8_t UnsignedBytes __attribute__((vector_size(64)));
@@ -58,6 +59,7 @@ typedef Wide<int64_t, 64> Longs;
 typedef Wide<uint64_t, 64> UnsignedLongs;
 typedef Wide<float, 64> Floats;
 typedef Wide<int32_t, 64> Ints;
+typedef Wide<uint32_t, 64> UnsignedInts;
 typedef Wide<int8_t, 64> Bytes;
 typedef Wide<uint8_t, 64> UnsignedBytes;
 typedef Wide<float, 32> HalfFloats;
@@ -71,6 +73,7 @@ OPERATION Doubles doubles(double x) { return all<Doubles>(x); }
 OPERATION Longs longs(int64_t x) { return all<Longs>(x); }
 OPERATION Floats floats(float x) { return all<Floats>(x); }
 OPERATION Ints ints(int32_t x) { return all<Ints>(x); }
+OPERATION UnsignedInts unsigned_ints(uint32_t x) { return all<UnsignedInts>(x); }
 
 template <typename Vector> OPERATION Vector load(const void* from) {
   Vector x;

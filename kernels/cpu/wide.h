@@ -18,6 +18,7 @@ template <> struct OfComparison<double> { typedef int64_t Type; };
 template <> struct OfComparison<int64_t> { typedef int64_t Type; };
 template <> struct OfComparison<uint64_t> { typedef int64_t Type; };
 template <> struct OfComparison<float> { typedef int32_t Type; };
+template <> struct OfComparison<uint32_t> { typedef int32_t Type; };
 template <> struct OfComparison<int32_t> { typedef int32_t Type; };
 
 // BYTES bytes of elements, with the operators that vectors of GCC and Clang have.
@@ -101,6 +102,20 @@ template <typename S, int B> OPERATION Wide<S, B> operator<<(const Wide<S, B>& x
 template <typename S, int B> OPERATION Wide<S, B> operator>>(const Wide<S, B>& x, int bits) {
   Wide<S, B> of;
   for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> bits;
+  return of;
+}
+
+template <typename S, int B> OPERATION Wide<S, B>& operator>>=(Wide<S, B>& x, int bits) { return x = x >> bits; }
+
+template <typename S, int B, typename T> OPERATION Wide<S, B> operator<<(const Wide<S, B>& x, const Wide<T, B>& bits) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] << (typename Wide<S, B>::Part)bits.parts[i];
+  return of;
+}
+
+template <typename S, int B, typename T> OPERATION Wide<S, B> operator>>(const Wide<S, B>& x, const Wide<T, B>& bits) {
+  Wide<S, B> of;
+  for (int i = 0; i < Wide<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> (typename Wide<S, B>::Part)bits.parts[i];
   return of;
 }
 

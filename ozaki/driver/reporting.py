@@ -44,7 +44,7 @@ def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
     counted = not pair.empty and not plan.native and (relative or nonfinite is not None)
     outside = _out_of_range(works, plan, c) if counted else None
     relative_error = (inf if outside else _relative_bound(works, plan, bound)) if relative else None
-    floats = not any(x.prepared or x.multiprecision for x, _ in pair.operands)
+    prepared = any(x.prepared for x, _ in pair.operands)
     once = None if pair.combination is None else plan.rounds_once(pair.combination)
     return Report(
         bound=bound,
@@ -54,7 +54,7 @@ def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
         slices=plan.slices,
         products=plan.products,
         exponent=plan.target.exponent,
-        engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True, floats),
+        engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True, prepared),
         native=plan.native,
         why=plan.why,
         workspace_bytes=pair.memory.most,

@@ -37,10 +37,10 @@ class Planner(Protocol):
         """
         ...
 
-    def engine_name(self, plan: Plan, combined: bool = False, floats: bool = True) -> str:
+    def engine_name(self, plan: Plan, combined: bool = False, prepared: bool = False) -> str:
         """Device and engine that run a plan, as the report names them.
 
-        `combined`: with an addend, rounded once; `floats`: of operands that are floats and not split already.
+        `combined`: with an addend, rounded once; `prepared`: of operands that are split already.
         """
         ...
 

@@ -38,7 +38,7 @@ class DevicePlanner:
         """None: its native product is taken for an IEEE one. A record has no settings by which cuBLAS emulates it."""
         return None
 
-    def engine_name(self, plan: Plan, combined: bool = False, floats: bool = True) -> str:
+    def engine_name(self, plan: Plan, combined: bool = False, prepared: bool = False) -> str:
         """Names of the device and of the plan's engine, for reports."""
         if plan.scheme is None:
             return self.device.name

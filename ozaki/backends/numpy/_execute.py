@@ -19,6 +19,7 @@ from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import SPARE
 from ozaki.backends.numpy.compiled.panels import TRIANGLE
+from ozaki.backends.numpy.compiled.wide import can_write
 from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
 from ozaki.multiprecision.limbs import limbs_of
@@ -92,18 +93,19 @@ def execute(
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
         views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        floats = not any(isinstance(x, Slices) or x.numbers is not None for x in (left, right))
-        name = engine_for(engine, floats)
+        prepared = isinstance(left, Slices) or isinstance(right, Slices)
+        name = engine_for(engine, prepared)
         if compiled_for(scheme, of_left.k, name) is not None:
-            copied = max(0 if can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
-            views = views._replace(copied=copied, threads=threads())
+            copied = max(0 if x.numbers is not None or can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
+            written = 0 if can_write(out) else -(-out.nbytes // max(batch * m * n, 1))
+            views = views._replace(copied=copied, written=written, threads=threads())
         program = product_program(scheme, name, views, limit)
         memory.pass_through(program.nbytes)
         if limit is not None:
             SPARE.clear()
         nonfinite = None
         as_triangle = program.image is not None and m > TRIANGLE
-        if floats and combination is None and progress is SILENT and not as_triangle:
+        if not (prepared or limbs or as_triangle) and combination is None and progress is SILENT:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
         if nonfinite == 0:
             return
@@ -191,9 +193,9 @@ def run(
                             _mirror(out[b, beyond, those], out[b, those, beyond], conjugate)
 
 
-def engine_for(name: str, floats: bool) -> str:
-    """The name of the engine that runs; int8 units multiply operands that are `floats`, not split already, alone."""
-    return name if floats or name not in ("auto", "int8") else "float64"
+def engine_for(name: str, prepared: bool) -> str:
+    """The name of the engine that runs; int8 units multiply operands alone that are not `prepared`, split already."""
+    return "float64" if prepared and name in ("auto", "int8") else name
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
@@ -223,7 +225,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, floats=False))
+    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, prepared=True))
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy._tiles import FEW, TILE
+from ozaki.backends.numpy.compiled import Compiled, compiled, wide
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.multiprecision.limbs import (
     limbs_of,
@@ -46,6 +47,8 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
         The largest e for which all x of a row are multiples of 2**(tops + e); 0 for a row of zeros.
     """
     batch, rows, k = x.shape
+    if x.size > FEW and isinstance(found := compiled(), Compiled):
+        return wide.leading(found.library, x, LEAST_LEADING)
     values, tops, bottoms = np.empty(x.shape), np.empty((batch, rows), np.int64), np.empty((batch, rows), np.int64)
     for at in tiles_of_rows(batch, rows, k, TILE):
         parts = [slice(h, h + TILE) for h in range(0, k, TILE)]

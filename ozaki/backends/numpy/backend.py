@@ -81,14 +81,14 @@ def native_obstacle(dtype: str) -> str | None:
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
-def engine_name(plan: Plan, combined: bool = False, floats: bool = True) -> str:
+def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> str:
     """The engine that multiplies by this plan, as reports name it; the same for whole expressions."""
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     reals = plan.shape[1] * min(plan.parts)
-    return f"NumPy, {engine_of(plan.scheme, reals, engine_for(plan.engine, floats)).label}"
+    return f"NumPy, {engine_of(plan.scheme, reals, engine_for(plan.engine, prepared)).label}"
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:

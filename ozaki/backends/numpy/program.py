@@ -34,6 +34,7 @@ class Views(NamedTuple):
     itself : whether both operands are the same rows, so that the product is symmetric
     adjoint : whether those of the right one are conjugates of the left one's, so that it is Hermitian
     copied : bytes of an element of operands that compiled code cannot read where they are; 0 without any
+    written : bytes of an element of a result that compiled code cannot write where it is; 0 without any
     threads : how many there are for compiled code
     """
 
@@ -47,6 +48,7 @@ class Views(NamedTuple):
     itself: bool = False
     adjoint: bool = False
     copied: int = 0
+    written: int = 0
     threads: int = 1
 
 
@@ -188,7 +190,10 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
         (2 * engine.rounding_copies + views.combined) * min(TILE // COMBINED_SHARE, rounded) if views.combined else 0,
     )
-    slices = engine.slice_bytes(together, rows, cols, views.threads) + views.copied * max(rows, cols) * engine.slab
+    slices = engine.slice_bytes(together, rows, cols, views.threads, limbs)
+    slices += views.copied * max(rows, cols) * engine.slab
+    if engine.rounds and engine.k <= engine.slab and not views.combined:
+        return slices + views.written * entries + OBJECTS
     return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS
 
 

@@ -17,7 +17,10 @@ DEPTH = 16
 """What the k of panels is a multiple of."""
 
 _TILE = 256, 480
-"""Most rows and columns of a tile: its residues stay in a cache of a megabyte."""
+"""Most rows and columns of a tile: its residues stay in a cache of a megabyte, if they are few."""
+
+_MANY = 2**5
+"""Residues from which on a tile has half as many rows: so three panels of digits of its rows stay in that cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +69,10 @@ TRIANGLE = 128
 """Rows of the tiles of a symmetric product, of which those on the diagonal are computed whole: few, whole panels."""
 
 
-def tile(rows: int, columns: int, triangle: bool = False) -> tuple[int, int]:
-    """Rows and columns of the tiles of a matrix: whole panels."""
-    sizes = zip((TRIANGLE if triangle else _TILE[0], _TILE[1]), (rows, columns), WIDTHS.values(), strict=True)
+def tile(rows: int, columns: int, residues: int = 1, triangle: bool = False) -> tuple[int, int]:
+    """Rows and columns of the tiles of a matrix whose entries have so many residues: whole panels."""
+    most_rows, most_columns = _TILE
+    most_rows = TRIANGLE if triangle else most_rows if residues < _MANY else most_rows // 2
+    sizes = zip((most_rows, most_columns), (rows, columns), WIDTHS.values(), strict=True)
     tile_rows, tile_columns = (min(most, -(-size // width) * width) for most, size, width in sizes)
     return tile_rows, tile_columns

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled import calls
+from ozaki.backends.numpy.compiled import calls, wide
 from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of, tables_of
+from ozaki.backends.numpy.compiled.wide_structures import declare_wide
+from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 8
+INTERFACE = 9
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
@@ -25,11 +27,15 @@ def self_test(library: CDLL) -> str | None:
     if (failure := wrong_interface(library)) is not None:
         return failure
     declare(library)
+    declare_wide(library)
     for moduli in (first_moduli(14), first_moduli(7)):
         if not all(_products_are_right(library, moduli, k) for k in (5, 1030)):
             return "multiplies wrongly on this processor"
     if not all(_complex_products_are_right(library, complex_moduli(15), k) for k in (5, 1030)):
         return "multiplies complex numbers wrongly on this processor"
+    extreme = first_moduli(51)
+    if not all(_wide_products_are_right(library, (*extreme[:2], *extreme[-3:]), k) for k in (5, 2100)):
+        return "multiplies numbers of many bits wrongly on this processor"
     return None
 
 
@@ -68,6 +74,26 @@ def _complex_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) 
             left, right = ((p % m + s * (q % m)) % m * 1.0 for p, q in ((x, y), (u, v)))  # float64 adds them exactly
             if ((2.0 * found[0] - inverse * (left @ right.T % m)) % m).any():
                 return False
+    return True
+
+
+def _wide_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:
+    """Whether residues of one byte and of two digits, of wide images, have the right products."""
+    tables = wide_tables_of(moduli, 7)
+    rows, columns = np.resize(_IMAGES, (1, 9, k)), np.resize(_IMAGES[::-1], (1, 50, k))
+    shifts = np.resize([0, 150], (1, 9)), np.resize([100, 0], (1, 50))
+    left, right = (
+        wide.split_wide(library, x, mu, side, tables)
+        for x, mu, side in zip((rows, columns), shifts, ("left", "right"), strict=True)
+    )
+    residues = wide.multiply_residues(library, left, right, tables)
+    for m, inverse, found in zip(moduli, tables.crt.inverses, residues, strict=True):
+        x, y = (
+            each[0].astype(np.int64) % m * np.array([pow(2, int(s), m) for s in mu[0]])[:, None] % m * 1.0
+            for each, mu in zip((rows, columns), shifts, strict=True)
+        )
+        if ((found[0] - inverse * (x @ y.T % m)) % m).any():  # float64 adds them exactly
+            return False
     return True
 
 

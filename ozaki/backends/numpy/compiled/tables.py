@@ -26,7 +26,7 @@ _RESIDUE = np.dtype(
 _OfResidue = tuple[int, float, int, int, int, int]
 """The fields of a `_RESIDUE`."""
 
-_MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("fold", "i4")])
+MODULUS = np.dtype([("modulus", "i4"), ("inverse", "f4"), ("fold", "i4")])
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def _tables(
 ) -> Tables:
     """Tables of these numbers: of parts, of the moduli of products and of the weights of each part."""
     arrays = {side: np.array(each, _RESIDUE) for side, each in residues.items()}
-    of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in products], _MODULUS)
+    of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in products], MODULUS)
     limbs = -(-crt.product.bit_length() // LIMB_BITS)
     of_weights = np.array([[_limbs(weight, limbs) for weight in of_part] for of_part in weights])
     return Tables(parts, crt, arrays, of_products, of_weights, np.array(_limbs(crt.product, limbs)))

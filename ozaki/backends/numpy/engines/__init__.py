@@ -11,13 +11,14 @@ from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
 from ozaki.backends.numpy.engines.int8_complex_residues import Int8ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
+from ozaki.backends.numpy.engines.int8_wide_residues import Int8WideResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import Table, cached
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
 _COMPILED: dict[type, type[Int8ResidueEngine]] = {
-    Residues: Int8ResidueEngine,
-    ComplexResidues: Int8ResidueEngine,
+    Residues: Int8WideResidueEngine,
+    ComplexResidues: Int8WideResidueEngine,
     ComplexSlices: Int8ComplexResidueEngine,
 }
 """The engines by compiled code."""

@@ -34,6 +34,7 @@ class BlasEngine(ABC):
 
     parts: ClassVar[int] = 1
     sum_bytes: ClassVar[int] = 8
+    rounds: ClassVar[bool] = False
     by: ClassVar[str] = "BLAS"
 
     @property
@@ -55,7 +56,7 @@ class BlasEngine(ABC):
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         return None
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
         """Bytes of the slices of a slab of so many rows and columns."""
         return 8 * self.planes * (rows + columns) * self.slab
 

@@ -62,8 +62,16 @@ class Engine(Protocol):
         """Bytes of an element of sums."""
         ...
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
-        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold."""
+    @property
+    def rounds(self) -> bool:
+        """Whether `multiply_into` rounds every product over a k of one slab, so that there are no sums then."""
+        ...
+
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
+        """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold.
+
+        `limbs` are those of the longest multiprecision operand.
+        """
         ...
 
     @property
@@ -127,7 +135,7 @@ class Engine(Protocol):
 
         Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
         (batch, m, n). With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these may be left as
-        they are. Returns False, and writes nothing, if it does not round such products.
+        they are. Returns False, and writes nothing, if the engine does not round (`rounds`).
         """
         ...
 

@@ -25,7 +25,7 @@ from ozaki.schemes.residues import remainders
 DEPTH = 2**13
 """Most inner indices of a slab."""
 
-_MOST_SLABS = 2**7
+MOST_SLABS = 2**7
 """Most slabs whose residues, in [-128, 127], int16 adds up."""
 
 
@@ -47,7 +47,7 @@ class Int8ResidueEngine(ResidueEngine):
     @classmethod
     def fits(cls, scheme: Residues, k: int) -> bool:
         """Whether the library has the residues of this scheme for rows of k real numbers."""
-        return scheme.largest < 2**63 and max(scheme.moduli) <= 256 and k <= _MOST_SLABS * DEPTH
+        return scheme.largest < 2**63 and max(scheme.moduli) <= 256 and k <= MOST_SLABS * DEPTH
 
     @classmethod
     def compiled_as(cls, scheme: Residues, k: int, compiled: Compiled) -> Self:
@@ -87,7 +87,7 @@ class Int8ResidueEngine(ResidueEngine):
         """Return None: left residues are signed, right ones are not."""
         return
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int) -> int:
+    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
         """Bytes of the slices of a slab of both operands, and of the residues of each thread's tile."""
         of_operands = ((rows, "left"), (columns, "right"))
         panels = sum(bytes_of_panels(together, each, self.slab, side, self.planes) for each, side in of_operands)
@@ -98,7 +98,7 @@ class Int8ResidueEngine(ResidueEngine):
         return split(self._library, x if can_read(x) else x.copy(), mu, side, self._tables, self._narrow)
 
     def split_numbers(self, x: Numbers, mu: Ints, side: str) -> Any:
-        """Raise, since `engine_of` gives such rows another engine."""
+        """Raise, since `engine_of` gives such rows `Int8WideResidueEngine`."""
         raise NotImplementedError(f"{self.label}: no slices of multiprecision numbers")
 
     def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, most: int) -> int | None:

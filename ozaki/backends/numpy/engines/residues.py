@@ -157,7 +157,7 @@ class ResidueEngine(BlasEngine):
 
     def limbs(self, sums: Floats) -> Floats:
         """The limbs of Cbar = sum_t y_t weights[t] - q product (Chinese remainders), by small matrix products."""
-        count, moduli = self.planes, self.crt.moduli
+        count, moduli = len(self.crt.moduli), self.crt.moduli
         tables = tables_of(self.crt.moduli, self.pieces)
         y = np.empty((count + 1, sums.shape[1]))
         residues = y[:count]

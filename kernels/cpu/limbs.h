@@ -1,0 +1,186 @@
+// Chinese remainders of any number of moduli, to limbs of 32 bits, and the one rounding of these.
+#pragma once
+
+#include "numbers.h"
+#include "words.h"
+
+namespace cpu {
+
+// Cbar = sum over the bytes of all residues of (byte + 128) weight, plus a constant, less a multiple of the product of all
+// moduli, whose factor is another word of bytes: q + 2**20.
+struct Remainders {
+  int64_t planes;              // bytes of the residues of an entry
+  int64_t words;               // of four of them
+  int64_t limbs;               // of Cbar in two's complement; even
+  const int8_t* quotient;      // [words][8][4]: five rows of bytes of weight / product in units of 2**-32
+  const int32_t* quotient_starts;
+  const int8_t* weights;       // [limbs / 2][words + 1][8][4]: a row for each byte of Cbar, the lowest first
+  const int32_t* starts;       // [limbs / 2][8]
+};
+
+constexpr int QUOTIENT_ROWS = 5;
+
+// The words of 48 entries, [words][48], from their residues in planes: four bytes of different planes, plus 128 each.
+static void interleave(const int8_t* residues, int64_t plane, const Remainders& r, uint32_t* to) {
+  for (int64_t w = 0; w < r.words; w++) {
+    for (int v = 0; v < PANEL_VECTORS; v++) {
+      Ints word = {};
+      for (int j = 3; j >= 0; j--) {
+        const int64_t p = 4 * w + j;
+        Ints byte = {};
+        if (p < r.planes) byte = widened(load<QuarterBytes>(residues + p * plane + LANES * v)) & 255;
+        word = (word << 8) | byte;
+      }
+      store(to + w * PANEL_LANES + LANES * v, word ^ (int32_t)0x80808080);
+    }
+  }
+}
+
+// Cbar of 48 entries in two's complement: [limbs][48], the lowest first. `scratch` has words + 1 rows of 48 words.
+static void limbs_of_entries(const int8_t* residues, int64_t plane, const Remainders& r, uint32_t* scratch,
+                             uint32_t* limbs) {
+  int32_t sums[PANEL_ROWS][PANEL_LANES];
+  interleave(residues, plane, r, scratch);
+  multiply_words(r.quotient, scratch, r.words, r.quotient_starts, &sums[0][0]);
+  for (int v = 0; v < PANEL_VECTORS; v++) {
+    Doubles about[2] = {};
+    for (int i = QUOTIENT_ROWS - 1; i >= 0; i--) {
+      for (int half = 0; half < 2; half++) {
+        const HalfInts some = load<HalfInts>(&sums[i][LANES * v + 8 * half]);
+        about[half] = about[half] * 256.0 + converted<Doubles>(some);
+      }
+    }
+    // Right, since abs(Cbar) stays away from half the product.
+    const Ints q = nearest_integers(about[0] * 0x1p-32, about[1] * 0x1p-32);
+    store(scratch + r.words * PANEL_LANES + LANES * v, q + (1 << 20));
+  }
+  Ints carries[PANEL_VECTORS] = {};
+  const int8_t* weights = r.weights;
+  for (int64_t l = 0; l < r.limbs; l += 2, weights += 4 * PANEL_ROWS * (r.words + 1)) {
+    multiply_words(weights, scratch, r.words + 1, r.starts + 4 * l, &sums[0][0]);
+    for (int v = 0; v < PANEL_VECTORS; v++) {
+      Ints carry = carries[v];
+      for (int limb = 0; limb < 2; limb++) {
+        Ints word = {};
+        for (int i = 0; i < 4; i++) {
+          carry += load<Ints>(&sums[4 * limb + i][LANES * v]);
+          word |= (carry & 255) << (8 * i);
+          carry >>= 8;
+        }
+        store(limbs + (l + limb) * PANEL_LANES + LANES * v, word);
+      }
+      carries[v] = carry;
+    }
+  }
+}
+
+// Sixteen magnitudes, [limbs + 1][48] of words, the lowest first, after a row of zeros; where their highest bits are.
+struct LaneMagnitudes {
+  const uint32_t* rows;        // that of zeros, number 0
+  int limbs;
+  Ints negative;               // -1 or 0
+  Ints bits;                   // up to the highest bit that is set; 0 of zero
+  Ints zeros;                  // bits below the lowest one that is set
+};
+
+// Make integers in two's complement magnitudes. `rows` has a row before them, which is overwritten.
+INLINE LaneMagnitudes magnitudes_of_lanes(uint32_t* rows, int limbs) {
+  store(rows, UnsignedInts{});
+  const Ints negative = load<Ints>(rows + limbs * PANEL_LANES) >> 31;
+  UnsignedInts carry = (UnsignedInts)(negative & 1), highest = {}, lowest = {};
+  Ints high = {}, low = {};
+  for (int l = 1; l <= limbs; l++) {
+    const UnsignedInts limb = (load<UnsignedInts>(rows + l * PANEL_LANES) ^ (UnsignedInts)negative) + carry;
+    carry &= (UnsignedInts)(limb == 0);
+    store(rows + l * PANEL_LANES, limb);
+    const Ints filled = limb != 0, first = filled & (low == 0);
+    highest = select(filled, limb, highest), high = select(filled, ints(l), high);
+    lowest = select(first, limb, lowest), low = select(first, ints(l), low);
+  }
+  Ints bits = {}, zeros = {};
+  for (int i = 0; i < LANES; i++) {
+    if (high[i] == 0) continue;
+    set(bits, i, 32 * high[i] - __builtin_clz(highest[i]));
+    set(zeros, i, 32 * (low[i] - 1) + __builtin_ctz(lowest[i]));
+  }
+  return {rows, limbs, negative, bits, zeros};
+}
+
+// Where results of many bits go.
+struct NumbersOut {
+  int8_t* signs;
+  int64_t* exponents;
+  uint32_t* limbs;
+  int64_t bits;
+  int64_t of_limb;             // from one limb of a number to the next
+  int64_t signs_batch, signs_row, exponents_batch, exponents_row, limbs_batch, limbs_row;  // steps; along rows 1
+};
+
+// The first `count` of sixteen words, at `to`.
+INLINE void store_words(uint32_t* to, UnsignedInts words, int64_t count) {
+  if (count >= LANES) store(to, words);
+  else memcpy(to, &words, 4 * count);
+}
+
+// Sixteen magnitudes rounded to nearest at their first `bits` bits, ties to even, to the first `count` lanes at `limbs`.
+// Returns the exponents of the numbers.
+INLINE Ints round_to_limbs(const LaneMagnitudes& x, int64_t bits, uint32_t* limbs, int64_t of_limb, int64_t count) {
+  const int wanted = (int)((bits + 31) / 32), spare = (int)(32 * wanted - bits);
+  const Ints top = (x.bits + 31) >> 5;  // row of the highest bit
+  const UnsignedInts shift = (UnsignedInts)((-x.bits) & 31);
+  const int least = least_of(top), largest = largest_of(top);
+  UnsignedInts high = of_rows(x.rows, PANEL_LANES, top, least, largest, x.limbs);
+  UnsignedInts last = {}, guard = {};
+  for (int j = 0; j <= wanted; j++) {
+    const int below = j + 1;
+    const UnsignedInts low = of_rows(x.rows, PANEL_LANES, top - below, least - below, largest - below, x.limbs);
+    const UnsignedInts word = joined(high, low, shift);
+    high = low;
+    if (j < wanted) store_words(limbs + j * of_limb, word, count);
+    if (j == wanted - 1) {
+      last = word;
+      if (spare) {
+        guard = (word >> (spare - 1)) & 1;
+        break;
+      }
+    }
+    if (j == wanted) guard = word >> 31;
+  }
+  const UnsignedInts odd = (last >> spare) & 1;
+  const UnsignedInts up = guard & (odd | (UnsignedInts)(x.zeros < x.bits - (int32_t)bits - 1));
+  UnsignedInts carry = up << spare;
+  last = (last >> spare) << spare;
+  Ints exponents = x.bits;
+  for (int j = wanted - 1; j >= 0; j--) {
+    UnsignedInts limb = last;
+    if (j < wanted - 1) {
+      if (!any((Ints)carry)) break;
+      limb = UnsignedInts{};
+      memcpy(&limb, limbs + j * of_limb, 4 * (count < LANES ? count : LANES));
+    }
+    limb += carry;
+    carry = (UnsignedInts)((limb < carry) & 1);
+    if (j == 0) {  // rounded up to a power of two
+      limb |= carry << 31;
+      exponents += (Ints)carry;
+    }
+    store_words(limbs + j * of_limb, limb, count);
+  }
+  return exponents;
+}
+
+// An entry of which `head` has the highest 64 bits, if `inexact` not all, rounded once to a float of `precision` bits which
+// is a multiple of 2**least: head 2**(exponent - 64).
+INLINE double rounded_head(uint64_t head, bool inexact, int64_t exponent, int precision, int least) {
+  if (head == 0) return 0;
+  const int64_t bits = exponent - least < precision ? exponent - least : precision;  // that are kept
+  if (bits < 0) return 0;
+  if (bits == 0) return head > (uint64_t(1) << 63) || inexact ? ldexp(1.0, least) : 0;
+  const int cut = (int)(64 - bits);
+  uint64_t units = head >> cut;
+  const uint64_t rest = head & ((uint64_t(1) << cut) - 1), half = uint64_t(1) << (cut - 1);
+  units += rest > half || (rest == half && (inexact || (units & 1)));
+  return ldexp((double)units, exponent - bits > 2000 ? 2000 : (int)(exponent - bits));
+}
+
+}  // namespace cpu
