@@ -232,7 +232,7 @@ def test_half_of_a_symmetric_product_is_computed(code, rng, n):
             ozaki.matmul(z, turned, scheme="residues", slices=15),
             by_blas(z, turned.copy(), scheme="residues", slices=15),
         )
-    hermitian = ozaki.gemm(1.0, z[0], z[0], trans_b="C", scheme="residues", slices=15)
+    hermitian = ozaki.gemm(1.0, z[0], z[0], 0.0, None, trans_b="C", scheme="residues", slices=15)
     assert same_bits(hermitian, by_blas(z[0], z[0].conj().T.copy(), scheme="residues", slices=15))
     a[0, 5, 7], a[1, 126, 3] = np.nan, np.inf
     assert same_bits(ozaki.matmul(a, a.swapaxes(1, 2), **RESIDUES), by_blas(a, a.swapaxes(1, 2).copy(), **RESIDUES))

@@ -34,7 +34,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.schemes import Residues, Scaling
 
-_NARROW = 2**63
+_MOST_INT64 = 2**63
 """Images below it are an int64."""
 
 _MOST_WORDS = 2**7
@@ -89,9 +89,9 @@ class Int8WideResidueEngine(Int8ResidueEngine):
         return max(self.crt.moduli) > 256
 
     @cached_property
-    def _narrow(self) -> bool:
+    def _of_int64(self) -> bool:
         """Whether the library splits floats without wide images."""
-        return not self._digits and self.scheme.largest < _NARROW
+        return not self._digits and self.scheme.largest < _MOST_INT64
 
     @cached_property
     def _words(self) -> int:
@@ -114,7 +114,7 @@ class Int8WideResidueEngine(Int8ResidueEngine):
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
-        if self._narrow:
+        if self._of_int64:
             return super().split_rows(x, mu, side, finite)
         return split_wide(self._library, x if can_read(x) else x.copy(), mu, side, self._wide)
 
@@ -124,7 +124,7 @@ class Int8WideResidueEngine(Int8ResidueEngine):
 
     def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
         """Compute whole products of narrow images in one call, as `Engine` says."""
-        return super().multiply_whole(x, y, scaling, out, together) if self._narrow else None
+        return super().multiply_whole(x, y, scaling, out, together) if self._of_int64 else None
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: integers modulo each number, which may be added."""
