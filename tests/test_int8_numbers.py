@@ -164,3 +164,13 @@ def test_too_many_bits_take_blas(code, rng):
     a, b = numbers(rng, (3, 3), 60), numbers(rng, (3, 3), 60)
     _, report = ozaki.matmul(a, b, scheme="residues", slices=700, return_report=True)
     assert Residues(700).largest.bit_length() > 4096 and report.engine == "NumPy, float64 BLAS"
+
+
+@pytest.mark.parametrize("count", [29, 53])
+def test_a_matrix_times_its_transpose(code, rng, count):
+    """Tiles above the diagonal are left out, and its entries copied."""
+    for shape in ((140, 20), (300, 9), (2, 130, 5)):
+        a = numbers(rng, shape, 80)
+        check(a, a.swapaxes(-1, -2), scheme="residues", slices=count)
+    x = rng.standard_normal((270, 30))
+    check(x, x.T, scheme="residues", slices=count)

@@ -122,9 +122,9 @@ class Int8WideResidueEngine(Int8ResidueEngine):
         """The slices of rows of multiprecision numbers, as `Engine` says."""
         return split_wide(self._library, x, mu, side, self._wide)
 
-    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, together: int) -> int | None:
+    def multiply_whole(self, x: Any, y: Any, scaling: Scaling, out: Any, most: int) -> int | None:
         """Compute whole products of narrow images in one call, as `Engine` says."""
-        return super().multiply_whole(x, y, scaling, out, together) if self._of_int64 else None
+        return super().multiply_whole(x, y, scaling, out, most) if self._of_int64 else None
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: integers modulo each number, which may be added."""
