@@ -17,7 +17,10 @@ from children import in_child
 import ozaki
 from ozaki.backends.numpy import _describe, _execute, backend
 from ozaki.backends.numpy.compiled import calls, compiled, sharing
+from ozaki.backends.numpy.compiled.panels import TRIANGLE
 from ozaki.backends.numpy.compiled.self_test import self_test
+from ozaki.backends.numpy.compiled.tables import complex_tables_of, tables_of
+from ozaki.schemes.moduli import complex_moduli, first_moduli
 
 RESIDUES = {"scheme": "residues", "slices": 14}
 
@@ -238,6 +241,17 @@ def test_half_of_a_symmetric_product_is_computed(code, rng, n):
     assert same_bits(ozaki.matmul(a, a.swapaxes(1, 2), **RESIDUES), by_blas(a, a.swapaxes(1, 2).copy(), **RESIDUES))
 
 
+@pytest.mark.parametrize("parts", [1, 2], ids=["real", "complex"])
+def test_what_a_triangle_leaves_out_is_not_computed(code, rng, parts):
+    x = rng.standard_normal((1, 300, 40 * parts)).view("float64" if parts == 1 else "complex128")
+    tables = tables_of(first_moduli(14)) if parts == 1 else complex_tables_of(complex_moduli(15))
+    mu, out = np.full((1, 300), 40), np.zeros((1, 300, 300), x.dtype)
+    left, right = (calls.split(code.library, x, mu, side, tables) for side in ("left", "right"))
+    calls.multiply_rounded(code.library, left, right, tables, mu, mu, out, triangle=True)
+    ends = np.minimum(np.arange(300) // TRIANGLE * TRIANGLE + TRIANGLE, 300)
+    assert ((out[0] != 0) == (np.arange(300) < ends[:, None])).all()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_multiplies(code, rng, monkeypatch):
     monkeypatch.setattr(sharing, "threads", lambda: 2)
@@ -291,3 +305,12 @@ def test_fuzz(code, rng):
         options = {"scheme": "residues", "slices": int(rng.integers(3, 17))}
         left, right = (list(layouts(x))[rng.integers(5)] for x in (a, b))
         assert same_bits(ozaki.matmul(left, right, **options), by_blas(a, b, **options)), (m, k, n, options)
+
+
+def test_a_limit_shortens_slabs(code, rng):
+    """Panels are 48 rows wide: of long rows they are more than a limit may allow, in slabs of 8192."""
+    for m, k, n, limit in ((1, 3000, 1, 300_000), (3, 3000, 2, 600_000)):
+        a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        c, report = ozaki.matmul(a, b, scheme="residues", slices=4, workspace_limit=limit, return_report=True)
+        assert report.workspace_bytes <= limit and report.engine == f"NumPy, int8 by {code}"
+        assert same_bits(c, by_blas(a, b, scheme="residues", slices=4))

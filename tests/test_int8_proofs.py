@@ -14,6 +14,7 @@ from ozaki.schemes import Digits, Residues
 def of_few_elements(monkeypatch):
     """Proofs of few elements, too, take compiled code."""
     monkeypatch.setattr(_proof, "FEW", 0)
+    monkeypatch.setattr(_proof, "_LEAST_ENTRIES", 0)
 
 
 def ordinary(rng, shape):
@@ -110,3 +111,10 @@ def test_proofs_and_products_use_the_same_memory(code, rng):
 
     misses()
     assert misses() == misses()
+
+
+def test_panels_within_a_limit_prove_the_same(code, rng):
+    for shape in ((1500, 40), (3, 600, 40)):
+        a, b = rng.standard_normal(shape), rng.standard_normal((40, 1500))
+        plans = [ozaki.plan(a, b, accuracy="fp64", reproducible=True, workspace_limit=x) for x in (None, 5_000_000)]
+        assert plans[0].scheme == plans[1].scheme and plans[0].bound == plans[1].bound

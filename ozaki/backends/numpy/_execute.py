@@ -107,10 +107,12 @@ def execute(
         as_triangle = program.image is not None and m > TRIANGLE
         if not (prepared or limbs or as_triangle) and combination is None and progress is SILENT:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
-        if nonfinite == 0:
-            return
         if nonfinite is None:
             run(program, left, right, out, combination, progress)
+        if limit is not None or isinstance(out, Numbers):
+            SPARE.clear()  # what the product has used, before others hold what they find, or cut results
+        if nonfinite == 0:
+            return
     if not (of_left.finite and of_right.finite):
         flags = [x.on_host.nonfinite for x in (of_left, of_right)]
         if any(f.any() for f in flags):

@@ -28,6 +28,9 @@ from ozaki.records.shapes import SIDES, Side, tiles_of_rows
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
+_LEAST_ENTRIES = 2**8
+"""Entries of a product for which compiled code proves, at least."""
+
 SLAB = 2**10
 """Inner indices multiplied at a time: float32 sums of so many products of 7-bit magnitudes are exact."""
 
@@ -115,7 +118,8 @@ class Ratios:
         if key not in self._found:
 
             def of_panel(first: int, lower: Lower, part: Described, other: Described) -> float:
-                return worst_ratio(lower, part, other, spans, scheme, rows - first, exponent)
+                of_part = min(rows - first, part.x.shape[1])
+                return worst_ratio(lower, part, other, spans, scheme, of_part, exponent)
 
             self._found[key] = max(self._of_panels(level, rows, of_panel))
         return Ratio(self._found[key], spans, min(of_left[1], of_right[1]))
@@ -176,8 +180,12 @@ def lower_bound(left: Described, right: Described, level: Level) -> Lower:
 
 
 def _library(left: tuple[int, ...], right: tuple[int, ...]) -> Any:
-    """The compiled library for operands of these shapes; None where there is none, and where its calls take longer."""
-    found = compiled() if max(prod(left), prod(right)) > FEW else None
+    """The compiled library for operands of these shapes; None where there is none.
+
+    Nor for so few entries that its calls take longer, or that its panels of long rows would mostly be padding.
+    """
+    entries = max(left[0], right[0]) * left[1] * right[1]
+    found = compiled() if max(prod(left), prod(right)) > FEW and entries >= _LEAST_ENTRIES else None
     return found.library if isinstance(found, Compiled) else None
 
 
@@ -204,7 +212,7 @@ def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -
             for (batch, of_batch, _), side in zip((left, right), SIDES, strict=True)
         )
         copied = 16 * k * max(rows)  # of rows that the library cannot read where they are
-        return 4 * entries + panels + copied + OBJECTS
+        return 5 * entries + panels + copied + OBJECTS  # one for `least_product`, of operands with rows of zeros
     slab = min(k, SLAB)
     tiles = 5 * min(max(TILE, right[1]), entries) + 4 * min(TILE, max(rows) * slab)
     if level == "wide":
@@ -254,8 +262,12 @@ def least_product(lower: Lower, left: Described, right: Described) -> float:
     `lower` is what `lower_bound` returns.
     """
     of_left, of_right = (~x.on_host.empty for x in (left, right))
-    of_entries = of_left[:, :, None] & of_right[:, None, :]
-    return float(lower.min(where=of_entries, initial=lower.max())) * 4.0**-NARROW_BITS if of_entries.any() else inf
+    if not (of_left.any(axis=1) & of_right.any(axis=1)).any():
+        return inf
+    if not (of_left.all() and of_right.all()):
+        of_entries = of_left[:, :, None] & of_right[:, None, :]
+        return float(lower.min(where=of_entries, initial=lower.max())) * 4.0**-NARROW_BITS
+    return float(lower.min()) * 4.0**-NARROW_BITS
 
 
 def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_exponent: int) -> None:

@@ -140,10 +140,21 @@ def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int |
         engine, image = symmetric, "transpose"
     elif isinstance(scheme, Residues) and not views.addend and (views.itself or views.adjoint):
         image = "conjugate" if views.adjoint else "transpose"
-    panel = _panel_of(engine, views, limit)
+    engine, panel = _within(engine, views, limit)
     slabs = range(0, engine.k, engine.slab)
     parts = *panel, _together(views, panel), slabs, len(slabs) == 1, image, symmetric is not None
     return Program(engine, scaling_of(scheme, views.k), views, *parts, _workspace(engine, views, panel))
+
+
+def _within(engine: Engine, views: Views, limit: int | None) -> tuple[Engine, Panel]:
+    """The engine, with shorter slabs where the limit takes these, and the largest panels that keep within it."""
+    while True:
+        try:
+            return engine, _panel_of(engine, views, limit)
+        except ValueError:
+            if (shorter := engine.shortened()) is None:
+                raise
+            engine = shorter
 
 
 class Panel(NamedTuple):

@@ -153,7 +153,7 @@ def _result(
 ) -> tuple[Any, Callable[[], Block], int]:
     """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
     batch, m, n = out.shape
-    rows, columns = tile(m, n, triangle)
+    rows, columns = tile(m, n, triangle=triangle)
     steps = (step // part_size(out) for step in out.strides[:2])
     result = Result(batch, m, n, rows, columns, part_size(out) == 4, triangle, out.ctypes.data, *steps)
     # Each thread has its own scratch, made in the thread.

@@ -69,7 +69,7 @@ TRIANGLE = 128
 """Rows of the tiles of a symmetric product, of which those on the diagonal are computed whole: few, whole panels."""
 
 
-def tile(rows: int, columns: int, residues: int = 1, triangle: bool = False) -> tuple[int, int]:
+def tile(rows: int, columns: int, residues: int = 1, *, triangle: bool = False) -> tuple[int, int]:
     """Rows and columns of the tiles of a matrix whose entries have so many residues: whole panels."""
     most_rows, most_columns = _TILE
     most_rows = TRIANGLE if triangle else most_rows if residues < _MANY else most_rows // 2

@@ -87,9 +87,10 @@ def worst_ratio(library: Any, terms: ErrorTerms, lower: npt.NDArray[Any], rows: 
     library : as `Compiled` has it
     terms : of the left operand, shape (3, batch or 1, m), and of the right one
     lower : int32 or float64, contiguous, shape (batch, m, n); where it is 0, the ratio is inf unless the error is 0
-    rows : so many of the m are compared
+    rows : so many of the m are compared, at most all
     """
     batch, m, n = lower.shape
+    assert rows <= m  # else what is beyond the end is read
     if 0 in (batch, rows, n):
         return 0.0
     left, right = (np.ascontiguousarray(side, np.float64) for side in (terms.left, terms.right))

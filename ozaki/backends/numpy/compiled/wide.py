@@ -120,7 +120,7 @@ def multiply_wide(
     With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these are left as they are.
     """
     batch, m, n = out.shape
-    rows, columns = tile(m, n, wide.planes, triangle)
+    rows, columns = tile(m, n, wide.planes, triangle=triangle)
     result = Result(batch, m, n, rows, columns, triangle=triangle)
     numbers = NumbersOut()
     if isinstance(out, Numbers):

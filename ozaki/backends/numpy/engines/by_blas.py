@@ -52,6 +52,10 @@ class BlasEngine(ABC):
         """The engine, as reports name it."""
         return "int8 slices" if self.of_int8 else "float64 BLAS"
 
+    def shortened(self) -> Self | None:
+        """Return None: panels of few rows take little memory as they are."""
+        return None
+
     def symmetric(self) -> Self | None:
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         return None

@@ -32,6 +32,10 @@ class Engine(Protocol):
         """
         ...
 
+    def shortened(self) -> Self | None:
+        """The engine with slabs half as long, which take less memory; None if there is none."""
+        ...
+
     @property
     def planes(self) -> int:
         """Number of matrix products for each slab."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -25,6 +25,9 @@ from ozaki.schemes.residues import remainders
 DEPTH = 2**13
 """Most inner indices of a slab."""
 
+_LEAST_SLAB = 2**7
+"""Fewest inner indices of a slab that is shortened for a limit of workspace."""
+
 MOST_SLABS = 2**7
 """Most slabs whose residues, in [-128, 127], int16 adds up."""
 
@@ -41,7 +44,6 @@ class Int8ResidueEngine(ResidueEngine):
 
     compiled: Compiled | None = None
 
-    sum_bytes: ClassVar[int] = 3  # of products, and of their sums
     split_copies: ClassVar[int] = 0
 
     @classmethod
@@ -53,6 +55,15 @@ class Int8ResidueEngine(ResidueEngine):
     def compiled_as(cls, scheme: Residues, k: int, compiled: Compiled) -> Self:
         """The engine for rows of k real numbers by a library."""
         return cls(scheme, k, max(1, min(k, DEPTH)), remainders(scheme.moduli), of_int8=True, compiled=compiled)
+
+    @cached_property
+    def _of_sums(self) -> type[np.signedinteger[Any]]:
+        return np.int16 if self.k <= MOST_SLABS * self.slab else np.int32
+
+    @cached_property
+    def sum_bytes(self) -> int:  # type: ignore[override]
+        """Bytes of a product, and of an element of sums."""
+        return 1 + np.dtype(self._of_sums).itemsize
 
     @cached_property
     def what(self) -> str:
@@ -83,6 +94,11 @@ class Int8ResidueEngine(ResidueEngine):
     def _tables(self) -> Tables:
         return tables_of(self.crt.moduli)
 
+    def shortened(self) -> Self | None:
+        """The engine with slabs half as long, as `Engine` says; panels are 48 rows at least, also of fewer."""
+        slab = -(-self.slab // 2)
+        return replace(self, slab=slab) if slab >= _LEAST_SLAB else None
+
     def symmetric(self) -> None:
         """Return None: left residues are signed, right ones are not."""
         return
@@ -106,8 +122,8 @@ class Int8ResidueEngine(ResidueEngine):
         return multiply_whole(self._library, x, y, scaling, self._tables, out, most, self._narrow)
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
-        """The sums of a slab, as `Engine` says: int16, modulo each number."""
-        products = multiply(self._library, a, b, self._tables).astype(np.int16)
+        """The sums of a slab, as `Engine` says: integers, modulo each number."""
+        products = multiply(self._library, a, b, self._tables).astype(self._of_sums)
         if progress is not None:
             progress.step(self.planes)
         return products
