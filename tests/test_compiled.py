@@ -352,7 +352,7 @@ def test_dot_products_of_avx_vnni_in_the_encoding_of_avx512(tree, asked, monkeyp
     if not isinstance(compiled(), Compiled):
         pytest.skip(compiled())
     shutil.copytree(ROOT / "kernels" / "cpu", tree / "kernels" / "cpu", dirs_exist_ok=True)
-    header = tree / "kernels" / "cpu" / "operations_parts.h"
+    header = tree / "kernels" / "cpu" / "operations_registers.h"
     header.write_text(header.read_text().replace("%{vex%} vpdpbusd", "vpdpbusd"))
     source = tree / "kernels" / "cpu" / "library.cpp"
     source.write_text(source.read_text().replace('__builtin_cpu_supports("avxvnni")', "1"))

@@ -1,6 +1,6 @@
 // Vectors of 64 bytes, and operations on them.
 //
-// Where registers have 64 bytes they are vectors of GCC and Clang, elsewhere several registers (wide.h). Code that is for
+// Where registers have 64 bytes they are vectors of GCC and Clang, elsewhere several registers (registers.h). Code that is for
 // all processors reads elements by x[i], writes them by `set`, and chooses by `select`.
 #pragma once
 
@@ -31,7 +31,7 @@
 #endif
 
 #if !defined(__AVX512VNNI__)
-#include "wide.h"
+#include "registers.h"
 #endif
 
 namespace cpu {
@@ -54,17 +54,17 @@ template <typename Mask, typename Vector> OPERATION Vector select(Mask mask, Vec
 template <typename Vector, typename Scalar> OPERATION void set(Vector& x, int i, Scalar value) { x[i] = value; }
 template <typename Other, typename Vector> OPERATION Other converted(Vector x) { return __builtin_convertvector(x, Other); }
 #else
-typedef Wide<double, 64> Doubles;
-typedef Wide<int64_t, 64> Longs;
-typedef Wide<uint64_t, 64> UnsignedLongs;
-typedef Wide<float, 64> Floats;
-typedef Wide<int32_t, 64> Ints;
-typedef Wide<uint32_t, 64> UnsignedInts;
-typedef Wide<int8_t, 64> Bytes;
-typedef Wide<uint8_t, 64> UnsignedBytes;
-typedef Wide<float, 32> HalfFloats;
-typedef Wide<int32_t, 32> HalfInts;
-typedef Wide<int8_t, 16> QuarterBytes;
+typedef Registers<double, 64> Doubles;
+typedef Registers<int64_t, 64> Longs;
+typedef Registers<uint64_t, 64> UnsignedLongs;
+typedef Registers<float, 64> Floats;
+typedef Registers<int32_t, 64> Ints;
+typedef Registers<uint32_t, 64> UnsignedInts;
+typedef Registers<int8_t, 64> Bytes;
+typedef Registers<uint8_t, 64> UnsignedBytes;
+typedef Registers<float, 32> HalfFloats;
+typedef Registers<int32_t, 32> HalfInts;
+typedef Registers<int8_t, 16> QuarterBytes;
 
 template <typename Vector, typename Scalar> OPERATION void set(Vector& x, int i, Scalar value) { x.set(i, value); }
 #endif
@@ -88,7 +88,7 @@ template <typename Vector> OPERATION void store(void* to, Vector x) { memcpy(to,
 #if defined(__AVX512VNNI__)
 #include "operations_avx512.h"
 #else
-#include "operations_parts.h"
+#include "operations_registers.h"
 #endif
 
 namespace cpu {
