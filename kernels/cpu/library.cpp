@@ -27,7 +27,7 @@
 // each change of a function, so that a library left over from other sources is never called.
 OZAKI_CPU int ozaki_cpu_interface(void) { return 9; }
 
-#if defined(__AVXVNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
 #else
 #define OZAKI_ANY_CPU

@@ -22,7 +22,7 @@
 #define INLINE static inline
 #define INLINE_MEMBER inline
 #endif
-#if defined(__AVXVNNI__) || defined(__ARM_FEATURE_MATMUL_INT8)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_MATMUL_INT8)
 #define OPERATION static inline __attribute__((always_inline))
 #define OPERATION_MEMBER inline __attribute__((always_inline))
 #else
