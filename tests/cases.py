@@ -1,6 +1,7 @@
 """Matrices for tests, and exact arithmetic on floats in Python integers."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 
 import ozaki
 from ozaki.backends.numpy import _describe, _execute, _limbs, _numbers, _proof, _unrounded, _words, program, work
+from ozaki.backends.numpy.compiled import compiled
 from ozaki.backends.numpy.engines import complex_residues, digits, residues
 from ozaki.backends.numpy.engines.by_blas import BlasEngine
 from ozaki.backends.numpy.work import Work
@@ -219,3 +221,15 @@ def check_refused(monkeypatch, call, error, name, expected):
     assert message.startswith(f"{name}: "), message
     assert expected in message, message
     assert "\n" not in message
+
+
+def held_by(call):
+    """What a function returns, and the most bytes that it holds meanwhile, memory that is used again among them."""
+    call()  # what is imported is
+    ozaki.clear_caches()
+    compiled()  # which tries the library
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,15 +1,14 @@
 """Complex products by compiled code for the processor's int8 units have the bits of those by float64 BLAS."""
 
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
-from cases import layouts, same_bits
+from cases import held_by, layouts, same_bits
 
 import ozaki
 from ozaki.backends.numpy import _describe, _execute, backend
-from ozaki.backends.numpy.compiled import calls, compiled, self_test, sharing
+from ozaki.backends.numpy.compiled import calls, self_test, sharing
 from ozaki.backends.numpy.engines import engine_of
 from ozaki.records.memory import Memory
 from ozaki.schemes import ComplexResidues
@@ -193,15 +192,7 @@ def test_no_more_is_held_than_the_report_says(code, rng, shape, limit, power):
     a, b, out = made(rng, m, k) * 2.0**power, made(rng, k, n) * 2.0 ** (-2 * power), np.empty((m, n), complex)
     for x in (a, next(itertools.islice(layouts(a), 4, None))):
         options = {"out": out, "workspace_limit": limit, "return_report": True, **RESIDUES}
-        ozaki.matmul(x, b, **options)
-        ozaki.clear_caches()
-        compiled()  # which tries the library
-        tracemalloc.start()
-        try:
-            _, report = ozaki.matmul(x, b, **options)
-            held = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        (_, report), held = held_by(lambda x=x, options=options: ozaki.matmul(x, b, **options))
         assert held <= report.workspace_bytes + 400_000  # what imports and caches take
         assert limit is None or report.workspace_bytes <= limit
 

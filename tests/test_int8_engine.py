@@ -6,17 +6,16 @@ import os
 import sys
 import threading
 import time
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from cases import layouts, same_bits
+from cases import held_by, layouts, same_bits
 from children import in_child
 
 import ozaki
 from ozaki.backends.numpy import _describe, _execute, backend
-from ozaki.backends.numpy.compiled import calls, compiled, sharing
+from ozaki.backends.numpy.compiled import calls, sharing
 from ozaki.backends.numpy.compiled.panels import TRIANGLE
 from ozaki.backends.numpy.compiled.self_test import self_test
 from ozaki.backends.numpy.compiled.tables import complex_tables_of, tables_of
@@ -126,15 +125,7 @@ def test_no_more_is_held_than_the_report_says(code, rng, shape, limit):
     a, b, out = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.empty((m, n))
     for x in (a, next(itertools.islice(layouts(a), 4, None))):
         options = {"out": out, "workspace_limit": limit, "return_report": True, **RESIDUES}
-        ozaki.matmul(x, b, **options)
-        ozaki.clear_caches()
-        compiled()  # which tries the library
-        tracemalloc.start()
-        try:
-            _, report = ozaki.matmul(x, b, **options)
-            held = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        (_, report), held = held_by(lambda x=x, options=options: ozaki.matmul(x, b, **options))
         assert held <= report.workspace_bytes + 400_000  # what imports and caches take
         assert limit is None or report.workspace_bytes <= limit
 

@@ -121,7 +121,7 @@ def multiply_rounded(
     result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
     result.step_of_row_factors = 0 if len(rows) == 1 else rows.shape[1]
     result.step_of_column_factors = 0 if len(columns) == 1 else columns.shape[1]
-    operands = _operands(a, b, tables)
+    operands = operands_of(a, b, tables.moduli)
     given = tuple(map(ctypes.byref, (operands, tables.recombination, result)))
     function = library.ozaki_cpu_multiply if tables.parts == 1 else library.ozaki_cpu_multiply_complex
 
@@ -129,7 +129,7 @@ def multiply_rounded(
         own = scratch()
         function(*given, begin, end, own.address)
 
-    share_out(tiles, _cost(a, b, tables), call, a, b, tables, out, rows, columns)
+    share_out(tiles, cost_of(a, b), call, a, b, tables, out, rows, columns)
 
 
 def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[np.int8]:
@@ -137,14 +137,14 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
     out = np.empty((len(tables.moduli), max(a.batch, b.batch), a.rows, b.rows), np.int8)
     result, scratch, tiles = _result(a, b, out[0])
     result.out = out.ctypes.data
-    operands = _operands(a, b, tables)
+    operands = operands_of(a, b, tables.moduli)
     given = ctypes.byref(operands), ctypes.byref(result)
 
     def call(begin: int, end: int) -> None:
         own = scratch()
         library.ozaki_cpu_residues(*given, begin, end, own.address)
 
-    share_out(tiles, _cost(a, b, tables), call, a, b, tables, out)
+    share_out(tiles, cost_of(a, b), call, a, b, tables, out)
     return out
 
 
@@ -164,11 +164,13 @@ def _result(
     )
 
 
-def _operands(a: Panels, b: Panels, tables: Tables) -> Any:
-    (x, y), moduli = (a.memory, b.memory), tables.moduli
+def operands_of(a: Panels, b: Panels, moduli: npt.NDArray[Any]) -> Operands:
+    """What the library is told of both operands; `moduli` are those of the planes of one byte, which come first."""
+    x, y = a.memory, b.memory
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
     return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli))
 
 
-def _cost(a: Panels, b: Panels, tables: Tables) -> float:
-    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * len(tables.moduli) / 16
+def cost_of(a: Panels, b: Panels) -> float:
+    """The work of the products of all planes, in the units of `share_out`."""
+    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * len(a.memory) / 16

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, padded
 from ozaki.backends.numpy.compiled.sharing import share_out
@@ -61,7 +62,7 @@ def _panels(library: Any, x: npt.NDArray[Any], exponents: _Ints, side: str, coun
     """Panels of the magnitudes of an operand, shape (batch, bytes of a matrix)."""
     batch, rows, _ = x.shape
     complex_ = x.dtype.kind == "c"
-    x = x if x.flags.aligned and all(step % (x.itemsize // (1 + complex_)) == 0 for step in x.strides) else x.copy()
+    x = x if can_read(x) else x.copy()
     real, imaginary = (x.real, x.imag) if complex_ else (x, None)
     block = Block((batch, padded(rows, count, side)))
     exponents = np.ascontiguousarray(exponents, np.int64)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy.compiled.calls import cost_of, operands_of
 from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, Panels, padded, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
-from ozaki.backends.numpy.compiled.structures import Operands, Result
+from ozaki.backends.numpy.compiled.structures import Result
 from ozaki.backends.numpy.compiled.wide_structures import (
     Leading,
     NumbersOut,
@@ -147,7 +148,7 @@ def multiply_wide(
         library.ozaki_cpu_multiply_wide(*given, begin, end, own.array.ctypes.data)
 
     tiles = batch * -(-m // rows) * -(-n // columns)
-    share_out(tiles, _cost(a, b), call, a, b, wide, out, mu, nu)
+    share_out(tiles, cost_of(a, b), call, a, b, wide, out, mu, nu)
 
 
 def multiply_residues(library: Any, a: Panels, b: Panels, wide: WideTables) -> npt.NDArray[np.int16]:
@@ -164,7 +165,7 @@ def multiply_residues(library: Any, a: Panels, b: Panels, wide: WideTables) -> n
         own = Block((room,))
         library.ozaki_cpu_residues_wide(*given, begin, end, own.array.ctypes.data)
 
-    share_out(batch * -(-m // rows) * -(-n // columns), _cost(a, b), call, a, b, wide, out)
+    share_out(batch * -(-m // rows) * -(-n // columns), cost_of(a, b), call, a, b, wide, out)
     return out
 
 
@@ -181,13 +182,4 @@ def wide_scratch_bytes(m: int, n: int, planes: int) -> int:
 
 
 def _operands(a: Panels, b: Panels, wide: WideTables) -> Any:
-    x, y = a.memory, b.memory
-    steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    of_bytes = Operands(
-        x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), wide.moduli.ctypes.data, len(wide.moduli)
-    )
-    return WideOperands(of_bytes, wide.products.ctypes.data, len(wide.products))
-
-
-def _cost(a: Panels, b: Panels) -> float:
-    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * len(a.memory) / 16
+    return WideOperands(operands_of(a, b, wide.moduli), wide.products.ctypes.data, len(wide.products))
