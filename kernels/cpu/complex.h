@@ -56,8 +56,9 @@ INLINE void set_images(Square& square, int i, const Parts& low, const Parts& hig
     first[half] = ONE ? doubles(by.first[place]) : load<Doubles>(by.first + place + 8 * half);
     second[half] = ONE ? doubles(by.second[place]) : load<Doubles>(by.second + place + 8 * half);
   }
-  square.real[i] = words_of(low.real * first[0] * second[0], high.real * first[1] * second[1]);
-  square.imaginary[i] = words_of(low.imaginary * first[0] * second[0], high.imaginary * first[1] * second[1]);
+  const uint64_t bias = bias_of(Residue{}, false);
+  square.real[i] = words_of(low.real * first[0] * second[0], high.real * first[1] * second[1], bias);
+  square.imaginary[i] = words_of(low.imaginary * first[0] * second[0], high.imaginary * first[1] * second[1], bias);
 }
 
 INLINE Ints sum_of(const Words& image, const Residue& of) {
@@ -69,7 +70,7 @@ INLINE Ints sum_of(const Words& image, const Residue& of) {
 template <bool TURNED, bool JOINED> INLINE void write_squares(const Square* squares, int number, const Split& s) {
   const int64_t moduli = s.count / 2, to_other = moduli * s.plane;
   for (int64_t t = 0; t < moduli; t++) {
-    const Residue of = s.residues[t], of_turned = s.residues[moduli + t];
+    const Residue of = ((const Residue*)s.slices)[t], of_turned = ((const Residue*)s.slices)[moduli + t];
     for (int n = 0; n < number; n++) {
       const Square& square = squares[n];
       Ints plus[4], minus[4];

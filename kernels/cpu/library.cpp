@@ -7,6 +7,7 @@
 #include "complex.h"
 #include "describe.h"
 #include "digit_products.h"
+#include "digits.h"
 #include "limbs.h"
 #include "products.h"
 #include "proof.h"
@@ -25,7 +26,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
 // each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 9; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 10; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -66,16 +67,25 @@ OZAKI_CPU void ozaki_cpu_describe(const Describe* d, int64_t begin, int64_t end)
   else describe_blocks<double>(*d, begin, end);
 }
 
-// Split panels [begin, end), counted through all matrices, of the left or the right operand.
-OZAKI_CPU void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t end) {
+template <typename Slice> static void split_into(const Split* s, int right, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
   if (s->single) {
-    if (right) split_panels<float, RIGHT_ROWS>(*s, begin, end);
-    else split_panels<float, LEFT_ROWS>(*s, begin, end);
+    if (right) split_panels<Slice, float, RIGHT_ROWS>(*s, begin, end);
+    else split_panels<Slice, float, LEFT_ROWS>(*s, begin, end);
   } else {
-    if (right) split_panels<double, RIGHT_ROWS>(*s, begin, end);
-    else split_panels<double, LEFT_ROWS>(*s, begin, end);
+    if (right) split_panels<Slice, double, RIGHT_ROWS>(*s, begin, end);
+    else split_panels<Slice, double, LEFT_ROWS>(*s, begin, end);
   }
+}
+
+// Split panels [begin, end), counted through all matrices, of the left or the right operand, into residues.
+OZAKI_CPU void ozaki_cpu_split(const Split* s, int right, int64_t begin, int64_t end) {
+  split_into<Residue>(s, right, begin, end);
+}
+
+// Split them into digits.
+OZAKI_CPU void ozaki_cpu_split_digits(const Split* s, int right, int64_t begin, int64_t end) {
+  split_into<Digit>(s, right, begin, end);
 }
 
 // Split panels of an operand of complex elements; `x` and its steps count their parts.
@@ -174,6 +184,47 @@ OZAKI_CPU void ozaki_cpu_residues(const Operands* of, const Result* c, int64_t b
         memcpy(to, scratch + t * plane + (i - tile.row) * step, columns);
       }
     }
+  }
+}
+
+template <typename Element>
+static void multiply_digits(const DigitOperands& of, const Result& c, int64_t begin, int64_t end, int32_t* scratch) {
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(c, number);
+    const double* of_rows = c.row_factors + tile.batch * c.step_of_row_factors;
+    const double* of_columns = c.column_factors + tile.batch * c.step_of_column_factors;
+    Element* out = (Element*)c.out + tile.batch * c.of_batch;
+    const auto round = [&](const DiagonalSums& sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      round_entries(sums, rows, columns, of_rows + row, of_columns + column, out + row * c.of_rows + column, c.of_rows);
+    };
+    multiply_digit_tile(of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, round);
+  }
+}
+
+// Compute tiles [begin, end) of the result from digits. `scratch` has `count` numbers for each row of a tile, and
+// `count` for each entry of two panels.
+OZAKI_CPU void ozaki_cpu_multiply_digits(const DigitOperands* of, const Result* c, int64_t begin, int64_t end,
+                                         int32_t* scratch) {
+  const DefaultEnvironment environment;
+  if (c->single) multiply_digits<float>(*of, *c, begin, end, scratch);
+  else multiply_digits<double>(*of, *c, begin, end, scratch);
+}
+
+// Compute the sums of the diagonals of tiles [begin, end), as int32 [count][batch][rows][columns], in place of rounded
+// entries.
+OZAKI_CPU void ozaki_cpu_diagonals(const DigitOperands* of, const Result* c, int64_t begin, int64_t end,
+                                   int32_t* scratch) {
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(*c, number);
+    const auto copy = [&](const DiagonalSums& x, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      for (int64_t d = 0; d < x.count; d++) {
+        for (int64_t i = 0; i < rows; i++) {
+          int32_t* to = (int32_t*)c->out + ((d * c->batch + tile.batch) * c->rows + row + i) * c->columns + column;
+          memcpy(to, x.sums + d * DIAGONAL + i * RIGHT_ROWS, 4 * columns);
+        }
+      }
+    };
+    multiply_digit_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, copy);
   }
 }
 

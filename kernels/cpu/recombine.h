@@ -1,4 +1,4 @@
-// Chinese remainders and the one rounding.
+// Chinese remainders, and the one rounding.
 #pragma once
 
 #include "vectors.h"
@@ -25,8 +25,7 @@ INLINE Doubles to_odd(Doubles x, Doubles error) {
   return (Doubles)((((Longs)x) + (inexact & opposed)) | (inexact & 1));
 }
 
-// The integer of eight entries, without its multiple of the product: h + m + l = Cbar exactly, and each a multiple of
-// the unit of its limb.
+// The integer of eight entries: h + m + l = Cbar exactly.
 struct Limbs {
   Doubles high, middle, low;
 };
@@ -70,15 +69,41 @@ INLINE void limbs_of(const int8_t* residues, int64_t plane, const Recombination&
   for (int half = 0; half < HALVES; half++) of[half] = without_multiple<LIMBS>(limbs[half], r);
 }
 
-// Some columns of a row of a tile; arguments as of `round_tile`.
-template <typename Element, int LIMBS, int HALVES>
-INLINE void round_some(const int8_t* residues, int64_t plane, const Recombination& r, int64_t columns, double of_row,
-                       const double* of_columns, Element* out) {
+// What makes limbs of the residues of a tile, of entries from row i and column j on.
+template <int LIMBS> struct OfResidues {
+  const int8_t* residues;
+  int64_t step, plane;
+  const Recombination& r;
+
+  template <int HALVES> INLINE_MEMBER void operator()(int64_t i, int64_t j, Limbs (&of)[HALVES]) const {
+    limbs_of<LIMBS>(residues + i * step + j, plane, r, of);
+  }
+};
+
+// Some columns, from column j on, of row i of a tile; arguments as of `round_tile`.
+template <typename Element, int HALVES, typename Make>
+INLINE void round_some(const Make& make, int64_t i, int64_t j, int64_t columns, double of_row, const double* of_columns,
+                       Element* out) {
   Limbs limbs[HALVES];
-  limbs_of<LIMBS>(residues, plane, r, limbs);
+  make(i, j, limbs);
   for (int half = 0; half < HALVES; half++) {
     const Doubles value = rounded<sizeof(Element) == 4>(limbs[half]);
-    store_some(out + 8 * half, value * of_row * load<Doubles>(of_columns + 8 * half), columns - 8 * half);
+    store_some(out + j + 8 * half, value * of_row * load<Doubles>(of_columns + j + 8 * half), columns - j - 8 * half);
+  }
+}
+
+// Entries of a tile of which `make` makes limbs, rounded once to Element: Cbar times the factors of its row and its
+// column, powers of two whose products leave no entry but zero outside the normal range of float64.
+template <typename Element, typename Make>
+INLINE void round_entries(const Make& make, int64_t rows, int64_t columns, const double* of_rows,
+                          const double* of_columns, Element* out, int64_t out_step) {
+  for (int64_t i = 0; i < rows; i++, out += out_step) {
+    int64_t j = 0;
+    for (; j + 24 < columns; j += 32) {  // so many that the operations of some wait for those of others
+      round_some<Element, 4>(make, i, j, columns, of_rows[i], of_columns, out);
+    }
+    for (; j + 8 < columns; j += 16) round_some<Element, 2>(make, i, j, columns, of_rows[i], of_columns, out);
+    if (j < columns) round_some<Element, 1>(make, i, j, columns, of_rows[i], of_columns, out);
   }
 }
 
@@ -86,22 +111,10 @@ template <typename Element, int LIMBS>
 static void round_limbs(const int8_t* residues, int64_t step, int64_t plane, const Recombination& r, int64_t rows,
                         int64_t columns, const double* of_rows, const double* of_columns, Element* out,
                         int64_t out_step) {
-  for (int64_t i = 0; i < rows; i++, residues += step, out += out_step) {
-    int64_t j = 0;
-    for (; j + 24 < columns; j += 32) {  // so many that the operations of some wait for those of others
-      round_some<Element, LIMBS, 4>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
-    }
-    for (; j + 8 < columns; j += 16) {
-      round_some<Element, LIMBS, 2>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
-    }
-    if (j < columns) {
-      round_some<Element, LIMBS, 1>(residues + j, plane, r, columns - j, of_rows[i], of_columns + j, out + j);
-    }
-  }
+  round_entries(OfResidues<LIMBS>{residues, step, plane, r}, rows, columns, of_rows, of_columns, out, out_step);
 }
 
-// Entries of a tile of residues, rounded once to Element: Cbar times the factors of its row and its column, powers of
-// two whose products leave no entry but zero outside the normal range of float64.
+// Entries of a tile of residues, as `round_entries` says.
 //
 // Residues and `of_columns` may be read up to the next multiple of sixteen.
 template <typename Element>

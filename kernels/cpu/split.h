@@ -1,6 +1,6 @@
-// Images of operands and their residues, as products.h reads them.
+// Images of operands and their slices, residues or digits, as products.h and digits.h read them.
 //
-// The residues modulo one number of a panel, WIDTH rows of the left operand or columns of the right one, lie as
+// The slices of a panel, residues modulo one number, WIDTH rows of the left operand or columns of the right one, lie as
 // [k / 4][WIDTH][4]: four neighbours along k are the bytes of a word. Panels follow one another.
 #pragma once
 
@@ -24,35 +24,40 @@ struct Split {
   int64_t batch, rows, k;                     // of x
   int64_t of_batch, of_rows, of_k;            // steps in elements
   const int64_t* exponents;                   // mu: an image is x 2**mu, rounded; shape (batch, rows)
-  const Residue* residues;
-  int64_t count;                              // of residues
+  const void* slices;                         // how images become each of them: Residue, or Digit (digits.h)
+  int64_t count;                              // of slices
   int8_t* out;
-  int64_t plane, matrix;                      // bytes from one residue, and from one matrix, to the next
+  int64_t plane, matrix;                      // bytes from one slice, and from one matrix, to the next
   int64_t depth;                              // k with its padding, a multiple of 16
   int64_t narrow;                             // whether images are below 2**31, else 2**63
 };
 
-// Sixteen images as words: the lower and the upper half of each one plus 2**63.
+// Sixteen images as words: the lower and the upper half of each one plus a bias.
 struct Words {
   Ints low, high;
 };
 
-INLINE Words words_of(Doubles x, Doubles y) {
-  const Longs a = nearest_integers(x), b = nearest_integers(y);
-  return {lower_halves(a, b), upper_halves(a, b) ^ INT32_MIN};
+INLINE Words words_of(Doubles x, Doubles y, uint64_t bias) {
+  const UnsignedLongs a = (UnsignedLongs)nearest_integers(x) + bias, b = (UnsignedLongs)nearest_integers(y) + bias;
+  return {lower_halves((Longs)a, (Longs)b), upper_halves((Longs)a, (Longs)b)};
 }
 
-INLINE Ints residue_of(const Words& image, const Residue& of) {
+// What is added to images, of eight or of four bytes, of which residues are made: so that bytes are unsigned.
+INLINE uint64_t bias_of(const Residue&, bool narrow) { return narrow ? uint64_t(1) << 31 : uint64_t(1) << 63; }
+
+INLINE Ints slice_of(const Words& image, const Residue& of) {
   const Ints sum = dot_products(dot_products(ints(of.start), image.low, ints(of.low)), image.high, ints(of.high));
   return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
 }
 
-// Sixteen images below 2**31: four bytes of each one plus 2**31.
+// Sixteen images below 2**31: four bytes of each one plus a bias.
 struct NarrowWords {
   Ints low;
 };
 
-INLINE Ints residue_of(const NarrowWords& image, const Residue& of) {
+INLINE NarrowWords narrow_words(Ints images, uint64_t bias) { return {(Ints)((UnsignedInts)images + (uint32_t)bias)}; }
+
+INLINE Ints slice_of(const NarrowWords& image, const Residue& of) {
   const int32_t start = of.start + 128 * ((int8_t)(of.high >> 24) - (int8_t)(of.low >> 24));  // 2**31 for 2**63
   const Ints sum = dot_products(ints(start), image.low, ints(of.low));
   return of.modulus == 256 ? (sum << 24) >> 24 : least_residue(sum, of.modulus, of.inverse);
@@ -108,25 +113,27 @@ template <bool ONE> INLINE Doubles factor(const double* x) { return ONE ? double
 template <bool ONE> INLINE Floats factor(const float* x) { return ONE ? floats(*x) : load<Floats>(x); }
 
 // The images of sixteen elements from `x` on, `step` apart, zeros beyond the first `count`; they are multiplied by the
-// sixteen factors from `first` and `second` on, or all by the ONE that is there.
+// sixteen factors from `first` and `second` on, or all by the ONE that is there; `bias` is that of words.
 template <bool NARROW, bool ONE, typename Element>
-INLINE auto images_of(const Element* x, int64_t step, int64_t count, const double* first, const double* second) {
+INLINE auto images_of(const Element* x, int64_t step, int64_t count, const double* first, const double* second,
+                      uint64_t bias) {
   constexpr int NEXT = ONE ? 0 : 8;
   const Doubles low = elements(x, step, count) * factor<ONE>(first) * factor<ONE>(second);
   const Doubles others = elements(x + (count > 8 ? 8 * step : 0), step, count - 8);
   const Doubles high = others * factor<ONE>(first + NEXT) * factor<ONE>(second + NEXT);
-  if constexpr (NARROW) return NarrowWords{nearest_integers(low, high) ^ INT32_MIN};
-  else return words_of(low, high);
+  if constexpr (NARROW) return narrow_words(nearest_integers(low, high), bias);
+  else return words_of(low, high, bias);
 }
 
 // Images below 2**31 of elements of 24 bits are exact in float32 until they are rounded: what a factor flushes is below
 // 2**-126, and becomes no larger.
 template <bool NARROW, bool ONE>
-INLINE auto images_of(const float* x, int64_t step, int64_t count, const float* first, const float* second) {
+INLINE auto images_of(const float* x, int64_t step, int64_t count, const float* first, const float* second,
+                      uint64_t bias) {
   Floats values = {};
   if (step == 1) values = some_floats(x, count);
   else for (int i = 0; i < 16 && i < count; i++) set(values, i, x[i * step]);
-  return NarrowWords{nearest_integers(finite(values) * factor<ONE>(first) * factor<ONE>(second)) ^ INT32_MIN};
+  return narrow_words(nearest_integers(finite(values) * factor<ONE>(first) * factor<ONE>(second)), bias);
 }
 
 // What images are made in, and what they are.
@@ -147,9 +154,11 @@ static_assert(LEFT_ROWS == 8, "`store_words` has the words of eight rows follow 
 
 // A panel whose rows' neighbours along k are `of_k` apart, most often neighbours in memory; so many rows at a time that
 // whole lines of the cache are written.
-template <typename Element, bool NARROW, int WIDTH>
+template <typename Slice, typename Element, bool NARROW, int WIDTH>
 INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
   constexpr int ROWS = WIDTH < 16 ? WIDTH : 16, MOST = 32 / ROWS;  // vectors along k at a time
+  const Slice* const slices = (const Slice*)s.slices;
+  const uint64_t bias = bias_of(slices[0], NARROW);
   const Element* x = (const Element*)s.x + batch * s.of_batch;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const RowFactors<typename Making<Element, NARROW>::Number, WIDTH> factors(s, batch, panel * WIDTH);
@@ -170,19 +179,19 @@ INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
           const int64_t at = h + 16 * v, count = lengths[i] - at;
           const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
           const auto *first = factors.first + first_row + i, *second = factors.second + first_row + i;
-          images[v][i] = images_of<NARROW, true>(from, s.of_k, count, first, second);
+          images[v][i] = images_of<NARROW, true>(from, s.of_k, count, first, second, bias);
         }
       }
       for (int64_t t = 0; t < s.count; t++) {
-        const Residue of = s.residues[t];
+        const Slice of = slices[t];
         int8_t* to = out + t * s.plane + h * WIDTH + 4 * first_row;
         for (int v = 0; v < vectors; v++, to += 16 * WIDTH) {
           Bytes bytes[ROWS / 4];
 #pragma GCC unroll 4
           for (int j = 0; j < ROWS / 4; j++) {
-            Ints residues[4];
-            for (int i = 0; i < 4; i++) residues[i] = residue_of(images[v][4 * j + i], of);
-            bytes[j] = shifted(packed(residues[0], residues[1], residues[2], residues[3]), of.offset);
+            Ints four[4];
+            for (int i = 0; i < 4; i++) four[i] = slice_of(images[v][4 * j + i], of);
+            bytes[j] = shifted(packed(four[0], four[1], four[2], four[3]), of.offset);
           }
           store_words(to, 4 * WIDTH, bytes);
         }
@@ -192,9 +201,11 @@ INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
 }
 
 // The first 16 VECTORS rows of a panel whose rows are neighbours in memory; of panels of eight rows, two at once.
-template <typename Element, bool NARROW, int WIDTH, int VECTORS>
+template <typename Slice, typename Element, bool NARROW, int WIDTH, int VECTORS>
 INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   constexpr int MOST = 8;  // words along k at a time
+  const Slice* const slices = (const Slice*)s.slices;
+  const uint64_t bias = bias_of(slices[0], NARROW);
   const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const int64_t rows = s.rows - panel * WIDTH;
@@ -209,18 +220,19 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
         const Element* from = x + (there ? at : 0) * s.of_k;
         for (int v = 0; v < VECTORS; v++) {
           const int64_t count = there ? rows - 16 * v : 0;
-          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, factors.first + 16 * v, factors.second + 16 * v);
+          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, factors.first + 16 * v,
+                                                     factors.second + 16 * v, bias);
         }
       }
     }
     for (int64_t t = 0; t < s.count; t++) {
-      const Residue of = s.residues[t];
+      const Slice of = slices[t];
       int8_t* to = out + t * s.plane + 4 * h * WIDTH;
       for (int w = 0; w < words; w++, to += 4 * WIDTH) {
         for (int v = 0; v < VECTORS; v++) {
-          Ints residues[4];
-          for (int j = 0; j < 4; j++) residues[j] = residue_of(images[w][v][j], of);
-          const Bytes in_rows = packed(residues[0], residues[1], residues[2], residues[3]);
+          Ints four[4];
+          for (int j = 0; j < 4; j++) four[j] = slice_of(images[w][v][j], of);
+          const Bytes in_rows = packed(four[0], four[1], four[2], four[3]);
           const Bytes bytes = shifted(transposed(in_rows), of.offset);
           if constexpr (WIDTH < 16) {
             memcpy(to, &bytes, 32);
@@ -236,22 +248,22 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
 
 // Panels [begin, end), counted through all matrices, of images that are NARROW or not. What is left of a panel's rows beyond those of x, and of its words
 // beyond k, may not be written: no result comes from it.
-template <typename Element, bool NARROW, int WIDTH>
+template <typename Slice, typename Element, bool NARROW, int WIDTH>
 static void split_panels_of(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;
   for (int64_t at = begin; at < end; at++) {
     const int64_t batch = at / panels, panel = at % panels, rows = s.rows - panel * WIDTH;
-    if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Element, NARROW, WIDTH>(s, batch, panel);
+    if (s.of_rows != 1 || s.of_k == 1) split_panel_along_k<Slice, Element, NARROW, WIDTH>(s, batch, panel);
     else if (WIDTH < 16 && panel % 2 == 1) continue;  // the one before it had both
-    else if (WIDTH < 16 || rows <= 16) split_panel_across<Element, NARROW, WIDTH, 1>(s, batch, panel);
-    else if (rows <= 32) split_panel_across<Element, NARROW, WIDTH, 2>(s, batch, panel);
-    else split_panel_across<Element, NARROW, WIDTH, 3>(s, batch, panel);
+    else if (WIDTH < 16 || rows <= 16) split_panel_across<Slice, Element, NARROW, WIDTH, 1>(s, batch, panel);
+    else if (rows <= 32) split_panel_across<Slice, Element, NARROW, WIDTH, 2>(s, batch, panel);
+    else split_panel_across<Slice, Element, NARROW, WIDTH, 3>(s, batch, panel);
   }
 }
 
-template <typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
-  if (s.narrow) split_panels_of<Element, true, WIDTH>(s, begin, end);
-  else split_panels_of<Element, false, WIDTH>(s, begin, end);
+template <typename Slice, typename Element, int WIDTH> void split_panels(const Split& s, int64_t begin, int64_t end) {
+  if (s.narrow) split_panels_of<Slice, Element, true, WIDTH>(s, begin, end);
+  else split_panels_of<Slice, Element, false, WIDTH>(s, begin, end);
 }
 
 }  // namespace cpu

@@ -152,7 +152,7 @@ static void split_side(const Whole& of, Side& side, int64_t batch, int64_t begin
   const Element* x = (const Element*)side.rows.x + batch * side.rows.of_batch;
   const Split s = {x, sizeof(Element) == 4, 1, side.count, of.k, 0, side.rows.of_rows, side.rows.of_k, side.exponents,
                    residues, of.recombination->count, panels_from(side, begin, depth), side.plane, 0, depth, of.narrow};
-  split_panels<Element, WIDTH>(s, begin / WIDTH, (end + WIDTH - 1) / WIDTH);
+  split_panels<Residue, Element, WIDTH>(s, begin / WIDTH, (end + WIDTH - 1) / WIDTH);
 }
 
 constexpr int64_t FETCHED = 1 << 15;  // most bytes of a matrix that are fetched while the one before it is computed

@@ -79,24 +79,39 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     Elements are of float32 or float64, or complex, and have as many parts as those of `tables`. NaN and Inf count as
     zero; images are below 2**63, `narrow` ones below 2**31.
     """
+    function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
+    return split_into(function, x, mu, side, tables.residues[side], len(tables.moduli), narrow)
+
+
+def split_into(
+    function: Callable[[Any, int, int, int], object],
+    x: npt.NDArray[Any],
+    mu: _Ints,
+    side: str,
+    slices: npt.NDArray[Any],
+    planes: int,
+    narrow: bool,
+) -> Panels:
+    """The panels of the images of rows x, as `split` makes them by a function of the library.
+
+    `slices` says how images become them, and there are so many planes of them.
+    """
     batch, rows, k = x.shape
     depth, width = -(-k // DEPTH) * DEPTH, WIDTHS[side]
-    block = Block((len(tables.moduli), batch, padded(rows, k, side)))
+    block = Block((planes, batch, padded(rows, k, side)))
     memory = block.array
     exponents = np.ascontiguousarray(mu, np.int64)
-    residues = tables.residues[side]
     given = Split(
         x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
-        exponents.ctypes.data, residues.ctypes.data, len(residues), memory.ctypes.data,
+        exponents.ctypes.data, slices.ctypes.data, len(slices), memory.ctypes.data,
         memory.strides[0], memory.strides[1], depth, narrow,
     )  # fmt: skip
     panels, at = batch * -(-rows // width), ctypes.byref(given)
-    function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
 
     def call(begin: int, end: int) -> None:
         function(at, side == "right", begin, end)
 
-    share_out(panels, float(x.size) * len(residues), call, x, exponents, residues, block)
+    share_out(panels, float(x.size) * len(slices), call, x, exponents, slices, block)
     return Panels(block, rows, k, depth)
 
 
@@ -115,12 +130,9 @@ def multiply_rounded(
     With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these are left as they are. No power of
     two 2**-(mu + nu) may be beyond 2**-900 and 2**800.
     """
-    result, scratch, tiles = _result(a, b, out, triangle)
-    rows, columns = np.ldexp(1.0, -mu.astype(np.int32)), np.zeros((len(nu), nu.shape[1] + 16))
-    columns[:, :-16] = np.ldexp(1.0, -nu.astype(np.int32))
-    result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
-    result.step_of_row_factors = 0 if len(rows) == 1 else rows.shape[1]
-    result.step_of_column_factors = 0 if len(columns) == 1 else columns.shape[1]
+    result, tiles = result_of(out, triangle)
+    factors = set_factors(result, mu, nu)
+    scratch = _scratch_of(result, a)
     operands = operands_of(a, b, tables.moduli)
     given = tuple(map(ctypes.byref, (operands, tables.recombination, result)))
     function = library.ozaki_cpu_multiply if tables.parts == 1 else library.ozaki_cpu_multiply_complex
@@ -129,14 +141,14 @@ def multiply_rounded(
         own = scratch()
         function(*given, begin, end, own.address)
 
-    share_out(tiles, cost_of(a, b), call, a, b, tables, out, rows, columns)
+    share_out(tiles, cost_of(a, b), call, a, b, tables, out, *factors)
 
 
 def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[np.int8]:
     """The residues of the products, shape (planes, batch, m, n), as int8; of complex operands all P, then all Q."""
     out = np.empty((len(tables.moduli), max(a.batch, b.batch), a.rows, b.rows), np.int8)
-    result, scratch, tiles = _result(a, b, out[0])
-    result.out = out.ctypes.data
+    result, tiles = result_of(out[0])
+    scratch = _scratch_of(result, a)
     operands = operands_of(a, b, tables.moduli)
     given = ctypes.byref(operands), ctypes.byref(result)
 
@@ -148,29 +160,42 @@ def multiply(library: Any, a: Panels, b: Panels, tables: Tables) -> npt.NDArray[
     return out
 
 
-def _result(
-    a: Panels, b: Panels, out: npt.NDArray[Any], triangle: bool = False
-) -> tuple[Any, Callable[[], Block], int]:
-    """What the library is told of the result, what makes a thread's scratch, and the number of tiles."""
+def result_of(out: npt.NDArray[Any], triangle: bool = False) -> tuple[Result, int]:
+    """What the library is told of a result of shape (batch, m, n), without factors, and the number of its tiles."""
     batch, m, n = out.shape
     rows, columns = tile(m, n, triangle=triangle)
     steps = (step // part_size(out) for step in out.strides[:2])
     result = Result(batch, m, n, rows, columns, part_size(out) == 4, triangle, out.ctypes.data, *steps)
-    # Each thread has its own scratch, made in the thread.
-    return (
-        result,
-        lambda: Block((len(a.memory) * (rows * columns + LINE) + LINE,)),
-        batch * -(-m // rows) * -(-n // columns),
-    )
+    return result, batch * -(-m // rows) * -(-n // columns)
 
 
-def operands_of(a: Panels, b: Panels, moduli: npt.NDArray[Any]) -> Operands:
-    """What the library is told of both operands; `moduli` are those of the planes of one byte, which come first."""
+def set_factors(result: Result, mu: _Ints, nu: _Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Tell the library by what entries are multiplied, 2**-(mu + nu); returns the factors, which it reads."""
+    rows, columns = np.ldexp(1.0, -mu.astype(np.int32)), np.zeros((len(nu), nu.shape[1] + 16))
+    columns[:, :-16] = np.ldexp(1.0, -nu.astype(np.int32))
+    result.row_factors, result.column_factors = rows.ctypes.data, columns.ctypes.data
+    result.step_of_row_factors = 0 if len(rows) == 1 else rows.shape[1]
+    result.step_of_column_factors = 0 if len(columns) == 1 else columns.shape[1]
+    return rows, columns
+
+
+def _scratch_of(result: Result, a: Panels) -> Callable[[], Block]:
+    """What makes a thread's scratch, in the thread: for the residues of a tile."""
+    return lambda: Block((len(a.memory) * (result.tile_rows * result.tile_columns + LINE) + LINE,))
+
+
+def operands_of(a: Panels, b: Panels, moduli: npt.NDArray[Any] | None) -> Operands:
+    """What the library is told of both operands.
+
+    `moduli` are those of the planes of one byte, which come first; None of digits, which have none.
+    """
     x, y = a.memory, b.memory
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli))
+    at, count = (None, len(x)) if moduli is None else (moduli.ctypes.data, len(moduli))
+    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), at, count)
 
 
-def cost_of(a: Panels, b: Panels) -> float:
-    """The work of the products of all planes, in the units of `share_out`."""
-    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * len(a.memory) / 16
+def cost_of(a: Panels, b: Panels, products: int | None = None) -> float:
+    """The work of so many products of planes, or of one for each plane, in the units of `share_out`."""
+    count = len(a.memory) if products is None else products
+    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * count / 16

@@ -17,14 +17,14 @@ class Describe(ctypes.Structure):
 
 
 class Split(ctypes.Structure):
-    """Rows, and where their residues go (split.h)."""
+    """Rows, and where their slices go (split.h)."""
 
     _fields_ = (
         ("x", ctypes.c_void_p),
         ("single", ctypes.c_int64),
         *[(name, ctypes.c_int64) for name in ("batch", "rows", "k", "of_batch", "of_rows", "of_k")],
         ("exponents", ctypes.c_void_p),
-        ("residues", ctypes.c_void_p),
+        ("slices", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("out", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("plane", "matrix", "depth", "narrow")],
@@ -43,6 +43,12 @@ class Operands(ctypes.Structure):
         ("moduli", ctypes.c_void_p),
         ("count", ctypes.c_int64),
     )
+
+
+class DigitOperands(ctypes.Structure):
+    """The digits of both operands (digits.h)."""
+
+    _fields_ = (("panels", Operands), ("half", ctypes.c_int64), ("weights", ctypes.c_void_p))
 
 
 class Recombination(ctypes.Structure):
@@ -144,9 +150,12 @@ def declare(library: ctypes.CDLL) -> None:
         "describe": (pointer, integer, integer),
         "split": (pointer, ctypes.c_int, integer, integer),
         "split_complex": (pointer, ctypes.c_int, integer, integer),
+        "split_digits": (pointer, ctypes.c_int, integer, integer),
         "multiply": (pointer, pointer, pointer, integer, integer, pointer),
         "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
+        "multiply_digits": (pointer, pointer, integer, integer, pointer),
+        "diagonals": (pointer, pointer, integer, integer, pointer),
         "magnitudes": (pointer, ctypes.c_int, integer, integer),
         "sums": (pointer, integer, integer),
         "ratios": (pointer, integer, integer),

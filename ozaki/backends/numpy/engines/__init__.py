@@ -10,13 +10,15 @@ from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
 from ozaki.backends.numpy.engines.int8_complex_residues import Int8ComplexResidueEngine
+from ozaki.backends.numpy.engines.int8_digits import Int8DigitEngine
 from ozaki.backends.numpy.engines.int8_residues import Int8ResidueEngine
 from ozaki.backends.numpy.engines.int8_wide_residues import Int8WideResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.caches import Table, cached
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme
 
-_COMPILED: dict[type, type[Int8ResidueEngine]] = {
+_COMPILED: dict[type, type[Int8ResidueEngine] | type[Int8DigitEngine]] = {
+    Digits: Int8DigitEngine,
     Residues: Int8WideResidueEngine,
     ComplexResidues: Int8WideResidueEngine,
     ComplexSlices: Int8ComplexResidueEngine,
@@ -28,26 +30,30 @@ def compiled_for(scheme: Scheme, k: int, name: str) -> Compiled | None:
     """The library that multiplies by a scheme, where the engine of that name is by compiled code; else None."""
     if name not in ("auto", "int8") or type(scheme) not in _COMPILED:
         return None
-    assert isinstance(scheme, Residues)
-    found = compiled() if _COMPILED[type(scheme)].fits(scheme, k) else None
+    engine: Any = _COMPILED[type(scheme)]  # of this very scheme
+    found = compiled() if engine.fits(scheme, k) else None
     return found if isinstance(found, Compiled) else None
 
 
-def _of_residues(scheme: Residues, k: int, name: str) -> Engine:
-    """The engine of residues: by the processor's int8 units, where there is compiled code for them."""
-    found = compiled_for(scheme, k, name)
-    if found is not None:
-        return _COMPILED[type(scheme)].compiled_as(scheme, k, found)
-    by_blas = ComplexResidueEngine if isinstance(scheme, ComplexSlices) else ResidueEngine
-    return by_blas.of(scheme, k, name)
+def _made(by_blas: Callable[[Any, int, str], Engine | None]) -> Callable[[Any, int, str], Engine | None]:
+    """What makes an engine by the processor's int8 units, where there is compiled code for them; else by `by_blas`."""
+
+    def made(scheme: Any, k: int, name: str) -> Engine | None:
+        found = compiled_for(scheme, k, name)
+        if found is None:
+            return by_blas(scheme, k, name)
+        engine: Engine = _COMPILED[type(scheme)].compiled_as(scheme, k, found)
+        return engine
+
+    return made
 
 
 MAKERS: Table[type, Callable[[Any, int, str], Engine | None]] = Table(
     {
-        Digits: DigitEngine.of,
-        Residues: _of_residues,
-        ComplexResidues: _of_residues,  # of the real product of parts
-        ComplexSlices: _of_residues,
+        Digits: _made(DigitEngine.of),
+        Residues: _made(ResidueEngine.of),
+        ComplexResidues: _made(ResidueEngine.of),  # of the real product of parts
+        ComplexSlices: _made(ComplexResidueEngine.of),
     }
 )
 """For each type of scheme, the function of (scheme, k, name) that makes its engine, for rows of k real numbers.

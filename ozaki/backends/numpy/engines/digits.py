@@ -57,7 +57,12 @@ class DigitEngine(BlasEngine):
 
     @cached_property
     def sums(self) -> int:
-        """Number of limbs of the sum of all blocks, in units of 2**shift."""
+        """Number of limbs that products become."""
+        return self.limbs_of_sums
+
+    @cached_property
+    def limbs_of_sums(self) -> int:
+        """Number of limbs of the sum of all planes, in units of 2**shift."""
         return -(-(self.scheme.bits * (self.scheme.count + 1) + self.k.bit_length() + 1) // LIMB_BITS)
 
     @cached_property
@@ -68,12 +73,18 @@ class DigitEngine(BlasEngine):
     @cached_property
     def rounding_copies(self) -> int:
         """Arrays held while a tile is rounded: limbs, and scratch."""
-        return 2 * self.sums + 12
+        return 2 * self.limbs_of_sums + 12
 
     @cached_property
     def shift(self) -> int:
         """Exponent of the unit of limbs: the weight of the pairs s + t = count + 1, the least that are kept."""
         return self.scheme.bits * (self.scheme.count - 1)
+
+    @cached_property
+    def shifts(self) -> tuple[int, ...]:
+        """Exponents of the weights of the planes, in units of 2**shift."""
+        last = (block.s0 + block.rows + block.t0 + block.cols for block in self.rectangles)
+        return tuple(self.scheme.bits * (self.scheme.count + 1 - d) for d in last)
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the digits that rectangle r takes from this side, as one integer for each element, into out[r]."""
@@ -85,13 +96,15 @@ class DigitEngine(BlasEngine):
 
     def sums_of(self, products: Floats) -> Floats:
         """The products of all blocks, each times its weight, as limbs."""
-        sums = np.zeros((self.sums, *products.shape[1:]))
-        p, bits = self.scheme.count, self.scheme.bits
+        return self.weighted(products)
+
+    def weighted(self, products: Floats) -> Floats:
+        """The sum of all planes, each times its weight, as limbs."""
+        sums = np.zeros((self.limbs_of_sums, *products.shape[1:]))
         planes, limbs = products.reshape(len(products), -1), sums.reshape(len(sums), -1)
         for i in range(0, planes.shape[1], TILE // 4):
-            for block, plane in zip(self.rectangles, planes[:, i : i + TILE // 4], strict=True):
-                last = block.s0 + block.rows + block.t0 + block.cols
-                _limbs.add_shifted(limbs[:, i : i + TILE // 4], plane, bits * (p + 1 - last))
+            for shift, plane in zip(self.shifts, planes[:, i : i + TILE // 4], strict=True):
+                _limbs.add_shifted(limbs[:, i : i + TILE // 4], plane, shift)
         return sums
 
     def limbs(self, sums: Floats) -> Floats:

@@ -25,7 +25,7 @@ from ozaki.schemes.residues import remainders
 DEPTH = 2**13
 """Most inner indices of a slab."""
 
-_LEAST_SLAB = 2**7
+LEAST_SLAB = 2**7
 """Fewest inner indices of a slab that is shortened for a limit of workspace."""
 
 MOST_SLABS = 2**7
@@ -97,7 +97,7 @@ class Int8ResidueEngine(ResidueEngine):
     def shortened(self) -> Self | None:
         """The engine with slabs half as long, as `Engine` says; panels are 48 rows at least, also of fewer."""
         slab = -(-self.slab // 2)
-        return replace(self, slab=slab) if slab >= _LEAST_SLAB else None
+        return replace(self, slab=slab) if slab >= LEAST_SLAB else None
 
     def symmetric(self) -> None:
         """Return None: left residues are signed, right ones are not."""
