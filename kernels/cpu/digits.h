@@ -89,26 +89,33 @@ INLINE void start_diagonals(const int8_t* left, const DigitOperands& of, int32_t
   }
 }
 
-// The sums of all diagonals of whole panels. V vectors of the right panel are wanted.
+// The sums of a diagonal of so many pairs of digits, of whole panels; `right` is the last digit that is taken. V vectors
+// of the right panel are wanted. A function of its own: inside of other loops GCC 12 leaves the sums in memory.
 template <int V>
-INLINE void multiply_diagonals(const int8_t* left, const int8_t* right, const DigitOperands& of, const int32_t* starts,
+static __attribute__((noinline)) void multiply_diagonal(const int8_t* left, const int8_t* right, const Operands& of,
+                                                        int64_t pairs, const int32_t* starts, int32_t* out) {
+  Ints sums[LEFT_ROWS][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < LEFT_ROWS; i++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; v++) sums[i][v] = ints(starts[i]);
+  }
+  for (int64_t s = 0; s < pairs; s++, left += of.left_plane, right -= of.right_plane) {
+    add_panels<V>(left, right, of.words, sums);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < LEFT_ROWS; i++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; v++) store(out + i * RIGHT_ROWS + 16 * v, sums[i][v]);
+  }
+}
+
+// The sums of all diagonals of whole panels.
+template <int V>
+INLINE void multiply_diagonals(const int8_t* left, const int8_t* right, const Operands& of, const int32_t* starts,
                                int32_t* out) {
-  for (int64_t d = 0; d < of.panels.count; d++, starts += LEFT_ROWS, out += DIAGONAL) {
-    Ints sums[LEFT_ROWS][V];
-#pragma GCC unroll 16
-    for (int i = 0; i < LEFT_ROWS; i++) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; v++) sums[i][v] = ints(starts[i]);
-    }
-    const int8_t *a = left, *b = right + d * of.panels.right_plane;
-    for (int64_t s = 0; s <= d; s++, a += of.panels.left_plane, b -= of.panels.right_plane) {
-      add_panels<V>(a, b, of.panels.words, sums);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LEFT_ROWS; i++) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; v++) store(out + i * RIGHT_ROWS + 16 * v, sums[i][v]);
-    }
+  for (int64_t d = 0; d < of.count; d++) {
+    multiply_diagonal<V>(left, right + d * of.right_plane, of, d + 1, starts + d * LEFT_ROWS, out + d * DIAGONAL);
   }
 }
 
@@ -131,9 +138,9 @@ INLINE void multiply_digit_tile(const DigitOperands& of, int64_t batch, int64_t 
       const int64_t rows = row_end - i < LEFT_ROWS ? row_end - i : LEFT_ROWS;
       const int8_t* a = left + i * x.depth;
       const int32_t* from = starts + (i - row) * x.count;
-      if (columns > 32) multiply_diagonals<3>(a, b, of, from, sums);
-      else if (columns > 16) multiply_diagonals<2>(a, b, of, from, sums);
-      else multiply_diagonals<1>(a, b, of, from, sums);
+      if (columns > 32) multiply_diagonals<3>(a, b, x, from, sums);
+      else if (columns > 16) multiply_diagonals<2>(a, b, x, from, sums);
+      else multiply_diagonals<1>(a, b, x, from, sums);
       take(found, i, rows, j, columns);
     }
   }
