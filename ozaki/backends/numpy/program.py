@@ -9,7 +9,7 @@ from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
-from ozaki.schemes import Residues, Scaling, Scheme, scaling_of
+from ozaki.schemes import Digits, Residues, Scaling, Scheme, scaling_of
 
 _PANEL = 2048
 """Most rows and columns of a panel of the result; bounds the workspace."""
@@ -118,8 +118,8 @@ def numbered(*lines: str) -> str:
 def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int | None) -> Program:
     """The program of a product that has entries, with the largest panels whose workspace keeps within a limit.
 
-    Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
-    are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
+    Of a matrix times its own transpose, panels above the diagonal are the mirror images of those below; so are those of
+    complex products, and conjugates if the product is Hermitian. By residues both operands have the same slices.
 
     Parameters
     ----------
@@ -140,6 +140,8 @@ def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int |
         engine, image = symmetric, "transpose"
     elif isinstance(scheme, Residues) and not views.addend and (views.itself or views.adjoint):
         image = "conjugate" if views.adjoint else "transpose"
+    elif isinstance(scheme, Digits) and not views.addend and views.itself:
+        image = "transpose"  # the pairs of digits that are left out are symmetric, too
     engine, panel = _within(engine, views, limit)
     slabs = range(0, engine.k, engine.slab)
     parts = *panel, _together(views, panel), slabs, len(slabs) == 1, image, symmetric is not None

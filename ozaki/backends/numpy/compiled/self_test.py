@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled import calls, wide
+from ozaki.backends.numpy.compiled.digits import digit_tables_of, multiply_diagonals, split_digits
 from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of, tables_of
 from ozaki.backends.numpy.compiled.wide_structures import declare_wide
 from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
+from ozaki.schemes import Digits
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
 INTERFACE = 10
@@ -33,6 +35,8 @@ def self_test(library: CDLL) -> str | None:
             return "multiplies wrongly on this processor"
     if not all(_complex_products_are_right(library, complex_moduli(15), k) for k in (5, 1030)):
         return "multiplies complex numbers wrongly on this processor"
+    if not all(_diagonals_are_right(library, scheme, k) for scheme in (Digits(3), Digits(9, 7)) for k in (5, 1030)):
+        return "multiplies digits wrongly on this processor"
     extreme = first_moduli(51)
     if not all(_wide_products_are_right(library, (*extreme[:2], *extreme[-3:]), k) for k in (5, 2100)):
         return "multiplies numbers of many bits wrongly on this processor"
@@ -75,6 +79,24 @@ def _complex_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) 
             if ((2.0 * found[0] - inverse * (left @ right.T % m)) % m).any():
                 return False
     return True
+
+
+def _diagonals_are_right(library: CDLL, scheme: Digits, k: int) -> bool:
+    """Whether digits, some rows of which are the least ones, are added up rightly for each diagonal."""
+    tables = digit_tables_of(scheme)
+    bias = int(tables.digits["left"]["bias"][0])
+    rows, columns = (np.resize(images % bias, (1, count, k)) for images, count in ((_IMAGES, 9), (_IMAGES[::-1], 50)))
+    rows[0, 0], columns[0, 0] = -bias, -bias
+    left, right = (
+        split_digits(library, x, np.zeros(x.shape[:2], np.int64), side, tables)
+        for x, side in ((rows, "left"), (columns, "right"))
+    )
+    mask, half, shifts = 2 * tables.half - 1, tables.half, tables.digits["left"]["shift"].tolist()
+    a, b = ([((x[0].astype(np.int64) + bias >> s & mask) - half) * 1.0 for s in shifts] for x in (rows, columns))
+    found = multiply_diagonals(library, left, right, tables)
+    return all(  # float64 adds them exactly
+        (each[0] == sum(a[s] @ b[d - s].T for s in range(d + 1))).all() for d, each in enumerate(found)
+    )
 
 
 def _wide_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> bool:
