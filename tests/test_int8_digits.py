@@ -86,7 +86,7 @@ def least_image(scheme):
 @pytest.mark.parametrize(("count", "bits"), [(8, 8), (7, 8), (9, 7), (1, 8), (4, 8), (5, 7)])
 @pytest.mark.parametrize("k", [1, 3, 6, 8192])
 def test_extreme_digits(code, rng, count, bits, k):
-    """The least digit in every place, and the largest: no sum of a diagonal leaves an int32, nor do those on the way."""
+    """The least digit in every place, and the largest: no sum of a diagonal leaves an int32."""
     scheme = Digits(count, bits)
     tables = digits.digit_tables_of(scheme)
     bias, half = int(tables.digits["left"]["bias"][0]), tables.half

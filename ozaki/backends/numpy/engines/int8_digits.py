@@ -34,8 +34,8 @@ from ozaki.schemes import Digits
 class Int8DigitEngine(DigitEngine):
     """The engine of digits of at most eight bits, whose images are below 2**63, of rows of floats.
 
-    A plane is the sum of the products of all pairs of digits of a diagonal, which an int32 holds over a slab. Slices are
-    `Panels`, and sums of slabs int64.
+    A plane is the sum of the products of all pairs of digits of a diagonal, which an int32 holds over a slab. Slices
+    are `Panels`, and sums of slabs int64.
 
     Attributes
     ----------
