@@ -369,6 +369,8 @@ def test_dot_products_of_avx_vnni_in_the_encoding_of_avx512(tree, asked, monkeyp
             c, report = ozaki.matmul(a, b, return_report=True, **way)
             assert report.engine == "NumPy, int8 by AVX-VNNI, compiled"
             assert same_bits(c, ozaki.matmul(a, b, engine="float64", **way))
+            way = {"scheme": "digits", "slices": (count + 1) // 2}
+            assert same_bits(ozaki.matmul(a, b, **way), ozaki.matmul(a, b, engine="float64", **way))
         a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         found = [ozaki.matmul(a, b, accuracy="fp64", reproducible=True, engine=name) for name in ("auto", "float64")]
         assert same_bits(*found)
