@@ -63,8 +63,8 @@ static void multiply_wide_tile(const WideOperands& of, int64_t batch, int64_t ro
       for (int64_t j = column; j < column_end; j += PANEL_LANES) {
         const int64_t vectors = (column_end - j + LANES - 1) / LANES;
         for (int64_t i = row; i < row_end; i += PANEL_ROWS) {
-          multiply_digit_panels(left + i * x.depth + 4 * h * PANEL_ROWS, right + j * x.depth + 4 * h * PANEL_LANES,
-                                x.left_plane, x.right_plane, words, of.digits[t], h > 0,
+          multiply_digit_panels(left + i * x.left_depth + 4 * h * PANEL_ROWS,
+                                right + j * x.right_depth + 4 * h * PANEL_LANES, x.left_plane, x.right_plane, words, of.digits[t], h > 0,
                                 vectors < PANEL_VECTORS ? (int)vectors : PANEL_VECTORS,
                                 tile + (i - row) * step + (j - column), step, plane);
         }

@@ -195,7 +195,7 @@ static bool multiply_whole(const Whole& of, int64_t begin, int64_t end, int8_t* 
         if (!holds_right) split_side<Element, RIGHT_ROWS>(of, right, batch, column, column_end, depth, of.right_residues);
         const Operands operands = {panels_from(left, holds_left ? 0 : row, depth),
                                    panels_from(right, holds_right ? 0 : column, depth),
-                                   left.plane, right.plane, 0, 0, depth, (of.k + 3) / 4,
+                                   left.plane, right.plane, 0, 0, depth, depth, (of.k + 3) / 4,
                                    of.moduli, of.recombination->count};
         multiply_tile(operands, 0, row, row_end, column, column_end, at.residues, step, plane);
         round_tile(at.residues, step, plane, *of.recombination, row_end - row, column_end - column, left.factors + row,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled.memory import LINE, Block
-from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, Panels, padded, tile
+from ozaki.backends.numpy.compiled.panels import Panels, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import Describe, Operands, Result, Split
 from ozaki.backends.numpy.compiled.tables import Tables
@@ -80,24 +80,23 @@ def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Table
     zero; images are below 2**63, `narrow` ones below 2**31.
     """
     batch, rows, k = x.shape
-    depth, width = -(-k // DEPTH) * DEPTH, WIDTHS[side]
-    block = Block((len(tables.moduli), batch, padded(rows, k, side)))
-    memory = block.array
+    panels = Panels.empty(len(tables.moduli), batch, rows, k, side)
+    memory = panels.memory
     exponents = np.ascontiguousarray(mu, np.int64)
     residues = tables.residues[side]
     given = Split(
         x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
         exponents.ctypes.data, residues.ctypes.data, len(residues), memory.ctypes.data,
-        memory.strides[0], memory.strides[1], depth, narrow,
+        memory.strides[0], memory.strides[1], panels.depth, narrow,
     )  # fmt: skip
-    panels, at = batch * -(-rows // width), ctypes.byref(given)
+    at = ctypes.byref(given)
     function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
 
     def call(begin: int, end: int) -> None:
         function(at, side == "right", begin, end)
 
-    share_out(panels, float(x.size) * len(residues), call, x, exponents, residues, block)
-    return Panels(block, rows, k, depth)
+    share_out(batch * -(-rows // panels.width), float(x.size) * len(residues), call, x, exponents, residues, panels)
+    return panels
 
 
 def multiply_rounded(
@@ -168,9 +167,11 @@ def operands_of(a: Panels, b: Panels, moduli: npt.NDArray[Any]) -> Operands:
     """What the library is told of both operands; `moduli` are those of the planes of one byte, which come first."""
     x, y = a.memory, b.memory
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
-    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli))
+    return Operands(
+        x.ctypes.data, y.ctypes.data, *steps, a.depth, b.depth, -(-a.k // 4), moduli.ctypes.data, len(moduli)
+    )
 
 
 def cost_of(a: Panels, b: Panels) -> float:
     """The work of the products of all planes, in the units of `share_out`."""
-    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * len(a.memory) / 16
+    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.k + 64) * len(a.memory) / 16
