@@ -219,6 +219,12 @@ def test_sources_are_in_the_source_archive():
 # Which one is taken ---------------------------------------------------------------------------------------------------
 
 
+def test_no_line_of_the_sources_is_long():
+    files = [path for path in (ROOT / "kernels" / "cpu").iterdir() if path.suffix in (".h", ".cpp")]
+    lines = [(path.name, i) for path in files for i, x in enumerate(path.read_text().splitlines(), 1) if len(x) > 120]
+    assert files and not lines
+
+
 def test_the_number_of_the_interface_is_that_of_the_sources():
     source = (ROOT / "kernels" / "cpu" / "library.cpp").read_text(encoding="utf-8")
     assert re.findall(r"ozaki_cpu_interface\(void\) \{ return (\d+); \}", source) == [str(INTERFACE)]

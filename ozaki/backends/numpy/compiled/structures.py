@@ -57,7 +57,7 @@ class Recombination(ctypes.Structure):
 
 
 class Result(ctypes.Structure):
-    """Where tiles of the result go (library.cpp)."""
+    """Where tiles of the result go (tiles.h)."""
 
     _fields_ = (
         *[
