@@ -74,7 +74,7 @@ class Int8ResidueEngine(ResidueEngine):
     @cached_property
     def by(self) -> str:  # type: ignore[override]
         """What multiplies planes, for people."""
-        return self.label
+        return str(self.compiled)
 
     @cached_property
     def label(self) -> str:
