@@ -136,17 +136,16 @@ def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:
     Raises
     ------
     ValueError
-        If the rounding is so much more than the tolerance that no float holds it in units of that.
+        If the rounding to a multiprecision result is beyond all floats in units of the tolerance.
     """
-    multiprecision = is_multiprecision(dtype)
-    if multiprecision and 0 < target.tolerance < 2.0**-900:  # in smaller units, so that it does not underflow
+    if not is_multiprecision(dtype):
+        return target
+    if 0 < target.tolerance < 2.0**-900:  # in smaller units, so that it does not underflow
         target = replace(target, tolerance=ldexp(target.tolerance, 600), exponent=target.exponent - 600)
     if not target.exact and scaled(1.0, -precision_of(dtype) - target.exponent) == inf:
         raise ValueError(
             f"accuracy: {target.measure} {target.in_words}, but dtype='{dtype}' rounds to {precision_of(dtype)} bits; "
             "ask for dtype='mp', which has as many bits as are asked for, or for a larger tolerance"
         )
-    if not multiprecision:
-        return target
     least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
     return replace(target, tolerance=max(before_rounding(target.tolerance, dtype, target.exponent), least))
