@@ -412,17 +412,20 @@ def test_info_names_versions_engines_and_the_folder_of_kernels(monkeypatch):
         (Compiled("vnni", None), "AVX512-VNNI, compiled, by 1 thread"),
         (Compiled("portable", None), "portable C++, compiled, by 1 thread"),
         ("no [compiler]: get one", "float64 BLAS: no [compiler]: get one"),
+        ("one is broken\nanother, too", "float64 BLAS: one is broken\nanother, too"),
     ],
 )
 def test_info_says_what_multiplies_int8_slices(monkeypatch, code, expected):
     monkeypatch.setattr(devices, "compiled", lambda: code)
     ozaki.set_num_threads(1)
     try:
-        (line,) = (line for line in run("info").splitlines() if "int8 products" in line)
+        lines = run("info").splitlines()
         found = json.loads(run("info", "--json"))
     finally:
         ozaki.set_num_threads(None)
-    assert line.split("int8 products")[1].strip() == expected
+    (first,) = (i for i, line in enumerate(lines) if "int8 products" in line)
+    assert lines[first].split("int8 products")[1].strip() == expected.splitlines()[0]
+    assert [line.strip() for line in lines[first + 1 :][: expected.count("\n")]] == expected.splitlines()[1:]
     assert found["cpu"] == {"code": getattr(code, "name", None), "what": expected.removesuffix(", by 1 thread")}
     assert found["threads"]["ozaki"] == found["threads"]["blas_in_products"] == 1
 

@@ -219,6 +219,12 @@ def test_sources_are_in_the_source_archive():
 # Which one is taken ---------------------------------------------------------------------------------------------------
 
 
+def test_no_line_of_the_sources_is_long():
+    files = [path for path in (ROOT / "kernels" / "cpu").iterdir() if path.suffix in (".h", ".cpp")]
+    lines = [(path.name, i) for path in files for i, x in enumerate(path.read_text().splitlines(), 1) if len(x) > 120]
+    assert files and not lines
+
+
 def test_the_number_of_the_interface_is_that_of_the_sources():
     source = (ROOT / "kernels" / "cpu" / "library.cpp").read_text(encoding="utf-8")
     assert re.findall(r"ozaki_cpu_interface\(void\) \{ return (\d+); \}", source) == [str(INTERFACE)]
@@ -287,7 +293,7 @@ def test_a_processor_takes_the_best_code_for_its_instructions(libraries, asked, 
     monkeypatch.setattr(module, "self_test", lambda library: pytest.fail("it ran"))
     ozaki.clear_caches()
     lacking = [f"this processor has no {title}" for title in ("AVX512-VNNI", "AVX-VNNI")]
-    assert compiled() == "; ".join(lacking)
+    assert compiled() == "\n".join(lacking)
     asked("vnni")
     assert compiled() == lacking[0]
     monkeypatch.setattr(module, "self_test", lambda library: None)

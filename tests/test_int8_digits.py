@@ -200,11 +200,16 @@ def test_what_a_triangle_leaves_out_is_not_computed(code, rng):
     assert ((out[0] != 0) == (np.arange(300) < ends[:, None])).all()
 
 
-def test_prepared_operands_take_blas(code, rng):
-    a, b = rng.standard_normal((2, 30, 30))
+@pytest.mark.parametrize("k", [30, 9000, 20000])
+def test_prepared_operands(code, rng, k):
+    """Digits of whole operands are multiplied by compiled code, too, in slabs as those of others are."""
+    a, b = rng.standard_normal((30, k)), rng.standard_normal((k, 60))
     plan = ozaki.plan(a.shape, b.shape, dtype="float64", **DIGITS)
-    c, report = ozaki.matmul(ozaki.prepare(a, "left", plan), b, plan=plan, return_report=True)
-    assert same_bits(c, by_blas(a, b, **DIGITS)) and report.engine == "NumPy, float64 BLAS"
+    x, y = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
+    expected = by_blas(a, b, **DIGITS)
+    for left, right in ((x, b), (a, y), (x, y)):
+        c, report = ozaki.matmul(left, right, plan=plan, return_report=True)
+        assert same_bits(c, expected) and report.engine.startswith("NumPy, int8 by")
 
 
 def test_limits_change_nothing(code, rng):

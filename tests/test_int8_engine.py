@@ -102,13 +102,6 @@ def test_stacks_and_expressions(code, rng):
     assert ozaki.matmul(x, x, out=out, **RESIDUES) is out and same_bits(out, by_blas(x, x, **RESIDUES))
 
 
-def test_prepared_operands(code, rng):
-    a, b = rng.standard_normal((2, 30, 30))
-    plan = ozaki.plan(a.shape, b.shape, dtype="float64", **RESIDUES)
-    c, report = ozaki.matmul(ozaki.prepare(a, "left", plan), b, plan=plan, return_report=True)
-    assert same_bits(c, by_blas(a, b, **RESIDUES)) and report.engine == "NumPy, float64 BLAS"
-
-
 def test_limits_change_nothing(code, rng):
     a, b = rng.standard_normal((500, 900)), rng.standard_normal((900, 700))
     expected, whole = ozaki.matmul(a, b, return_report=True, **RESIDUES)

@@ -43,6 +43,15 @@ def test_bits_of_numbers(code, rng, bits):
         check(a[..., ::-1, ::-1], b[..., ::-1, ::-1], accuracy=bits)
 
 
+def test_images_whose_sums_are_folded(code, rng):
+    """Of more than 63 words: residues of one byte are sums beyond 2**23."""
+    x, y = (ozaki.mparray(tuple(rng.standard_normal(shape) * 2.0 ** (-20 * w) for w in range(50))) for shape in SMALL)
+    check(shifted(x, rng.integers(-1500, 1500, SMALL[0])), y, scheme="residues", slices=400, dtype="mp300")
+
+
+SMALL = (5, 30), (30, 7)
+
+
 @pytest.mark.parametrize("dtype", ["mp2", "mp31", "mp32", "mp33", "mp64", "mp500", "float32", "float64"])
 def test_results_of_any_format(code, rng, dtype):
     a, b = numbers(rng, (20, 30), 150), numbers(rng, (30, 40), 100)

@@ -65,6 +65,15 @@ CASES = {
         "accuracy",
         "too small for a float result",
     ),
+    **{
+        f"{bits} bits in {dtype}": (
+            matmul(accuracy=bits, dtype=dtype),
+            ValueError,
+            "accuracy",
+            f"but dtype='{dtype}' rounds to {own} bits",
+        )
+        for dtype, bits, own in (("mp31", 2000, 31), ("mp1400", 50_000, 1400))
+    },
     "too many bits": (matmul(accuracy=100_001), ValueError, "accuracy", "1 to 100000"),
     "accuracy of int64": (matmul(I, I, dtype="int64", accuracy=53), ValueError, "accuracy", "exact"),
     "tolerance of int64": (matmul(I, I, dtype="int64", accuracy=1e-3), ValueError, "accuracy", "exact"),

@@ -2,11 +2,11 @@
 //
 // Modulo a number with the root s, an element x + i y has two residues, those of x + s y and of x - s y; of an operand
 // they lie one plane for each modulus after the other, and then those of the other kind. P and Q are the residues of an
-// entry: of the products of the former, and of the latter. Left residues have the factors that make P + Q the residue of
-// the real part that recombine.h takes; that of the imaginary part is -s (P - Q). Neither is reduced: the factor -s is
-// part of the weights of the imaginary part, and P + Q and P - Q are below 2**8. With weights of 40 bits a limb the sums
-// of up to 16 moduli are below 2**52, and so are the products of a limb of the moduli's product and the quotient, which
-// is below 2**12.
+// entry: of the products of the former, and of the latter. Left residues have the factors that make P + Q the residue
+// of the real part that recombine.h takes; that of the imaginary part is -s (P - Q). Neither is reduced: the factor -s
+// is part of the weights of the imaginary part, and P + Q and P - Q are below 2**8. With weights of 40 bits a limb the
+// sums of up to 16 moduli are below 2**52, and so are the products of a limb of the moduli's product and the quotient,
+// which is below 2**12.
 #pragma once
 
 #include "recombine.h"
@@ -26,8 +26,8 @@ struct Parts {
   Doubles real, imaginary;
 };
 
-// Those of eight elements from `x` on, `step` numbers apart; zero in place of NaN and Inf, and of those beyond the first
-// `count`.
+// Those of eight elements from `x` on, `step` numbers apart; zero in place of NaN and Inf, and of those beyond the
+// first `count`.
 template <typename Number> INLINE Parts parts_of(const Number* x, int64_t step, int64_t count) {
   if (count >= 8 && step == 2) {
     const Doubles low = neighbours(x), high = neighbours(x + 8);
@@ -50,7 +50,8 @@ struct FactorsOfSixteen {
 
 // The images of sixteen elements, of vector `i` of a square, whose factors are from `place` on, or are all at `place`.
 template <bool ONE>
-INLINE void set_images(Square& square, int i, const Parts& low, const Parts& high, const FactorsOfSixteen& by, int place) {
+INLINE void set_images(Square& square, int i, const Parts& low, const Parts& high, const FactorsOfSixteen& by,
+                       int place) {
   Doubles first[2], second[2];
   for (int half = 0; half < 2; half++) {
     first[half] = ONE ? doubles(by.first[place]) : load<Doubles>(by.first + place + 8 * half);

@@ -10,7 +10,7 @@ struct Describe {
   int64_t single;                          // whether x is float32, else float64
   int64_t batch, rows, k;                  // of x; none is 0
   int64_t of_batch, of_rows, of_k;         // steps in elements
-  int64_t pairs;                           // whether rows 0 and 1, 2 and 3, ... are described as one; neighbours in memory
+  int64_t pairs;                           // whether rows 2 i and 2 i + 1, neighbours in memory, are described as one
   int64_t width, empty;                    // bits of a magnitude; the top and bottom of rows of zeros
   int64_t *top, *peak, *magnitudes, *squares, *bottom, *nonfinite;  // shape (batch, rows)
 };
@@ -19,7 +19,8 @@ constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 
 
 INLINE Doubles magnitudes_of(Doubles x) { return (Doubles)((Longs)x & INT64_MAX); }
 
-// The first pass, in each lane. PLAIN: NaN and Inf count as the largest magnitudes; else they are counted by themselves.
+// The first pass, in each lane. PLAIN: NaN and Inf count as the largest magnitudes; else they are counted by
+// themselves.
 template <bool PLAIN> struct Extremes {
   Longs largest = {};           // the bits of magnitudes are ordered as these are
   UnsignedLongs below = ~UnsignedLongs{};  // those of the smallest that is not zero, minus 1

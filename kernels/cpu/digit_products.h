@@ -6,8 +6,8 @@
 
 namespace cpu {
 
-// y = sum of the three products times `weights`, modulo the modulus. The parts of a weight are a number, and 2**16 times
-// it, modulo the modulus, of least absolute value.
+// y = sum of the three products times `weights`, modulo the modulus. The parts of a weight are a number, and 2**16
+// times it, modulo the modulus, of least absolute value.
 struct DigitProduct {
   int32_t modulus;
   float inverse;
@@ -34,7 +34,10 @@ static void multiply_digit_panels(const int8_t* left, const int8_t* right, int64
       int8_t* to = out + i * step + LANES * v;
       Ints y = {};
       if (add) y = widened(load<QuarterBytes>(to)) + widened(load<QuarterBytes>(to + out_plane)) * 256;
-      for (int d = 0; d < 3; d++) y += dot_products_of_halves(load<Ints>(&sums[d][i][LANES * v]) ^ 0x8000, of.weights[d].low, of.weights[d].high);
+      for (int d = 0; d < 3; d++) {
+        const Ints halves = load<Ints>(&sums[d][i][LANES * v]) ^ 0x8000;
+        y += dot_products_of_halves(halves, of.weights[d].low, of.weights[d].high);
+      }
       y = near_residue(y, of.modulus, of.inverse);
       store(to, narrowed(y));
       store(to + out_plane, narrowed((y + 128) >> 8));
@@ -63,8 +66,9 @@ static void multiply_wide_tile(const WideOperands& of, int64_t batch, int64_t ro
       for (int64_t j = column; j < column_end; j += PANEL_LANES) {
         const int64_t vectors = (column_end - j + LANES - 1) / LANES;
         for (int64_t i = row; i < row_end; i += PANEL_ROWS) {
-          multiply_digit_panels(left + i * x.depth + 4 * h * PANEL_ROWS, right + j * x.depth + 4 * h * PANEL_LANES,
-                                x.left_plane, x.right_plane, words, of.digits[t], h > 0,
+          multiply_digit_panels(left + i * x.left_depth + 4 * h * PANEL_ROWS,
+                                right + j * x.right_depth + 4 * h * PANEL_LANES, x.left_plane, x.right_plane, words,
+                                of.digits[t], h > 0,
                                 vectors < PANEL_VECTORS ? (int)vectors : PANEL_VECTORS,
                                 tile + (i - row) * step + (j - column), step, plane);
         }

@@ -1,5 +1,5 @@
-// Balanced digits of images, and their products (docs/definitions.md, section 3): the products of all pairs of digits of
-// a diagonal are added up in the same registers.
+// Balanced digits of images, and their products (docs/definitions.md, section 3): the products of all pairs of digits
+// of a diagonal are added up in the same registers.
 //
 // Left digits are signed. Right ones are `half` more than they are, half of the radix, and unsigned, as the processor's
 // units want one of two factors to be: the sums of a diagonal begin with what corrects this, -half times the sum of the
@@ -89,8 +89,8 @@ INLINE void start_diagonals(const int8_t* left, const DigitOperands& of, int32_t
   }
 }
 
-// The sums of a diagonal of so many pairs of digits, of whole panels; `right` is the last digit that is taken. V vectors
-// of the right panel are wanted. A function of its own: inside of other loops GCC 12 leaves the sums in memory.
+// The sums of a diagonal of so many pairs of digits, of whole panels; `right` is the last digit that is taken. V
+// vectors of the right panel are wanted. A function of its own: inside of other loops GCC 12 leaves the sums in memory.
 template <int V>
 static __attribute__((noinline)) void multiply_diagonal(const int8_t* left, const int8_t* right, const Operands& of,
                                                         int64_t pairs, const int32_t* starts, int32_t* out) {
@@ -119,8 +119,8 @@ INLINE void multiply_diagonals(const int8_t* left, const int8_t* right, const Op
   }
 }
 
-// Let `take` have the sums of all diagonals of the entries of two panels, one pair after the other, of a tile: rows [row,
-// row_end) of the left operand and columns [column, column_end) of the right one, both beginning with a panel.
+// Let `take` have the sums of all diagonals of the entries of two panels, one pair after the other, of a tile: rows
+// [row, row_end) of the left operand and columns [column, column_end) of the right one, both beginning with a panel.
 //
 // `scratch` has `count` numbers for each row of whole panels, and for each entry of two panels.
 template <typename Take>
@@ -129,14 +129,16 @@ INLINE void multiply_digit_tile(const DigitOperands& of, int64_t batch, int64_t 
   const Operands& x = of.panels;
   const int8_t *left = x.left + batch * x.left_matrix, *right = x.right + batch * x.right_matrix;
   int32_t *const sums = scratch, *const starts = scratch + x.count * DIAGONAL;
-  for (int64_t i = row; i < row_end; i += LEFT_ROWS) start_diagonals(left + i * x.depth, of, starts + (i - row) * x.count);
+  for (int64_t i = row; i < row_end; i += LEFT_ROWS) {
+    start_diagonals(left + i * x.left_depth, of, starts + (i - row) * x.count);
+  }
   const DiagonalSums found = {sums, x.count, of.weights};
   for (int64_t j = column; j < column_end; j += RIGHT_ROWS) {
-    const int8_t* b = right + j * x.depth;
+    const int8_t* b = right + j * x.right_depth;
     const int64_t columns = column_end - j < RIGHT_ROWS ? column_end - j : RIGHT_ROWS;
     for (int64_t i = row; i < row_end; i += LEFT_ROWS) {
       const int64_t rows = row_end - i < LEFT_ROWS ? row_end - i : LEFT_ROWS;
-      const int8_t* a = left + i * x.depth;
+      const int8_t* a = left + i * x.left_depth;
       const int32_t* from = starts + (i - row) * x.count;
       if (columns > 32) multiply_diagonals<3>(a, b, x, from, sums);
       else if (columns > 16) multiply_diagonals<2>(a, b, x, from, sums);

@@ -116,16 +116,19 @@ INLINE void image_of(const Source& s, int64_t batch, int64_t row, int64_t h, int
     return;
   }
   int64_t mu[LANES] = {};
-  for (int i = 0; i < LANES; i++) mu[i] = !ACROSS ? s.exponents[batch * x.rows + row] : i < count ? s.exponents[batch * x.rows + row + i] : 0;
+  const int64_t* of_rows = s.exponents + batch * x.rows + row;
+  for (int i = 0; i < LANES; i++) mu[i] = !ACROSS ? of_rows[0] : i < count ? of_rows[i] : 0;
   if (s.floats) {
     const int64_t next = ACROSS ? s.of_floats.of_rows : s.of_floats.of_k, at = s.of_floats.at(batch, row, h);
     Doubles halves[2];
     if (s.single) {
       const float* from = (const float*)s.floats + at;
-      halves[0] = raw_elements(from, next, count), halves[1] = raw_elements(from + (count > 8 ? 8 * next : 0), next, count - 8);
+      halves[0] = raw_elements(from, next, count);
+      halves[1] = raw_elements(from + (count > 8 ? 8 * next : 0), next, count - 8);
     } else {
       const double* from = (const double*)s.floats + at;
-      halves[0] = raw_elements(from, next, count), halves[1] = raw_elements(from + (count > 8 ? 8 * next : 0), next, count - 8);
+      halves[0] = raw_elements(from, next, count);
+      halves[1] = raw_elements(from + (count > 8 ? 8 * next : 0), next, count - 8);
     }
     image_of_floats(halves[0], halves[1], load<Longs>(mu), load<Longs>(mu + 8), words, to, step);
     return;

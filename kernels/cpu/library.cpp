@@ -1,9 +1,9 @@
 // The code for processors: one translation unit, compiled once for each set of instructions
 // (building/compile_cpu.py), into libraries with the same C interface.
 //
-// Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread, and
-// keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may lack
-// the instructions that all but ozaki_cpu_runs_here is compiled for.
+// Functions take a range of panels or tiles, so that threads share them out; they allocate nothing, start no thread,
+// and keep no state. Nothing here runs when a library is loaded: no object has a constructor, since the processor may
+// lack the instructions that all but ozaki_cpu_runs_here is compiled for.
 #include "complex.h"
 #include "describe.h"
 #include "digit_products.h"
@@ -13,6 +13,7 @@
 #include "proof.h"
 #include "recombine.h"
 #include "split.h"
+#include "tiles.h"
 #include "whole.h"
 #include "wide_split.h"
 
@@ -24,9 +25,9 @@
 
 #define OZAKI_CPU extern "C" __attribute__((visibility("default")))
 
-// The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up with
-// each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 10; }
+// The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up
+// with each change of a function, so that a library left over from other sources is never called.
+OZAKI_CPU int ozaki_cpu_interface(void) { return 11; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -67,15 +68,23 @@ OZAKI_CPU void ozaki_cpu_describe(const Describe* d, int64_t begin, int64_t end)
   else describe_blocks<double>(*d, begin, end);
 }
 
-template <typename Slice> static void split_into(const Split* s, int right, int64_t begin, int64_t end) {
+template <int N> struct Width {
+  static constexpr int ROWS = N;  // of a panel
+};
+
+// Call `of(element, width)` with a number in the format of the elements, and the width of the panels of a side.
+template <typename Function> static void for_elements_and_side(bool single, bool right, const Function& of) {
   const DefaultEnvironment environment;
-  if (s->single) {
-    if (right) split_panels<Slice, float, RIGHT_ROWS>(*s, begin, end);
-    else split_panels<Slice, float, LEFT_ROWS>(*s, begin, end);
-  } else {
-    if (right) split_panels<Slice, double, RIGHT_ROWS>(*s, begin, end);
-    else split_panels<Slice, double, LEFT_ROWS>(*s, begin, end);
-  }
+  const Width<LEFT_ROWS> of_left;
+  const Width<RIGHT_ROWS> of_right;
+  if (single) right ? of(0.0f, of_right) : of(0.0f, of_left);
+  else right ? of(0.0, of_right) : of(0.0, of_left);
+}
+
+template <typename Slice> static void split_into(const Split* s, int right, int64_t begin, int64_t end) {
+  for_elements_and_side(s->single, right, [&](auto element, auto width) {
+    split_panels<Slice, decltype(element), decltype(width)::ROWS>(*s, begin, end);
+  });
 }
 
 // Split panels [begin, end), counted through all matrices, of the left or the right operand, into residues.
@@ -90,42 +99,9 @@ OZAKI_CPU void ozaki_cpu_split_digits(const Split* s, int right, int64_t begin, 
 
 // Split panels of an operand of complex elements; `x` and its steps count their parts.
 OZAKI_CPU void ozaki_cpu_split_complex(const Split* s, int right, int64_t begin, int64_t end) {
-  const DefaultEnvironment environment;
-  if (s->single) {
-    if (right) split_complex_panels<float, RIGHT_ROWS>(*s, begin, end);
-    else split_complex_panels<float, LEFT_ROWS>(*s, begin, end);
-  } else {
-    if (right) split_complex_panels<double, RIGHT_ROWS>(*s, begin, end);
-    else split_complex_panels<double, LEFT_ROWS>(*s, begin, end);
-  }
-}
-
-struct Result {
-  int64_t batch, rows, columns;
-  int64_t tile_rows, tile_columns;             // whole panels
-  int64_t single;                              // whether out is float32, else float64
-  int64_t triangle;                            // whether columns beyond the last row of a tile may be left as they are
-  void* out;                                   // entries; or residues, [count][batch][rows][columns]
-  int64_t of_batch, of_rows;                   // steps of out in elements
-  const double* row_factors;                   // [batch or 1][rows]
-  const double* column_factors;                // [batch or 1][step_of_columns], each row with room for sixteen more
-  int64_t step_of_row_factors, step_of_column_factors;  // from one matrix to the next; 0 for the only one
-};
-
-struct Tile {
-  int64_t batch, row, row_end, column, column_end;
-};
-
-// A tile, which in a triangle ends with the column of its last row, or has no columns.
-static Tile tile_of(const Result& c, int64_t number) {
-  const int64_t across = (c.columns + c.tile_columns - 1) / c.tile_columns;
-  const int64_t down = (c.rows + c.tile_rows - 1) / c.tile_rows;
-  const int64_t batch = number / (across * down), row = number / across % down * c.tile_rows;
-  const int64_t column = number % across * c.tile_columns;
-  const int64_t row_end = row + c.tile_rows < c.rows ? row + c.tile_rows : c.rows;
-  int64_t column_end = column + c.tile_columns < c.columns ? column + c.tile_columns : c.columns;
-  if (c.triangle && row_end < column_end) column_end = row_end < column ? column : row_end;
-  return {batch, row, row_end, column, column_end};
+  for_elements_and_side(s->single, right, [&](auto element, auto width) {
+    split_complex_panels<decltype(element), decltype(width)::ROWS>(*s, begin, end);
+  });
 }
 
 template <typename Element, int PARTS> constexpr auto rounding_of() {
@@ -230,14 +206,9 @@ OZAKI_CPU void ozaki_cpu_diagonals(const DigitOperands* of, const Result* c, int
 
 // Write panels [begin, end) of magnitudes, counted through all matrices, of the left or the right operand.
 OZAKI_CPU void ozaki_cpu_magnitudes(const Magnitudes* s, int right, int64_t begin, int64_t end) {
-  const DefaultEnvironment environment;
-  if (s->single) {
-    if (right) magnitude_panels<float, RIGHT_ROWS>(*s, begin, end);
-    else magnitude_panels<float, LEFT_ROWS>(*s, begin, end);
-  } else {
-    if (right) magnitude_panels<double, RIGHT_ROWS>(*s, begin, end);
-    else magnitude_panels<double, LEFT_ROWS>(*s, begin, end);
-  }
+  for_elements_and_side(s->single, right, [&](auto element, auto width) {
+    magnitude_panels<decltype(element), decltype(width)::ROWS>(*s, begin, end);
+  });
 }
 
 // Sum products of magnitudes for panels [begin, end) of rows, counted through all matrices.
@@ -274,48 +245,6 @@ OZAKI_CPU void ozaki_cpu_split_wide(const WideSplit* s, int right, int64_t begin
   const DefaultEnvironment environment;
   if (right) split_wide_blocks<RIGHT_ROWS>(*s, begin, end, scratch);
   else split_wide_blocks<LEFT_ROWS>(*s, begin, end, scratch);
-}
-
-struct WideResult {
-  Result result;               // where floats go; without factors
-  int64_t to_numbers;          // whether the result is `numbers`
-  NumbersOut numbers;
-  const int64_t *mu, *nu;      // exponents of the images, [batch or 1][rows] and [batch or 1][columns]
-  int64_t step_of_mu, step_of_nu;  // from one matrix to the next; 0 for the only one
-  int64_t residues;            // bytes of the scratch memory that the residues of a tile take, a multiple of 64
-};
-
-// Round sixteen entries of row i from column j on, of which `count` exist.
-static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
-                        int limbs) {
-  const LaneMagnitudes x = magnitudes_of_lanes(rows, limbs);
-  const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
-  if (c.to_numbers) {
-    const NumbersOut& to = c.numbers;
-    const Ints tops = round_to_limbs(x, to.bits, to.limbs + batch * to.limbs_batch + i * to.limbs_row + j, to.of_limb, count);
-    int8_t* signs = to.signs + batch * to.signs_batch + i * to.signs_row + j;
-    int64_t* exponents = to.exponents + batch * to.exponents_batch + i * to.exponents_row + j;
-    for (int lane = 0; lane < count && lane < LANES; lane++) {
-      const bool filled = x.bits[lane] != 0;
-      signs[lane] = filled ? (int8_t)(1 | x.negative[lane]) : 0;
-      exponents[lane] = filled ? tops[lane] - mu - nu[lane] : 0;
-    }
-    return;
-  }
-  const Ints top = (x.bits + 31) >> 5;
-  for (int lane = 0; lane < count && lane < LANES; lane++) {
-    const auto limb = [&](int row) -> uint64_t { return row > 0 ? rows[row * PANEL_LANES + lane] : 0; };
-    const int row = top[lane], shift = (-x.bits[lane]) & 31;
-    const uint64_t upper = limb(row) << 32 | limb(row - 1), lower = limb(row - 2);
-    const uint64_t head = upper << shift | lower >> (32 - shift);
-    const bool inexact = x.zeros[lane] < x.bits[lane] - 64;
-    const int64_t exponent = x.bits[lane] - mu - nu[lane], at = batch * c.result.of_batch + i * c.result.of_rows + j + lane;
-    const bool single = c.result.single;
-    const double magnitude = rounded_head(head, inexact, exponent, single ? 24 : 53, single ? -149 : -1074);
-    const double value = x.negative[lane] ? -magnitude : magnitude;
-    if (single) ((float*)c.result.out)[at] = (float)value;
-    else ((double*)c.result.out)[at] = value;
-  }
 }
 
 // Compute tiles [begin, end) of the result, whose residues take one byte or two, rounded once. `scratch` has the

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "numbers.h"
+#include "tiles.h"
 #include "words.h"
 
 namespace cpu {
 
-// Cbar = sum over the bytes of all residues of (byte + 128) weight, plus a constant, less a multiple of the product of all
-// moduli, whose factor is another word of bytes: q + 2**20.
+// Cbar = sum over the bytes of all residues of (byte + 128) weight, plus a constant, less a multiple of the product of
+// all moduli, whose factor is another word of bytes: q + 2**20.
 struct Remainders {
   int64_t planes;              // bytes of the residues of an entry
   int64_t words;               // of four of them
@@ -122,8 +123,8 @@ INLINE void store_words(uint32_t* to, UnsignedInts words, int64_t count) {
   else memcpy(to, &words, 4 * count);
 }
 
-// Sixteen magnitudes rounded to nearest at their first `bits` bits, ties to even, to the first `count` lanes at `limbs`.
-// Returns the exponents of the numbers.
+// Sixteen magnitudes rounded to nearest at their first `bits` bits, ties to even, to the first `count` lanes at
+// `limbs`. Returns the exponents of the numbers.
 INLINE Ints round_to_limbs(const LaneMagnitudes& x, int64_t bits, uint32_t* limbs, int64_t of_limb, int64_t count) {
   const int wanted = (int)((bits + 31) / 32), spare = (int)(32 * wanted - bits);
   const Ints top = (x.bits + 31) >> 5;  // row of the highest bit
@@ -169,8 +170,8 @@ INLINE Ints round_to_limbs(const LaneMagnitudes& x, int64_t bits, uint32_t* limb
   return exponents;
 }
 
-// An entry of which `head` has the highest 64 bits, if `inexact` not all, rounded once to a float of `precision` bits which
-// is a multiple of 2**least: head 2**(exponent - 64).
+// An entry of which `head` has the highest 64 bits, if `inexact` not all, rounded once to a float of `precision` bits
+// which is a multiple of 2**least: head 2**(exponent - 64).
 INLINE double rounded_head(uint64_t head, bool inexact, int64_t exponent, int precision, int least) {
   if (head == 0) return 0;
   const int64_t bits = exponent - least < precision ? exponent - least : precision;  // that are kept
@@ -181,6 +182,50 @@ INLINE double rounded_head(uint64_t head, bool inexact, int64_t exponent, int pr
   const uint64_t rest = head & ((uint64_t(1) << cut) - 1), half = uint64_t(1) << (cut - 1);
   units += rest > half || (rest == half && (inexact || (units & 1)));
   return ldexp((double)units, exponent - bits > 2000 ? 2000 : (int)(exponent - bits));
+}
+
+struct WideResult {
+  Result result;                   // where floats go; without factors
+  int64_t to_numbers;              // whether the result is `numbers`
+  NumbersOut numbers;
+  const int64_t *mu, *nu;          // exponents of the images, [batch or 1][rows] and [batch or 1][columns]
+  int64_t step_of_mu, step_of_nu;  // from one matrix to the next; 0 for the only one
+  int64_t residues;                // bytes of the scratch memory that the residues of a tile take, a multiple of 64
+};
+
+// Round sixteen entries of row i from column j on, of which `count` exist.
+static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
+                        int limbs) {
+  const LaneMagnitudes x = magnitudes_of_lanes(rows, limbs);
+  const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
+  if (c.to_numbers) {
+    const NumbersOut& to = c.numbers;
+    uint32_t* first = to.limbs + batch * to.limbs_batch + i * to.limbs_row + j;
+    const Ints tops = round_to_limbs(x, to.bits, first, to.of_limb, count);
+    int8_t* signs = to.signs + batch * to.signs_batch + i * to.signs_row + j;
+    int64_t* exponents = to.exponents + batch * to.exponents_batch + i * to.exponents_row + j;
+    for (int lane = 0; lane < count && lane < LANES; lane++) {
+      const bool filled = x.bits[lane] != 0;
+      signs[lane] = filled ? (int8_t)(1 | x.negative[lane]) : 0;
+      exponents[lane] = filled ? tops[lane] - mu - nu[lane] : 0;
+    }
+    return;
+  }
+  const Ints top = (x.bits + 31) >> 5;
+  for (int lane = 0; lane < count && lane < LANES; lane++) {
+    const auto limb = [&](int row) -> uint64_t { return row > 0 ? rows[row * PANEL_LANES + lane] : 0; };
+    const int row = top[lane], shift = (-x.bits[lane]) & 31;
+    const uint64_t upper = limb(row) << 32 | limb(row - 1), lower = limb(row - 2);
+    const uint64_t head = upper << shift | lower >> (32 - shift);
+    const bool inexact = x.zeros[lane] < x.bits[lane] - 64;
+    const int64_t exponent = x.bits[lane] - mu - nu[lane];
+    const int64_t at = batch * c.result.of_batch + i * c.result.of_rows + j + lane;
+    const bool single = c.result.single;
+    const double magnitude = rounded_head(head, inexact, exponent, single ? 24 : 53, single ? -149 : -1074);
+    const double value = x.negative[lane] ? -magnitude : magnitude;
+    if (single) ((float*)c.result.out)[at] = (float)value;
+    else ((double*)c.result.out)[at] = value;
+  }
 }
 
 }  // namespace cpu

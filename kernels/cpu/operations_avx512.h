@@ -126,8 +126,8 @@ OPERATION Ints least_residue(Ints x, int32_t modulus, float inverse) {
   return (Ints)_mm512_dpwssd_epi32((__m512i)x, (__m512i)about, (__m512i)ints(-modulus & 0xFFFF));
 }
 
-// Four words of each of eight or sixteen rows, at `to`, words `step` bytes apart: of four rows in each vector, which has
-// their first words, then their second ones.
+// Four words of each of eight or sixteen rows, at `to`, words `step` bytes apart: of four rows in each vector, which
+// has their first words, then their second ones.
 OPERATION void store_words(int8_t* to, int64_t step, const Bytes (&rows)[2]) {
   const Longs a = (Longs)rows[0], b = (Longs)rows[1];
   store(to, __builtin_shufflevector(a, b, 0, 1, 8, 9, 2, 3, 10, 11));

@@ -30,8 +30,8 @@ template <typename Other, typename Vector> struct Conversion {
   static OPERATION_MEMBER Other of(const Vector& x) { return in_parts<Other>(x); }
 };
 
-// Integers below 2**63 in magnitude. There is no such instruction before AVX512: the nearest multiple of 2**32 and what is
-// left are each added to a number whose unit is 1.
+// Integers below 2**63 in magnitude. There is no such instruction before AVX512: the nearest multiple of 2**32 and what
+// is left are each added to a number whose unit is 1.
 template <> struct Conversion<Longs, Doubles> {
   static OPERATION_MEMBER Longs of(const Doubles& x) {
     const Doubles unit = doubles(0x1.8p52);
@@ -61,7 +61,8 @@ OPERATION QuarterBytes narrowed(Ints x) {
   const __m256i words = _mm256_packus_epi32(_mm256_and_si256((__m256i)x.parts[0], mask),
                                             _mm256_and_si256((__m256i)x.parts[1], mask));
   const __m256i in_order = _mm256_permute4x64_epi64(words, 0xD8);
-  return {{(QuarterBytes::Part)_mm_packus_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1))}};
+  const __m128i low = _mm256_castsi256_si128(in_order), high = _mm256_extracti128_si256(in_order, 1);
+  return {{(QuarterBytes::Part)_mm_packus_epi16(low, high)}};
 }
 
 template <int PLACES> OPERATION HalfInts some_halves(Longs x) {
@@ -69,8 +70,12 @@ template <int PLACES> OPERATION HalfInts some_halves(Longs x) {
   return {{(HalfInts::Part)_mm256_permute4x64_epi64(of, 0xD8)}};
 }
 
-OPERATION Ints lower_halves(Longs a, Longs b) { return {{some_halves<0x88>(a).parts[0], some_halves<0x88>(b).parts[0]}}; }
-OPERATION Ints upper_halves(Longs a, Longs b) { return {{some_halves<0xDD>(a).parts[0], some_halves<0xDD>(b).parts[0]}}; }
+OPERATION Ints lower_halves(Longs a, Longs b) {
+  return {{some_halves<0x88>(a).parts[0], some_halves<0x88>(b).parts[0]}};
+}
+OPERATION Ints upper_halves(Longs a, Longs b) {
+  return {{some_halves<0xDD>(a).parts[0], some_halves<0xDD>(b).parts[0]}};
+}
 
 OPERATION Bytes packed(Ints x0, Ints x1, Ints x2, Ints x3) {
   Bytes of;
@@ -218,7 +223,9 @@ OPERATION RegisterOfInts dot_product(RegisterOfInts sums, RegisterOfBytes bytes,
 #endif
 
 OPERATION Ints dot_products(Ints start, Ints bytes, Ints words) {
-  for (int i = 0; i < Ints::PARTS; i++) start.parts[i] = dot_product(start.parts[i], (RegisterOfBytes)bytes.parts[i], words.parts[i]);
+  for (int i = 0; i < Ints::PARTS; i++) {
+    start.parts[i] = dot_product(start.parts[i], (RegisterOfBytes)bytes.parts[i], words.parts[i]);
+  }
   return start;
 }
 

@@ -9,8 +9,8 @@ constexpr int LEFT_ROWS = 8, RIGHT_ROWS = 48;  // of a panel
 
 #if defined(__AVX512VNNI__)
 
-// Adds to `sums` the products of each row of the left panel and each row of the right one, whole panels of bytes, each of
-// so many words along k. V vectors of the right panel are wanted.
+// Adds to `sums` the products of each row of the left panel and each row of the right one, whole panels of bytes, each
+// of so many words along k. V vectors of the right panel are wanted.
 //
 // Sums of products of a signed and an unsigned byte fit int32 up to 16,447 words, with what they may begin with here.
 template <int V>

@@ -53,8 +53,8 @@ struct Operands {
   const int8_t* right;
   int64_t left_plane, right_plane;    // bytes from one modulus to the next
   int64_t left_matrix, right_matrix;  // bytes from one matrix to the next; 0 for the only one
-  int64_t depth;                      // of panels
-  int64_t words;                      // along k that are not padding: at most depth / 4
+  int64_t left_depth, right_depth;    // of panels
+  int64_t words;                      // along k that are multiplied: at most a fourth of both depths
   const Modulus* moduli;
   int64_t count;  // of moduli
 };
@@ -83,10 +83,10 @@ static void multiply_tile(const Operands& of, int64_t batch, int64_t row, int64_
     for (int64_t h = 0; h < of.words; h += DEEPEST / 4) {
       const int64_t words = of.words - h < DEEPEST / 4 ? of.words - h : DEEPEST / 4;
       for (int64_t j = column; j < column_end; j += RIGHT_ROWS) {
-        const int8_t* b = right + j * of.depth + 4 * h * RIGHT_ROWS;
+        const int8_t* b = right + j * of.right_depth + 4 * h * RIGHT_ROWS;
         const int64_t vectors = (column_end - j + 15) / 16;
         for (int64_t i = row; i < row_end; i += LEFT_ROWS) {
-          const int8_t* a = left + i * of.depth + 4 * h * LEFT_ROWS;
+          const int8_t* a = left + i * of.left_depth + 4 * h * LEFT_ROWS;
           int8_t* to = out + t * plane + (i - row) * step + (j - column);
           if (of.words <= UNFOLDED) multiply_some<false>(vectors, a, b, words, modulus, false, to, step);
           else multiply_some<true>(vectors, a, b, words, modulus, h > 0, to, step);

@@ -176,8 +176,8 @@ struct Ratios {
 INLINE Doubles eight(const double* x) { return load<Doubles>(x); }
 INLINE Doubles eight(const int32_t* x) { return converted<Doubles>(load<HalfInts>(x)); }
 
-// Compare rows [begin, end), counted through the first rows of all matrices. Where a lower bound is 0, the ratio is Inf,
-// or none if the error is 0, too.
+// Compare rows [begin, end), counted through the first rows of all matrices. Where a lower bound is 0, the ratio is
+// Inf, or none if the error is 0, too.
 template <typename Lower> void compare_rows(const Ratios& s, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end; at++) {
     const int64_t batch = at / s.first, row = at % s.first;

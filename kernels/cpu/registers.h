@@ -1,5 +1,5 @@
-// Vectors that are longer than the processor's registers, as so many of these: what GCC compiles from its own vectors of
-// that length goes through memory.
+// Vectors that are longer than the processor's registers, as so many of these: what GCC compiles from its own vectors
+// of that length goes through memory.
 #pragma once
 
 #include <cstdint>
@@ -33,40 +33,51 @@ template <typename Scalar, int BYTES> struct Registers {
     return same;
   }
 
-  OPERATION_MEMBER Scalar operator[](int i) const { return parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))]; }
-  OPERATION_MEMBER void set(int i, Scalar x) { parts[i * (int)sizeof(Scalar) / EACH][i % (EACH / (int)sizeof(Scalar))] = x; }
+  static constexpr int SCALARS = EACH / (int)sizeof(Scalar);  // of a part
+  OPERATION_MEMBER Scalar operator[](int i) const { return parts[i / SCALARS][i % SCALARS]; }
+  OPERATION_MEMBER void set(int i, Scalar x) { parts[i / SCALARS][i % SCALARS] = x; }
 };
 
-#define OZAKI_OPERATOR(OPERATOR)                                                                                     \
-  template <typename S, int B> OPERATION Registers<S, B> operator OPERATOR(const Registers<S, B>& x, const Registers<S, B>& y) {       \
-    Registers<S, B> of;                                                                                                   \
-    for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
-    return of;                                                                                                       \
-  }                                                                                                                  \
-  template <typename S, int B> OPERATION Registers<S, B> operator OPERATOR(const Registers<S, B>& x, typename Same<S>::Type y) { \
-    return x OPERATOR all<Registers<S, B>>(y);                                                                            \
-  }                                                                                                                  \
-  template <typename S, int B> OPERATION Registers<S, B> operator OPERATOR(typename Same<S>::Type x, const Registers<S, B>& y) { \
-    return all<Registers<S, B>>(x) OPERATOR y;                                                                            \
-  }                                                                                                                  \
-  template <typename S, int B> OPERATION Registers<S, B>& operator OPERATOR##=(Registers<S, B>& x, const Registers<S, B>& y) {         \
-    return x = x OPERATOR y;                                                                                         \
+#define OZAKI_OPERATOR(OPERATOR)                                                                                       \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<S, B> operator OPERATOR(const Registers<S, B>& x,                                                \
+                                              const Registers<S, B>& y) {                                              \
+    Registers<S, B> of;                                                                                                \
+    for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                     \
+    return of;                                                                                                         \
+  }                                                                                                                    \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<S, B> operator OPERATOR(const Registers<S, B>& x,                                                \
+                                              typename Same<S>::Type y) {                                              \
+    return x OPERATOR all<Registers<S, B>>(y);                                                                         \
+  }                                                                                                                    \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<S, B> operator OPERATOR(typename Same<S>::Type x,                                                \
+                                              const Registers<S, B>& y) {                                              \
+    return all<Registers<S, B>>(x) OPERATOR y;                                                                         \
+  }                                                                                                                    \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<S, B>& operator OPERATOR##=(Registers<S, B>& x, const Registers<S, B>& y) {                      \
+    return x = x OPERATOR y;                                                                                           \
   }
 
-#define OZAKI_COMPARISON(OPERATOR)                                                                                   \
-  template <typename S, int B>                                                                                       \
-  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(const Registers<S, B>& x, const Registers<S, B>& y) {       \
-    Registers<typename OfComparison<S>::Type, B> of;                                                                      \
-    for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                        \
-    return of;                                                                                                       \
-  }                                                                                                                  \
-  template <typename S, int B>                                                                                       \
-  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(const Registers<S, B>& x, typename Same<S>::Type y) { \
-    return x OPERATOR all<Registers<S, B>>(y);                                                                            \
-  }                                                                                                                  \
-  template <typename S, int B>                                                                                       \
-  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(typename Same<S>::Type x, const Registers<S, B>& y) { \
-    return all<Registers<S, B>>(x) OPERATOR y;                                                                            \
+#define OZAKI_COMPARISON(OPERATOR)                                                                                     \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(const Registers<S, B>& x,                   \
+                                                                           const Registers<S, B>& y) {                 \
+    Registers<typename OfComparison<S>::Type, B> of;                                                                   \
+    for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] OPERATOR y.parts[i];                     \
+    return of;                                                                                                         \
+  }                                                                                                                    \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(const Registers<S, B>& x,                   \
+                                                                           typename Same<S>::Type y) {                 \
+    return x OPERATOR all<Registers<S, B>>(y);                                                                         \
+  }                                                                                                                    \
+  template <typename S, int B>                                                                                         \
+  OPERATION Registers<typename OfComparison<S>::Type, B> operator OPERATOR(typename Same<S>::Type x,                   \
+                                                                           const Registers<S, B>& y) {                 \
+    return all<Registers<S, B>>(x) OPERATOR y;                                                                         \
   }
 
 // A type that is not deduced from an argument, so that numbers of other types are converted to it.
@@ -105,17 +116,23 @@ template <typename S, int B> OPERATION Registers<S, B> operator>>(const Register
   return of;
 }
 
-template <typename S, int B> OPERATION Registers<S, B>& operator>>=(Registers<S, B>& x, int bits) { return x = x >> bits; }
+template <typename S, int B> OPERATION Registers<S, B>& operator>>=(Registers<S, B>& x, int bits) {
+  return x = x >> bits;
+}
 
-template <typename S, int B, typename T> OPERATION Registers<S, B> operator<<(const Registers<S, B>& x, const Registers<T, B>& bits) {
+template <typename S, int B, typename T>
+OPERATION Registers<S, B> operator<<(const Registers<S, B>& x, const Registers<T, B>& bits) {
+  typedef typename Registers<S, B>::Part Part;
   Registers<S, B> of;
-  for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] << (typename Registers<S, B>::Part)bits.parts[i];
+  for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] << (Part)bits.parts[i];
   return of;
 }
 
-template <typename S, int B, typename T> OPERATION Registers<S, B> operator>>(const Registers<S, B>& x, const Registers<T, B>& bits) {
+template <typename S, int B, typename T>
+OPERATION Registers<S, B> operator>>(const Registers<S, B>& x, const Registers<T, B>& bits) {
+  typedef typename Registers<S, B>::Part Part;
   Registers<S, B> of;
-  for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> (typename Registers<S, B>::Part)bits.parts[i];
+  for (int i = 0; i < Registers<S, B>::PARTS; i++) of.parts[i] = x.parts[i] >> (Part)bits.parts[i];
   return of;
 }
 

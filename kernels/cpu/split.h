@@ -10,8 +10,8 @@
 
 namespace cpu {
 
-// How an image becomes a residue modulo a number: of 2**63 more than the image as eight bytes the products with those of
-// `low` and `high` are added to `start`, and reduced to [-m/2, m/2); then `offset` is added.
+// How an image becomes a residue modulo a number: of 2**63 more than the image as eight bytes the products with those
+// of `low` and `high` are added to `start`, and reduced to [-m/2, m/2); then `offset` is added.
 struct Residue {
   int32_t modulus;
   float inverse;
@@ -220,8 +220,8 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
         const Element* from = x + (there ? at : 0) * s.of_k;
         for (int v = 0; v < VECTORS; v++) {
           const int64_t count = there ? rows - 16 * v : 0;
-          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, factors.first + 16 * v,
-                                                     factors.second + 16 * v, bias);
+          const auto *first = factors.first + 16 * v, *second = factors.second + 16 * v;
+          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, first, second, bias);
         }
       }
     }
@@ -246,8 +246,8 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   }
 }
 
-// Panels [begin, end), counted through all matrices, of images that are NARROW or not. What is left of a panel's rows beyond those of x, and of its words
-// beyond k, may not be written: no result comes from it.
+// Panels [begin, end), counted through all matrices, of images that are NARROW or not. What is left of a panel's rows
+// beyond those of x, and of its words beyond k, may not be written: no result comes from it.
 template <typename Slice, typename Element, bool NARROW, int WIDTH>
 static void split_panels_of(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;

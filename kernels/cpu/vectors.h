@@ -1,7 +1,7 @@
 // Vectors of 64 bytes, and operations on them.
 //
-// Where registers have 64 bytes they are vectors of GCC and Clang, elsewhere several registers (registers.h). Code that is for
-// all processors reads elements by x[i], writes them by `set`, and chooses by `select`.
+// Where registers have 64 bytes they are vectors of GCC and Clang, elsewhere several registers (registers.h). Code that
+// is for all processors reads elements by x[i], writes them by `set`, and chooses by `select`.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 #endif
 
 // What is an instruction or a few for each register, and what has such operations in loops. The latter are functions of
-// their own where vectors are several registers: to compile them into one another takes a minute, and gains little. Code
-// for any processor is there for its bits: there all is left to the compiler.
+// their own where vectors are several registers: to compile them into one another takes a minute, and gains little.
+// Code for any processor is there for its bits: there all is left to the compiler.
 #if defined(__AVX512VNNI__)
 #define INLINE static inline __attribute__((always_inline))
 #define INLINE_MEMBER inline __attribute__((always_inline))
@@ -50,9 +50,13 @@ typedef int32_t HalfInts __attribute__((vector_size(32)));
 typedef int8_t QuarterBytes __attribute__((vector_size(16)));
 
 template <typename Vector, typename Scalar> OPERATION Vector all(Scalar x) { return x - Vector{}; }
-template <typename Mask, typename Vector> OPERATION Vector select(Mask mask, Vector x, Vector y) { return mask ? x : y; }
+template <typename Mask, typename Vector> OPERATION Vector select(Mask mask, Vector x, Vector y) {
+  return mask ? x : y;
+}
 template <typename Vector, typename Scalar> OPERATION void set(Vector& x, int i, Scalar value) { x[i] = value; }
-template <typename Other, typename Vector> OPERATION Other converted(Vector x) { return __builtin_convertvector(x, Other); }
+template <typename Other, typename Vector> OPERATION Other converted(Vector x) {
+  return __builtin_convertvector(x, Other);
+}
 #else
 typedef Registers<double, 64> Doubles;
 typedef Registers<int64_t, 64> Longs;

@@ -14,8 +14,8 @@ struct Rows {
   int64_t of_batch, of_rows, of_k;
 };
 
-// How a row's description becomes the bits of its image (ozaki/bounds/description.py): as many more than `base` as there
-// are limits, in ascending order, that its statistic stays below or meets.
+// How a row's description becomes the bits of its image (ozaki/bounds/description.py): as many more than `base` as
+// there are limits, in ascending order, that its statistic stays below or meets.
 struct Scaling {
   int64_t width, empty;  // see `Describe`
   int64_t by_squares;    // whether the statistic is the sum of squares, else the largest magnitude
@@ -157,8 +157,8 @@ static void split_side(const Whole& of, Side& side, int64_t batch, int64_t begin
 
 constexpr int64_t FETCHED = 1 << 15;  // most bytes of a matrix that are fetched while the one before it is computed
 
-// Let the cache fetch a matrix whose rows, or whose columns, are next to one another in memory. Inlined, since GCC drops
-// calls of a function that does nothing else.
+// Let the cache fetch a matrix whose rows, or whose columns, are next to one another in memory. Inlined, since GCC
+// drops calls of a function that does nothing else.
 template <typename Element> INLINE void fetch_side(const Whole& of, const Side& side, int64_t batch) {
   constexpr int64_t LINE = 64 / sizeof(Element);
   const int64_t elements = side.count * of.k;
@@ -192,10 +192,12 @@ static bool multiply_whole(const Whole& of, int64_t begin, int64_t end, int8_t* 
       if (!holds_left) split_side<Element, LEFT_ROWS>(of, left, batch, row, row_end, depth, of.left_residues);
       for (int64_t column = 0; column < of.n; column += step) {
         const int64_t column_end = Layout::least(column + step, of.n);
-        if (!holds_right) split_side<Element, RIGHT_ROWS>(of, right, batch, column, column_end, depth, of.right_residues);
+        if (!holds_right) {
+          split_side<Element, RIGHT_ROWS>(of, right, batch, column, column_end, depth, of.right_residues);
+        }
         const Operands operands = {panels_from(left, holds_left ? 0 : row, depth),
                                    panels_from(right, holds_right ? 0 : column, depth),
-                                   left.plane, right.plane, 0, 0, depth, (of.k + 3) / 4,
+                                   left.plane, right.plane, 0, 0, depth, depth, (of.k + 3) / 4,
                                    of.moduli, of.recombination->count};
         multiply_tile(operands, 0, row, row_end, column, column_end, at.residues, step, plane);
         round_tile(at.residues, step, plane, *of.recombination, row_end - row, column_end - column, left.factors + row,

@@ -22,8 +22,8 @@ struct DigitModulus {
   int32_t offset;
 };
 
-// The images are multiplied by rows of bytes: of each power of 256, modulo each number. Those for one byte are a row; of
-// two digits a row of lower digits of seven bits, and one of upper ones.
+// The images are multiplied by rows of bytes: of each power of 256, modulo each number. Those for one byte are a row;
+// of two digits a row of lower digits of seven bits, and one of upper ones.
 struct WideSplit {
   Source source;
   int64_t words;               // of an image
@@ -67,7 +67,7 @@ template <int WIDTH, bool ACROSS> struct Places {
 
 INLINE Ints byte_residue(Ints sum, const ByteModulus& of, bool fold) {
   if (of.modulus == 256) return (sum << 24) >> 24;
-  if (fold) sum = (sum >> 16) * of.fold + (sum & 0xFFFF);
+  if (fold) sum = dot_products_of_halves((sum + 0x8000) ^ 0x8000, 1, of.fold);
   return least_residue(sum, of.modulus, of.inverse);
 }
 
@@ -102,7 +102,8 @@ INLINE void residues_of(const WideSplit& s, const uint32_t* images, int8_t* out,
     for (int i = 0; i < PANEL_ROWS / 2 && t + i < s.digit_count; i++) {
       const DigitModulus of = s.digits[t + i];
       int8_t* to = out + (s.byte_count + 3 * (t + i)) * s.plane;
-      const Places<WIDTH, ACROSS> uppers = {to, panel, panels, vectors}, lowers = {to + s.plane, panel, panels, vectors},
+      const Places<WIDTH, ACROSS> uppers = {to, panel, panels, vectors},
+                                  lowers = {to + s.plane, panel, panels, vectors},
                                   both = {to + 2 * s.plane, panel, panels, vectors};
       for (int v = 0; v < PANEL_VECTORS; v++) {
         Ints upper[TOGETHER], lower[TOGETHER], sum[TOGETHER];

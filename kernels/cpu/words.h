@@ -60,7 +60,8 @@ INLINE UnsignedInts gathered(const uint32_t* from, Ints places) {
 // Rows are `step` words apart; `least` and `largest` are those of `rows`.
 INLINE UnsignedInts of_rows(const uint32_t* from, int step, Ints rows, int least, int largest, int last) {
   if (largest - least <= 1) {  // as of most numbers
-    const int one = least < 0 ? 0 : least > last ? last : least, other = largest < 0 ? 0 : largest > last ? last : largest;
+    const int one = least < 0 ? 0 : least > last ? last : least;
+    const int other = largest < 0 ? 0 : largest > last ? last : largest;
     const UnsignedInts first = load<UnsignedInts>(from + one * step);
     if (one == other) return first;
     const UnsignedInts second = load<UnsignedInts>(from + other * step);

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ldexp
+from math import inf, ldexp
 from typing import Protocol
 
-from ozaki.bounds.rounding import before_rounding
+from ozaki.bounds.rounding import before_rounding, scaled
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.formats import MULTIPRECISION, is_multiprecision
+from ozaki.records.formats import MULTIPRECISION, is_multiprecision, precision_of
 from ozaki.records.options import Options
 from ozaki.records.shapes import COMPLEX, Shapes
 from ozaki.schemes import Scheme, Words
@@ -132,10 +132,20 @@ def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:
 
     The rounding to a format of the hardware comes on top of a tolerance. A multiprecision result meets it with the
     rounding included: its format has the bits for it.
+
+    Raises
+    ------
+    ValueError
+        If the rounding to a multiprecision result is beyond all floats in units of the tolerance.
     """
     if not is_multiprecision(dtype):
         return target
     if 0 < target.tolerance < 2.0**-900:  # in smaller units, so that it does not underflow
         target = replace(target, tolerance=ldexp(target.tolerance, 600), exponent=target.exponent - 600)
+    if not target.exact and scaled(1.0, -precision_of(dtype) - target.exponent) == inf:
+        raise ValueError(
+            f"accuracy: {target.measure} {target.in_words}, but dtype='{dtype}' rounds to {precision_of(dtype)} bits; "
+            "ask for dtype='mp', which has as many bits as are asked for, or for a larger tolerance"
+        )
     least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
     return replace(target, tolerance=max(before_rounding(target.tolerance, dtype, target.exponent), least))

@@ -289,7 +289,7 @@ class Work:
         if isinstance(x, PreparedSlices):
             tops = None if x.tops is None else cp.asnumpy(x.tops)
             described = Described(cp.asnumpy(x.x), cp.asnumpy(x.fields), tops=tops)
-            return Slices(described, np.empty(0), np.empty(0, np.int64))
+            return Slices(described, None, None, np.empty(0, np.int64))
         rows = self._rows_of(side)
         if isinstance(rows, Numbers):
             signs, exponents, limbs = map(cp.asnumpy, planes_of(rows))

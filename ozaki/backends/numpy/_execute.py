@@ -18,7 +18,7 @@ from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.memory import SPARE
-from ozaki.backends.numpy.compiled.panels import TRIANGLE
+from ozaki.backends.numpy.compiled.panels import TRIANGLE, Panels
 from ozaki.backends.numpy.compiled.wide import can_write
 from ozaki.backends.numpy.engines import Engine, compiled_for, engine_of
 from ozaki.backends.numpy.program import Program, Views, product_program
@@ -29,6 +29,7 @@ from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress, Share
+from ozaki.records.shapes import SIDES
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
 
 Ints = npt.NDArray[np.int64]
@@ -41,12 +42,14 @@ class Slices:
     Attributes
     ----------
     described : the operand with its description
-    planes : as the engine has them, shape (planes, batch, rows, k)
+    engine : what split it; None, if nothing did
+    planes : as the engine has them, of which parts are taken as of an array of shape (planes, batch, rows, k)
     mu : exponents of the images, shape (batch, rows)
     """
 
     described: Described
-    planes: npt.NDArray[Any]
+    engine: Engine | None
+    planes: Any
     mu: Ints
 
     @property
@@ -90,22 +93,22 @@ def execute(
         _words.execute(by_words, left, right, out, progress)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
+        left, right = (_split_for(scheme, engine, x) for x in (left, right))
+        sides = tuple(side for side, x in zip(SIDES, (left, right), strict=True) if isinstance(x, Described))
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
-        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint)
-        prepared = isinstance(left, Slices) or isinstance(right, Slices)
-        name = engine_for(engine, prepared)
-        if compiled_for(scheme, of_left.k, name) is not None:
+        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, sides=sides)
+        if compiled_for(scheme, of_left.k, engine) is not None:
             copied = max(0 if x.numbers is not None or can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
             written = 0 if can_write(out) else -(-out.nbytes // max(batch * m * n, 1))
             views = views._replace(copied=copied, written=written, threads=threads())
-        program = product_program(scheme, name, views, limit)
+        program = product_program(scheme, engine, views, limit)
         memory.pass_through(program.nbytes)
         if limit is not None:
             SPARE.clear()
         nonfinite = None
         as_triangle = program.image is not None and m > TRIANGLE
-        if not (prepared or limbs or as_triangle) and combination is None and progress is SILENT:
+        if sides == SIDES and not (limbs or as_triangle) and combination is None and progress is SILENT:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
         if nonfinite is None:
             run(program, left, right, out, combination, progress)
@@ -195,11 +198,6 @@ def run(
                             _mirror(out[b, beyond, those], out[b, those, beyond], conjugate)
 
 
-def engine_for(name: str, prepared: bool) -> str:
-    """The name of the engine that runs; int8 units multiply operands alone that are not `prepared`, split already."""
-    return "float64" if prepared and name in ("auto", "int8") else name
-
-
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
     """Write the transposes of entries, shape (batch, rows, columns), into image; of a Hermitian product, conjugates."""
     turned = entries.swapaxes(1, 2)
@@ -227,9 +225,20 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
     assert is_exact(plan.scheme)
-    engine = engine_of(plan.scheme, operand.k, engine_for(plan.engine, prepared=True))
+    engine = engine_of(plan.scheme, operand.k, plan.engine)
     mu = _exponents(operand, scaling_of(plan.scheme, operand.k))
-    return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
+    SPARE.clear()  # which may have much more memory than is wanted
+    planes = slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None))
+    if isinstance(planes, Panels):
+        planes.block.keep()
+    return Slices(operand, engine, planes, mu)
+
+
+def _split_for(scheme: Scheme, engine: str, operand: Described | Slices) -> Described | Slices:
+    """The operand; without its slices, if they are those of another engine, taken before the environment chose this."""
+    if isinstance(operand, Slices) and operand.engine != engine_of(scheme, operand.described.k, engine):
+        return operand.described
+    return operand
 
 
 def _exponents(operand: Described, scaling: Scaling) -> Ints:
@@ -241,7 +250,7 @@ def _exponents(operand: Described, scaling: Scaling) -> Ints:
 def slices_of(
     operand: Described | Slices, mu: Ints, engine: Engine, side: str, b: slice, rows: slice, hs: slice
 ) -> Any:
-    """The slices of some matrices b, rows and inner indices hs of an operand, shape (planes, batch, rows, k).
+    """The slices of some matrices b, rows and inner indices hs of an operand, as its engine has them.
 
     A split operand returns views of its own; one that is described alone is split by `engine`, with exponents `mu`.
     """

@@ -12,7 +12,7 @@ from ozaki.backends import results
 from ozaki.backends.numpy import _machine
 from ozaki.backends.numpy._describe import ROW_BYTES, describe
 from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
-from ozaki.backends.numpy._execute import Slices, engine_for
+from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._proof import facts_program
 from ozaki.backends.numpy._sharing import overlap as overlap
@@ -82,13 +82,13 @@ def native_obstacle(dtype: str) -> str | None:
 
 
 def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> str:
-    """The engine that multiplies by this plan, as reports name it; the same for whole expressions."""
+    """The engine that multiplies by this plan, as reports name it; of expressions and prepared operands, too."""
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     reals = plan.shape[1] * min(plan.parts)
-    return f"NumPy, {engine_of(plan.scheme, reals, engine_for(plan.engine, prepared)).label}"
+    return f"NumPy, {engine_of(plan.scheme, reals, plan.engine).label}"
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:

@@ -9,6 +9,7 @@ from ozaki.backends.numpy._tiles import COMBINED_SHARE, OBJECTS, TILE
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
+from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Digits, Residues, Scaling, Scheme, scaling_of
 
 _PANEL = 2048
@@ -36,6 +37,7 @@ class Views(NamedTuple):
     copied : bytes of an element of operands that compiled code cannot read where they are; 0 without any
     written : bytes of an element of a result that compiled code cannot write where it is; 0 without any
     threads : how many there are for compiled code
+    sides : of the operands that are not split already
     """
 
     batch: int
@@ -50,6 +52,7 @@ class Views(NamedTuple):
     copied: int = 0
     written: int = 0
     threads: int = 1
+    sides: tuple[Side, ...] = SIDES
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int |
         If the smallest panels exceed the limit.
     """
     engine = engine_of(scheme, views.k, engine_name)
+    if not views.sides:
+        engine = engine.joined()
     image: Literal["transpose", "conjugate"] | None = None
     symmetric = engine.symmetric() if views.itself and not views.addend else None
     if symmetric is not None:
@@ -172,17 +177,21 @@ def _panel_of(engine: Engine, views: Views, limit: int | None) -> Panel:
     Without a limit, panels have few rows rather than few columns, because the slices of columns serve all rows.
     """
     rows = columns = _PANEL
+
+    def panel() -> Panel:
+        return Panel(rows, columns) if views.sides == SIDES else Panel(*engine.whole_panels(rows, columns))
+
     if limit is None:
-        while rows > _FEW_ROWS and _workspace(engine, views, Panel(rows, columns)) > _MOST_BYTES:
+        while rows > _FEW_ROWS and _workspace(engine, views, panel()) > _MOST_BYTES:
             rows //= 2
-        while columns > _FEW_ROWS and _workspace(engine, views, Panel(rows, columns)) > _MOST_BYTES:
+        while columns > _FEW_ROWS and _workspace(engine, views, panel()) > _MOST_BYTES:
             columns //= 2
-        return Panel(rows, columns)
-    while (needed := _workspace(engine, views, Panel(rows, columns))) > limit:
+        return panel()
+    while (needed := _workspace(engine, views, panel())) > limit:
         if rows <= 16:
             too_few_bytes(limit, needed)
         rows = columns = rows // 2
-    return Panel(rows, columns)
+    return panel()
 
 
 def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
@@ -194,17 +203,18 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
     sums = engine.planes + engine.sums  # of a slab; of those before it in its own form
     if engine.k > engine.slab:
         sums += engine.sums or engine.planes
+    split = max((size for side, size in zip(SIDES, (rows, cols), strict=True) if side in views.sides), default=0)
     tile_elements = max(
-        engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
+        engine.split_copies * min(TILE, split * engine.slab),
         # Of multiprecision elements their limbs, copied and moved, and the pieces of images twice.
-        (2 * engine.split_copies + 2 * limbs + 8) * min(TILE // 4, max(rows, cols) * engine.slab) if limbs else 0,
+        (2 * engine.split_copies + 2 * limbs + 8) * min(TILE // 4, split * engine.slab) if limbs else 0,
         engine.rounding_copies * min(TILE // 4, rounded),
         min(TILE, entries),  # scratch of `ResidueEngine.sums_of`
         # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
         (2 * engine.rounding_copies + views.combined) * min(TILE // COMBINED_SHARE, rounded) if views.combined else 0,
     )
-    slices = engine.slice_bytes(together, rows, cols, views.threads, limbs)
-    slices += views.copied * max(rows, cols) * engine.slab
+    slices = engine.slice_bytes(together, rows, cols, views.threads, limbs, views.sides)
+    slices += views.copied * split * engine.slab
     if engine.rounds and engine.k <= engine.slab and not views.combined:
         return slices + views.written * entries + OBJECTS
     return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled.memory import LINE, Block
-from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, Panels, padded, tile
+from ozaki.backends.numpy.compiled.panels import Panels, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import Describe, Operands, Result, Split
 from ozaki.backends.numpy.compiled.tables import Tables
@@ -97,22 +97,21 @@ def split_into(
     `slices` says how images become them, and there are so many planes of them.
     """
     batch, rows, k = x.shape
-    depth, width = -(-k // DEPTH) * DEPTH, WIDTHS[side]
-    block = Block((planes, batch, padded(rows, k, side)))
-    memory = block.array
+    panels = Panels.empty(planes, batch, rows, k, side)
+    memory = panels.memory
     exponents = np.ascontiguousarray(mu, np.int64)
     given = Split(
         x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
         exponents.ctypes.data, slices.ctypes.data, len(slices), memory.ctypes.data,
-        memory.strides[0], memory.strides[1], depth, narrow,
+        memory.strides[0], memory.strides[1], panels.depth, narrow,
     )  # fmt: skip
-    panels, at = batch * -(-rows // width), ctypes.byref(given)
+    at = ctypes.byref(given)
 
     def call(begin: int, end: int) -> None:
         function(at, side == "right", begin, end)
 
-    share_out(panels, float(x.size) * len(slices), call, x, exponents, slices, block)
-    return Panels(block, rows, k, depth)
+    share_out(batch * -(-rows // panels.width), float(x.size) * len(slices), call, x, exponents, slices, panels)
+    return panels
 
 
 def multiply_rounded(
@@ -192,10 +191,10 @@ def operands_of(a: Panels, b: Panels, moduli: npt.NDArray[Any] | None) -> Operan
     x, y = a.memory, b.memory
     steps = x.strides[0], y.strides[0], *(0 if len(of[0]) == 1 else of.strides[1] for of in (x, y))
     at, count = (None, len(x)) if moduli is None else (moduli.ctypes.data, len(moduli))
-    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, -(-a.k // 4), at, count)
+    return Operands(x.ctypes.data, y.ctypes.data, *steps, a.depth, b.depth, -(-a.k // 4), at, count)
 
 
 def cost_of(a: Panels, b: Panels, products: int | None = None) -> float:
     """The work of so many products of planes, or of one for each plane, in the units of `share_out`."""
     count = len(a.memory) if products is None else products
-    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.depth + 64) * count / 16
+    return float(max(a.batch, b.batch)) * a.rows * b.rows * (a.k + 64) * count / 16

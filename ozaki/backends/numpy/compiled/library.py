@@ -55,7 +55,7 @@ class Compiled:
 
 @cached(1)
 def compiled() -> Compiled | str:
-    """The library that products take; if there is none, why, in a line.
+    """The library that products take; if there is none, why, a line for each that was tried.
 
     `OZAKI_CPU` is read when this is first called, and after `ozaki.clear_caches()`; a library is tested then, too.
 
@@ -78,7 +78,7 @@ def compiled() -> Compiled | str:
             if isinstance(found, Compiled):
                 return found
             reasons.append(found)
-    return "; ".join(reasons) or f"there is no compiled code for this processor: {_REMEDY}"
+    return "\n".join(reasons) or f"there is no compiled code for this processor: {_REMEDY}"
 
 
 def _loaded(name: str) -> Compiled | str:

@@ -86,6 +86,10 @@ class Block:
         self.address = found + begin
         self.array: Bytes = memory[begin : begin + nbytes].reshape(shape)
 
+    def keep(self) -> None:
+        """Leave the memory to whoever uses the array, for long: it is not spare when that is freed."""
+        self._memory = None
+
     def __del__(self) -> None:
         memory: Bytes | None = getattr(self, "_memory", None)
         if memory is not None:  # else there was none

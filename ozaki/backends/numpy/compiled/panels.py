@@ -29,19 +29,37 @@ class Panels:
 
     Attributes
     ----------
-    block : the bytes of all residues, [moduli][batch][panels][depth / 4][rows of a panel][4]
-    rows, k, depth : of a matrix: rows and k without padding, k with padding
+    block : what holds the memory
+    memory : the bytes of all residues, [moduli][batch][panels][depth / 4][rows of a panel][4], from the first one on
+    rows, k : of a matrix, without padding
+    depth : of whole panels, of which these may be a part along k
+    width : rows of a panel
     """
 
     block: Block
+    memory: npt.NDArray[np.int8]
     rows: int
     k: int
     depth: int
+    width: int
 
-    @property
-    def memory(self) -> npt.NDArray[np.int8]:
-        """The bytes."""
-        return self.block.array
+    @classmethod
+    def empty(cls, planes: int, batch: int, rows: int, k: int, side: str) -> Panels:
+        """Panels of a side in new memory, whose bytes are undefined."""
+        block = Block((planes, batch, padded(rows, k, side)))
+        return cls(block, block.array, rows, k, padded_depth(k), WIDTHS[side])
+
+    def __getitem__(self, at: tuple[slice, slice, slice, slice]) -> Panels:
+        """The residues of some matrices, rows and inner indices modulo all numbers, in the same memory.
+
+        It is asked for as of an array of shape (planes, batch, rows, k); rows begin with a panel, and inner indices at
+        a multiple of `DEPTH`.
+        """
+        _, matrices, rows, inner = at
+        (row, row_end, _), (h, h_end, _) = rows.indices(self.rows), inner.indices(self.k)
+        assert row % self.width == h % DEPTH == 0
+        memory = self.memory[:, matrices, row * self.depth + h * self.width :]
+        return Panels(self.block, memory, row_end - row, h_end - h, self.depth, self.width)
 
     @property
     def batch(self) -> int:
@@ -49,10 +67,19 @@ class Panels:
         return int(self.memory.shape[1])
 
 
+def padded_depth(k: int) -> int:
+    """The k of panels."""
+    return -(-k // DEPTH) * DEPTH
+
+
+def whole(rows: int, side: str) -> int:
+    """Rows of whole panels that hold so many rows."""
+    return -(-rows // WIDTHS[side]) * WIDTHS[side]
+
+
 def padded(rows: int, k: int, side: str) -> int:
     """Bytes of the residues of a matrix modulo one number."""
-    width = WIDTHS[side]
-    return -(-rows // width) * width * -(-k // DEPTH) * DEPTH
+    return whole(rows, side) * padded_depth(k)
 
 
 def slice_bytes(batch: int, rows: int, k: int, side: str, moduli: int) -> int:
@@ -73,6 +100,4 @@ def tile(rows: int, columns: int, residues: int = 1, *, triangle: bool = False) 
     """Rows and columns of the tiles of a matrix whose entries have so many residues: whole panels."""
     most_rows, most_columns = _TILE
     most_rows = TRIANGLE if triangle else most_rows if residues < _MANY else most_rows // 2
-    sizes = zip((most_rows, most_columns), (rows, columns), WIDTHS.values(), strict=True)
-    tile_rows, tile_columns = (min(most, -(-size // width) * width) for most, size, width in sizes)
-    return tile_rows, tile_columns
+    return min(most_rows, whole(rows, "left")), min(most_columns, whole(columns, "right"))

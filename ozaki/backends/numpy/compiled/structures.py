@@ -37,8 +37,7 @@ class Operands(ctypes.Structure):
     _fields_ = (
         ("left", ctypes.c_void_p),
         ("right", ctypes.c_void_p),
-        *[(f"{side}_{what}", ctypes.c_int64) for what in ("plane", "matrix") for side in ("left", "right")],
-        ("depth", ctypes.c_int64),
+        *[(f"{side}_{what}", ctypes.c_int64) for what in ("plane", "matrix", "depth") for side in ("left", "right")],
         ("words", ctypes.c_int64),
         ("moduli", ctypes.c_void_p),
         ("count", ctypes.c_int64),
@@ -64,7 +63,7 @@ class Recombination(ctypes.Structure):
 
 
 class Result(ctypes.Structure):
-    """Where tiles of the result go (library.cpp)."""
+    """Where tiles of the result go (tiles.h)."""
 
     _fields_ = (
         *[

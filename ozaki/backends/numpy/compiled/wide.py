@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled.calls import cost_of, operands_of
 from ozaki.backends.numpy.compiled.memory import LINE, Block
-from ozaki.backends.numpy.compiled.panels import DEPTH, Panels, padded, tile
+from ozaki.backends.numpy.compiled.panels import Panels, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import Result
 from ozaki.backends.numpy.compiled.wide_structures import (
@@ -78,9 +78,8 @@ def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str
     Rows are floats, of which NaN and Inf count as zero, or multiprecision numbers; images are as wide as the tables.
     """
     batch, rows, k = x.shape
-    depth = -(-k // DEPTH) * DEPTH
-    block = Block((planes_of(tables.crt.moduli), batch, padded(rows, k, side)))
-    memory, exponents, of = block.array, np.ascontiguousarray(mu, np.int64), tables.sides[side]
+    panels = Panels.empty(planes_of(tables.crt.moduli), batch, rows, k, side)
+    memory, exponents, of = panels.memory, np.ascontiguousarray(mu, np.int64), tables.sides[side]
     if isinstance(x, Numbers):
         source = Source(None, 0, (0, 0, 0), rows_of(x), exponents.ctypes.data)
         limbs = len(x.limbs)
@@ -89,7 +88,7 @@ def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str
         limbs = 0
     given = WideSplit(
         source, tables.words, of.rows.ctypes.data, of.starts.ctypes.data, of.bytes.ctypes.data, len(of.bytes),
-        of.digits.ctypes.data, len(of.digits), memory.ctypes.data, memory.strides[0], memory.strides[1], depth,
+        of.digits.ctypes.data, len(of.digits), memory.ctypes.data, memory.strides[0], memory.strides[1], panels.depth,
     )  # fmt: skip
     groups, at, room = batch * -(-rows // _GROUP), ctypes.byref(given), split_room(tables.words, limbs)
 
@@ -97,8 +96,8 @@ def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str
         own = Block((room,))
         library.ozaki_cpu_split_wide(at, side == "right", begin, end, own.array.ctypes.data)
 
-    share_out(groups, float(x.size) * len(memory) * (4 + tables.words), call, x, exponents, tables, block)
-    return Panels(block, rows, k, depth)
+    share_out(groups, float(x.size) * len(memory) * (4 + tables.words), call, x, exponents, tables, panels)
+    return panels
 
 
 def split_room(words: int, limbs: int) -> int:

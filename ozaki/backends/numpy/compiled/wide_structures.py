@@ -88,7 +88,7 @@ class NumbersOut(ctypes.Structure):
 
 
 class WideResult(ctypes.Structure):
-    """Where tiles of the result go, and the exponents of the images (library.cpp)."""
+    """Where tiles of the result go, and the exponents of the images (limbs.h)."""
 
     _fields_ = (
         ("result", Result), ("to_numbers", _INTEGER), ("numbers", NumbersOut), *_pointers("mu", "nu"),

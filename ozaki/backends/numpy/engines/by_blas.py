@@ -14,6 +14,7 @@ from ozaki.backends.numpy._describe import along_memory, scale
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
+from ozaki.records.shapes import Side
 from ozaki.schemes import Scaling, Scheme
 
 Ints = npt.NDArray[np.int64]
@@ -60,9 +61,20 @@ class BlasEngine(ABC):
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         return None
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
-        """Bytes of the slices of a slab of so many rows and columns."""
-        return 8 * self.planes * (rows + columns) * self.slab
+    def joined(self) -> Self:
+        """Return itself: float64 adds no more products exactly than a slab has."""
+        return self
+
+    def slice_bytes(
+        self, together: int, rows: int, columns: int, threads: int, limbs: int, sides: tuple[Side, ...]
+    ) -> int:
+        """Bytes of the slices of a slab of so many rows and columns, of the sides that are not split already."""
+        sizes = {"left": rows, "right": columns}
+        return 8 * self.planes * sum(sizes[side] for side in sides) * self.slab
+
+    def whole_panels(self, rows: int, columns: int) -> tuple[int, int]:
+        """So many rows and columns: arrays are cut anywhere."""
+        return rows, columns
 
     def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
         """Return False: BLAS has no such epilogue."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
+from ozaki.records.shapes import Side
 from ozaki.schemes import Scaling, Scheme
 
 
@@ -34,6 +35,10 @@ class Engine(Protocol):
 
     def shortened(self) -> Self | None:
         """The engine with slabs half as long, which take less memory; None if there is none."""
+        ...
+
+    def joined(self) -> Self:
+        """The engine with one slab for all of k, for slices of whole operands; itself if their sums are not exact."""
         ...
 
     @property
@@ -71,11 +76,17 @@ class Engine(Protocol):
         """Whether `multiply_into` rounds every product over a k of one slab, so that there are no sums then."""
         ...
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
+    def slice_bytes(
+        self, together: int, rows: int, columns: int, threads: int, limbs: int, sides: tuple[Side, ...]
+    ) -> int:
         """Bytes of the slices of a slab of so many rows and columns, in `together` matrices, with what threads hold.
 
-        `limbs` are those of the longest multiprecision operand.
+        `limbs` are those of the longest multiprecision operand, and `sides` those that are not split already.
         """
+        ...
+
+    def whole_panels(self, rows: int, columns: int) -> tuple[int, int]:
+        """So many rows and columns or some more: slices of whole operands are cut at multiples of these."""
         ...
 
     @property
@@ -103,7 +114,7 @@ class Engine(Protocol):
         ...
 
     def split_rows(self, x: npt.NDArray[Any], mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
-        """The slices of rows of floats, as the engine has them: by BLAS an array of shape (planes, *x.shape).
+        """The slices of rows of floats: an array of shape (planes, *x.shape), or what is cut as one.
 
         Parameters
         ----------

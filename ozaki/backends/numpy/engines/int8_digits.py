@@ -20,13 +20,15 @@ from ozaki.backends.numpy.compiled.digits import (
     multiply_digits,
     split_digits,
 )
-from ozaki.backends.numpy.compiled.panels import Panels
+from ozaki.backends.numpy.compiled.panels import DEPTH as WORDS
+from ozaki.backends.numpy.compiled.panels import Panels, padded_depth, whole
 from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
 from ozaki.backends.numpy.compiled.whole import FARTHEST
 from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.int8_residues import DEPTH, LEAST_SLAB
 from ozaki.records.progress import Progress
+from ozaki.records.shapes import Side
 from ozaki.schemes import Digits
 
 
@@ -58,7 +60,8 @@ class Int8DigitEngine(DigitEngine):
     @classmethod
     def compiled_as(cls, scheme: Digits, k: int, compiled: Compiled) -> Self:
         """The engine for rows of k real numbers by a library."""
-        return cls(scheme, k, max(1, min(k, DEPTH, scheme.depth())), (), of_int8=True, compiled=compiled)
+        slab = min(DEPTH, scheme.depth() // WORDS * WORDS)
+        return cls(scheme, k, max(1, min(k, slab)), (), of_int8=True, compiled=compiled)
 
     @cached_property
     def planes(self) -> int:
@@ -102,14 +105,20 @@ class Int8DigitEngine(DigitEngine):
 
     def shortened(self) -> Self | None:
         """The engine with slabs half as long, as `Engine` says; panels are 48 rows at least, also of fewer."""
-        slab = -(-self.slab // 2)
+        slab = padded_depth(-(-self.slab // 2))
         return replace(self, slab=slab) if slab >= LEAST_SLAB else None
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
-        """Bytes of the slices of a slab of both operands, and of the sums of each thread's panels."""
-        of_operands = ((rows, "left"), (columns, "right"))
-        panels = sum(bytes_of_panels(together, each, self.slab, side, self.planes) for each, side in of_operands)
+    def slice_bytes(
+        self, together: int, rows: int, columns: int, threads: int, limbs: int, sides: tuple[Side, ...]
+    ) -> int:
+        """Bytes of the slices of a slab, and of the sums of each thread's panels, as `Engine` says."""
+        sizes = {"left": rows, "right": columns}
+        panels = sum(bytes_of_panels(together, sizes[side], self.slab, side, self.planes) for side in sides)
         return panels + threads * digit_scratch_bytes(rows, columns, self.planes)
+
+    def whole_panels(self, rows: int, columns: int) -> tuple[int, int]:
+        """So many rows and columns or some more that are whole panels."""
+        return whole(rows, "left"), whole(columns, "right")
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rounded, split
-from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
+from ozaki.backends.numpy.compiled.panels import Panels, padded_depth, scratch_bytes, whole
 from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS, Tables, tables_of
 from ozaki.backends.numpy.compiled.whole import FARTHEST, multiply_whole
@@ -19,6 +19,7 @@ from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
+from ozaki.records.shapes import Side
 from ozaki.schemes import Residues, Scaling
 from ozaki.schemes.residues import remainders
 
@@ -73,7 +74,7 @@ class Int8ResidueEngine(ResidueEngine):
     @cached_property
     def by(self) -> str:  # type: ignore[override]
         """What multiplies planes, for people."""
-        return self.label
+        return str(self.compiled)
 
     @cached_property
     def label(self) -> str:
@@ -96,18 +97,32 @@ class Int8ResidueEngine(ResidueEngine):
 
     def shortened(self) -> Self | None:
         """The engine with slabs half as long, as `Engine` says; panels are 48 rows at least, also of fewer."""
-        slab = -(-self.slab // 2)
+        slab = padded_depth(-(-self.slab // 2))
         return replace(self, slab=slab) if slab >= LEAST_SLAB else None
+
+    def joined(self) -> Self:
+        """The engine with one slab, as `Engine` says: the library reduces sums of parts of k itself."""
+        return replace(self, slab=max(self.k, 1))
 
     def symmetric(self) -> None:
         """Return None: left residues are signed, right ones are not."""
         return
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
-        """Bytes of the slices of a slab of both operands, and of the residues of each thread's tile."""
-        of_operands = ((rows, "left"), (columns, "right"))
-        panels = sum(bytes_of_panels(together, each, self.slab, side, self.planes) for each, side in of_operands)
-        return panels + threads * scratch_bytes(rows, columns, self.planes)
+    def slice_bytes(
+        self, together: int, rows: int, columns: int, threads: int, limbs: int, sides: tuple[Side, ...]
+    ) -> int:
+        """Bytes of the slices of a slab, and of what each thread holds, as `Engine` says."""
+        sizes = {"left": rows, "right": columns}
+        panels = sum(bytes_of_panels(together, sizes[side], self.slab, side, self.planes) for side in sides)
+        return panels + threads * self._thread_bytes(rows, columns, limbs)
+
+    def _thread_bytes(self, rows: int, columns: int, limbs: int) -> int:
+        """Bytes that a thread holds: the residues of its tile."""
+        return scratch_bytes(rows, columns, self.planes)
+
+    def whole_panels(self, rows: int, columns: int) -> tuple[int, int]:
+        """So many rows and columns or some more that are whole panels."""
+        return whole(rows, "left"), whole(columns, "right")
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""

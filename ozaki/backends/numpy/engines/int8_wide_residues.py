@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ozaki.backends import results
 from ozaki.backends.numpy.compiled.calls import can_read, multiply_rounded
 from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
-from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS
 from ozaki.backends.numpy.compiled.whole import FARTHEST
 from ozaki.backends.numpy.compiled.wide import (
@@ -101,16 +100,12 @@ class Int8WideResidueEngine(Int8ResidueEngine):
     def _wide(self) -> WideTables:
         return wide_tables_of(self.crt.moduli, self._words)
 
-    def slice_bytes(self, together: int, rows: int, columns: int, threads: int, limbs: int) -> int:
-        """Bytes of the slices of a slab of both operands, and of what each thread holds."""
-        panels = sum(
-            bytes_of_panels(together, each, self.slab, side, self.planes)
-            for each, side in ((rows, "left"), (columns, "right"))
-        )
+    def _thread_bytes(self, rows: int, columns: int, limbs: int) -> int:
+        """Bytes that a thread holds, for its tile or while it splits."""
         of_tile = wide_scratch_bytes(rows, columns, sum(1 if m <= 256 else 2 for m in self.crt.moduli))
         if not self._digits:
             of_tile = max(of_tile, scratch_bytes(rows, columns, self.planes))
-        return panels + threads * max(of_tile, split_room(self._words, limbs))
+        return max(of_tile, split_room(self._words, limbs))
 
     def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
