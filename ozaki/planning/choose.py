@@ -38,10 +38,10 @@ from ozaki.planning.candidates import (
 from ozaki.planning.checks import check_proven
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, exact_bits, proven_bound
+from ozaki.planning.proof import Proof, exact_bits, holds_every_bit, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
-from ozaki.planning.search import choose_a_priori, exact_below, holds_every_bit, likely_schemes, search
+from ozaki.planning.search import choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan, plan_of

@@ -29,7 +29,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.planning.question import Question
-from ozaki.planning.search import holds_every_bit
+from ozaki.planning.proof import holds_every_bit
 from ozaki.records.formats import precision_of
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words

@@ -52,8 +52,16 @@ class Proof:
 
     def bound(self, scheme: Scheme | Words) -> float:
         """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
+        if self._needs_none(scheme):
+            return 0.0
         bound = self._bound(scheme) * self._spread
         return inf if bound > FAR / 2.0**100 else bound
+
+    def _needs_none(self, scheme: Scheme | Words) -> bool:
+        """Whether the spans, which the first ratio has found, show that the product by this scheme is exact."""
+        if not self._levels or isinstance(scheme, Words) or scheme == self._first:
+            return False
+        return holds_every_bit(scheme, self._k, self.spans)
 
     def _bound(self, scheme: Scheme | Words) -> float:
         if isinstance(scheme, Words):
@@ -71,7 +79,7 @@ class Proof:
 
     def at_least(self, scheme: Scheme) -> float:
         """A lower bound of `bound(scheme)`, from the first rows of A; inf where `bound` is surely inf at this level."""
-        if not self._levels or scheme.scaling(self._k) is None:
+        if not self._levels or scheme.scaling(self._k) is None or self._needs_none(scheme):
             return self.bound(scheme)
         return self._ratio(scheme, few_rows=True) * self._spread
 
@@ -119,6 +127,12 @@ class Proof:
         self._level_index += 1
         self._least_span, self.gain = None, 1
         return True
+
+
+def holds_every_bit(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
+    """Whether the product of rows of length k and of these spans is exact: their images, and all that is added."""
+    scaling = scheme.scaling(k)
+    return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
 
 
 def exact_bits(spans: tuple[int, int], k: int) -> int:

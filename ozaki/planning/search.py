@@ -10,7 +10,7 @@ from typing import NoReturn
 from ozaki.bounds.a_priori import a_priori, usual_rms, usual_worst
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.caches import cached
-from ozaki.planning.proof import Proof
+from ozaki.planning.proof import Proof, holds_every_bit
 from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import FAMILIES, least_of, scheme_of
@@ -34,7 +34,7 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     def bound(scheme: Scheme) -> float:
         return a_priori(scheme, k, accuracy.exponent)
 
-    choice = _cheapest(order, starts, bound, bound, accuracy, k)
+    choice = _cheapest(order, starts, bound, bound, accuracy, k, None)
     return choice or _unreachable(accuracy, names)
 
 
@@ -61,28 +61,26 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     order, spans = likely_order(target, k, names), proof.spans
     starts = {name: exact_below(name, _usual(name, target, k), k, spans) for name in names}
     first = scheme_of(order[0], starts[order[0]])
+    exact = _exact_images(order, k, spans)
     while True:
         if proof.gain > 1 and proof.bound(first) > target.tolerance:  # the next level costs less than another slice
             proof.sharpen(1)
             continue
-        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
+        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k, exact)
         spared = inf
         if choice is not None:
-            name = choice.family
-            spared = choice.scheme.products - scheme_of(name, starts[name]).products
+            spared = choice.scheme.products - scheme_of(choice.family, starts[choice.family]).products
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
         if not proof.sharpen(spared, must_succeed):
-            if choice or not must_succeed:
-                return choice
-            return _exact_images(order[0], k, spans) or _unreachable(target, names)
+            return choice if choice or not must_succeed else _unreachable(target, names)
 
 
-def _exact_images(name: str, k: int, spans: tuple[int, int]) -> Choice | None:
-    """The scheme with which all images are exact, for operands without a bound for fewer slices; None if none is."""
-    most = FAMILIES[name].most
-    count = exact_below(name, most, k, spans)
-    return Choice(scheme_of(name, count), 0.0, name) if count < most else None
+def _exact_images(order: Sequence[str], k: int, spans: tuple[int, int]) -> Choice | None:
+    """The scheme of the fewest slice products with which all images are exact, so that it needs no proof; or None."""
+    counts = {name: exact_below(name, FAMILIES[name].most, k, spans) for name in order}
+    found = [Choice(scheme_of(name, c), 0.0, name) for name, c in counts.items() if c < FAMILIES[name].most]
+    return min(found, key=lambda choice: choice.scheme.products, default=None)
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
@@ -99,6 +97,7 @@ def _cheapest(
     at_least: Callable[[Scheme], float],
     accuracy: Accuracy,
     k: int,
+    exact: Choice | None,
 ) -> Choice | None:
     """The scheme of the fewest slice products that meets the target; on a tie the one whose name is first in `order`.
 
@@ -107,11 +106,15 @@ def _cheapest(
     starts : the count that the search begins at, for each name
     bound : the bound of a scheme
     at_least : a lower bound of `bound` that costs less; rules a scheme out
+    exact : the fewest slice products with exact images, which meet any target without a proof; None if none are
     """
     best: Choice | None = None
     for name in order:
         start, last = starts[name], FAMILIES[name].most
-        if best is not None:
+        if best is None and exact is not None:
+            # Up to so many a bound is worth its time; beyond them exact images are not dearer.
+            last = max(start, _most_below(name, exact.scheme.products - _WORTH_A_BOUND))
+        elif best is not None:
             fewer = _fewer(name, start, best.scheme.products, accuracy, k)
             if fewer is None or at_least(fewer) > accuracy.tolerance:
                 continue
@@ -119,7 +122,16 @@ def _cheapest(
         choice = _fewest(name, bound, accuracy, k, start, last)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
-    return best
+    return exact if best is None else best
+
+
+_WORTH_A_BOUND = 2
+"""Slice products that one more bound must be able to save: to find it takes about as long as one of them."""
+
+
+def _most_below(name: str, products: int) -> int:
+    """The largest count of slices with fewer than `products` slice products; 0 if there is none."""
+    return first_count(lambda c: scheme_of(name, c).products >= products, 1, FAMILIES[name].most + 1, products) - 1
 
 
 _SPARED = 2
@@ -132,7 +144,7 @@ def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> 
 
     None if that is more than `_SPARED` below `start`, where the search stops, or if ordinary data need more.
     """
-    count = first_count(lambda c: scheme_of(name, c).products >= products, 1, FAMILIES[name].most + 1) - 1
+    count = _most_below(name, products)
     if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
         return scheme_of(name, count)
     return None
@@ -256,12 +268,6 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
     # By norm scaling an image may have 10 bits fewer than its largest norm, by max scaling one bit fewer.
     guess = _holding(name, max(spans) + 10, most)
     return first_count(lambda count: holds_every_bit(scheme_of(name, count), k, spans), 1, most, guess)
-
-
-def holds_every_bit(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
-    """Whether the product of rows of length k and of these spans is exact: their images, and all that is added."""
-    scaling = scheme.scaling(k)
-    return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
 
 
 def _holding(name: str, bits: float, most: int) -> int:
