@@ -78,7 +78,8 @@ def ratio(worst, spans=WIDE):
 
 
 def compared(scheme, worst, level="sampled", **options):
-    return {WorstRatio(scheme, level, **options): worst if isinstance(worst, Ratio) else ratio(worst)}
+    of_scheme = worst if isinstance(worst, Ratio) else ratio(worst)
+    return {WorstRatio(scheme, level, **options): of_scheme, Spans(inner_scaling=True): WIDE}
 
 
 def slices(scheme):
@@ -151,8 +152,7 @@ TABLE = {
     ),
     "with 19 residues all images are exact: a bound that may save some of them is asked for": (
         question(scheme="residues", **FP64),
-        compared(Residues(14), ratio(LARGE, (60, 60)))
-        | compared(Residues(14), ratio(LARGE, (60, 60)), "narrow"),
+        compared(Residues(14), ratio(LARGE, (60, 60))) | compared(Residues(14), ratio(LARGE, (60, 60)), "narrow"),
         lambda need: isinstance(need, WorstRatio) and 14 < need.scheme.count < 18,
     ),
     "residues are proven, and 2 digits fewer than usual would be faster: their proof begins": (

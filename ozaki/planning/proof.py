@@ -36,13 +36,25 @@ class Proof:
     k : inner dimension of the (real) product
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
     parts : real parts of an element of A and of B
+    inner_scaling : whether the rows are those scaled along k (definitions.md, 10); in componentwise measure alone
 
     Attributes
     ----------
+    inner_scaling : as given
     gain : factor by which the next level divides the bounds of ordinary data
     """
 
-    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, parts: Parts = REAL) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        k: int,
+        target: Accuracy,
+        first: Scheme | Words,
+        parts: Parts = REAL,
+        inner_scaling: bool = False,
+    ) -> None:
+        assert target.measure == "componentwise" or not inner_scaling
+        self.inner_scaling = inner_scaling
         self._facts, self._k, self._first, self._spread = facts, k, first, spread_of(parts)
         self._measure, self._exponent = target.measure, target.exponent
         self._levels = levels(k) if target.measure == "componentwise" else ()
@@ -88,7 +100,7 @@ class Proof:
         if self._surely_unproven(scheme):
             return inf
         level = self._levels[self._level_index]
-        need = WorstRatio(scheme, level, few_rows, exponent=self._exponent)
+        need = WorstRatio(scheme, level, few_rows, exponent=self._exponent, inner_scaling=self.inner_scaling)
         ratio: Ratio = self._facts[need]
         if not isinstance(scheme, Words) and _vanishing(scheme, self._k, ratio.spans):
             ratio = self._facts[replace(need, drops=False)]
@@ -107,9 +119,10 @@ class Proof:
     def spans(self) -> tuple[int, int]:
         """The largest exponent spans of rows: those of the first ratio, or, where there is none, the fact `Spans`."""
         if self._levels and (isinstance(self._first, Words) or self._first.scaling(self._k) is not None):
-            ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0], exponent=self._exponent)]
+            need = WorstRatio(self._first, self._levels[0], exponent=self._exponent, inner_scaling=self.inner_scaling)
+            ratio: Ratio = self._facts[need]
             return ratio.spans
-        spans: tuple[int, int] = self._facts[Spans()]
+        spans: tuple[int, int] = self._facts[Spans(self.inner_scaling)]
         return spans
 
     @property
@@ -154,9 +167,17 @@ def _vanishing(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
 
 
 def proven_bound(
-    scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf, parts: Parts = REAL
+    scheme: Scheme | Words,
+    target: Accuracy,
+    k: int,
+    facts: Facts,
+    wanted: float = inf,
+    parts: Parts = REAL,
+    inner_scaling: bool = False,
 ) -> float:
     """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
+
+    With `inner_scaling` that of the product of rows scaled along k.
 
     It suffices if it meets the target and is no larger than `wanted`. Where no level suffices, it is the bound at the
     last one, or, for words, by the least product (B9), if that is smaller.
@@ -167,7 +188,7 @@ def proven_bound(
         return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
     enough = min(target.tolerance, wanted)
-    proof = Proof(facts, k, target, scheme, parts)
+    proof = Proof(facts, k, target, scheme, parts, inner_scaling)
     while (bound := proof.bound(scheme)) > enough and proof.sharpen(inf):
         pass
     if isinstance(scheme, Words) and bound > enough:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, log2
 from typing import NoReturn
 
@@ -18,11 +18,15 @@ from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheme of a family with the bound proven for it, before the rounding to the output."""
+    """A scheme of a family with the bound proven for it, before the rounding to the output.
+
+    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10).
+    """
 
     scheme: Scheme
     bound: float
     family: str
+    inner_scaling: bool = False
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
@@ -34,11 +38,18 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     def bound(scheme: Scheme) -> float:
         return a_priori(scheme, k, accuracy.exponent)
 
-    choice = _cheapest(order, starts, bound, bound, accuracy, k, None)
+    choice = _cheapest(order, starts, bound, bound, accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
-def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_succeed: bool = True) -> Choice | None:
+def search(
+    target: Accuracy,
+    k: int,
+    names: tuple[str, ...],
+    proof: Proof,
+    must_succeed: bool = True,
+    rival: Choice | None = None,
+) -> Choice | None:
     """The scheme of the fewest slice products whose bound for the operands meets the target.
 
     Parameters
@@ -48,6 +59,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     names : the names of the schemes to choose from
     proof : what facts prove of the operands; the search may sharpen it
     must_succeed : whether a choice has to be found: the proof may then go to the wide level, and none is an error
+    rival : a choice that meets the target, and is returned unless no more slice products do without it
 
     Returns
     -------
@@ -61,19 +73,27 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     order, spans = likely_order(target, k, names), proof.spans
     starts = {name: exact_below(name, _usual(name, target, k), k, spans) for name in names}
     first = scheme_of(order[0], starts[order[0]])
-    exact = _exact_images(order, k, spans)
+    settled, most = _exact_images(order, k, spans), inf
+    if settled is not None:
+        most = settled.scheme.products - _WORTH_A_BOUND
+    if rival is not None and (settled is None or rival.scheme.products < settled.scheme.products):
+        settled, most = rival, rival.scheme.products
+        if all(scheme_of(name, start).products > most for name, start in starts.items()):
+            return rival
     while True:
         if proof.gain > 1 and proof.bound(first) > target.tolerance:  # the next level costs less than another slice
             proof.sharpen(1)
             continue
-        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k, exact)
+        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k, most) or settled
         spared = inf
         if choice is not None:
             spared = choice.scheme.products - scheme_of(choice.family, starts[choice.family]).products
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
         if not proof.sharpen(spared, must_succeed):
-            return choice if choice or not must_succeed else _unreachable(target, names)
+            if choice is None:
+                return None if not must_succeed else _unreachable(target, names)
+            return choice if choice is rival else replace(choice, inner_scaling=proof.inner_scaling)
 
 
 def _exact_images(order: Sequence[str], k: int, spans: tuple[int, int]) -> Choice | None:
@@ -97,7 +117,7 @@ def _cheapest(
     at_least: Callable[[Scheme], float],
     accuracy: Accuracy,
     k: int,
-    exact: Choice | None,
+    most: float = inf,
 ) -> Choice | None:
     """The scheme of the fewest slice products that meets the target; on a tie the one whose name is first in `order`.
 
@@ -106,14 +126,13 @@ def _cheapest(
     starts : the count that the search begins at, for each name
     bound : the bound of a scheme
     at_least : a lower bound of `bound` that costs less; rules a scheme out
-    exact : the fewest slice products with exact images, which meet any target without a proof; None if none are
+    most : slice products up to which a bound is worth its time; beyond them something else is known to do
     """
     best: Choice | None = None
     for name in order:
         start, last = starts[name], FAMILIES[name].most
-        if best is None and exact is not None:
-            # Up to so many a bound is worth its time; beyond them exact images are not dearer.
-            last = max(start, _most_below(name, exact.scheme.products - _WORTH_A_BOUND))
+        if best is None and most < inf:
+            last = max(start, _most_below(name, int(most) + 1))
         elif best is not None:
             fewer = _fewer(name, start, best.scheme.products, accuracy, k)
             if fewer is None or at_least(fewer) > accuracy.tolerance:
@@ -122,11 +141,11 @@ def _cheapest(
         choice = _fewest(name, bound, accuracy, k, start, last)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
-    return exact if best is None else best
+    return best
 
 
-_WORTH_A_BOUND = 2
-"""Slice products that one more bound must be able to save: to find it takes about as long as one of them."""
+_WORTH_A_BOUND = 3
+"""Slice products that one more bound must be able to save: to find it takes about as long as one or two of them."""
 
 
 def _most_below(name: str, products: int) -> int:

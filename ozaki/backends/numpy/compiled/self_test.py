@@ -15,7 +15,7 @@ from ozaki.backends.numpy.compiled.wide_structures import declare_wide
 from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 9
+INTERFACE = 10
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 

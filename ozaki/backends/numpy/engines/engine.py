@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.schemes import Scaling, Scheme
@@ -102,12 +103,12 @@ class Engine(Protocol):
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         ...
 
-    def split_rows(self, x: npt.NDArray[Any], mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
         """The slices of rows of floats, as the engine has them: by BLAS an array of shape (planes, *x.shape).
 
         Parameters
         ----------
-        x : shape (batch, rows, k), with any strides
+        x : shape (batch, rows, k), with any strides, perhaps scaled along k
         mu : exponents of the images, shape (batch, rows)
         side : "left" or "right"
         finite : whether x has no NaN and Inf, which count as zero
