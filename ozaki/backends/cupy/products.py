@@ -70,7 +70,7 @@ def product_program(
     else:
         left: product.Given
         right: product.Given
-        if made.early is not None and made.early.scheme == plan.scheme:
+        if made.early is not None and made.early.scheme == plan.scheme and not plan.inner_scaling:
             _, engine, left, right = made.early
         else:
             made = made.without_slices(b)
