@@ -56,8 +56,8 @@ class Machine:
 
 QUICK_SLICES, QUICK_WORDS = Machine(each=0.01), Machine(words=0.1)
 QUICK_DIGITS = Machine(words=0.0065, each=0.001)
-WIDE = 100, 100
-"""Spans of rows whose images are not exact."""
+WIDE = 300, 300
+"""Spans of rows whose images are not exact with as many slices as anything is proven by."""
 
 SAMPLED_SMOOTH = {Sample(): (Least(384.0, 300.0, 0, True),) * 2}
 SAMPLED_PEAKS = {Sample(): (Least(1.0, 1.0, 0, True),) * 2}
@@ -78,7 +78,8 @@ def ratio(worst, spans=WIDE):
 
 
 def compared(scheme, worst, level="sampled", **options):
-    return {WorstRatio(scheme, level, **options): worst if isinstance(worst, Ratio) else ratio(worst)}
+    of_scheme = worst if isinstance(worst, Ratio) else ratio(worst)
+    return {WorstRatio(scheme, level, **options): of_scheme, Spans(inner_scaling=True): WIDE}
 
 
 def slices(scheme):
@@ -143,6 +144,16 @@ TABLE = {
         question(scheme="residues", **FP64),
         compared(Residues(14), LARGE) | proven_by(14 + 24),
         needs(WorstRatio(Residues(14), "wide")),
+    ),
+    "with 21 residues all images are exact, and nothing proves fewer: no level that may save 7 is asked": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), ratio(inf, (70, 60))) | compared(Residues(14), ratio(inf, (70, 60)), "narrow"),
+        slices(Residues(21)),
+    ),
+    "with 19 residues all images are exact: a bound that may save some of them is asked for": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), ratio(LARGE, (60, 60))) | compared(Residues(14), ratio(LARGE, (60, 60)), "narrow"),
+        lambda need: isinstance(need, WorstRatio) and 14 < need.scheme.count < 18,
     ),
     "residues are proven, and 2 digits fewer than usual would be faster: their proof begins": (
         question(accuracy=Accuracy("componentwise", 2.0**-36), reproducible=True),

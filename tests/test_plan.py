@@ -271,7 +271,9 @@ def test_the_count_is_the_smallest_for_wide_data(rng, name):
         )
         plan = ozaki.plan(a, b, accuracy=target, scheme=name)
         proven = [count for count in others if count is not None]
-        assert exact <= plan.slices <= (proven[0] if proven else inf), (plan, exact, others)
+        assert exact <= plan.slices, (plan, exact)
+        if plan.unrounded_bound > 0:  # images that are exact may have been cheaper than to prove fewer slices
+            assert plan.slices <= (proven[0] if proven else inf), (plan, others)
         if others[1] is not None:
             assert plan.products < scheme_of(name, others[1]).products + 24  # the wide level takes as long as 24
 
@@ -307,7 +309,8 @@ def test_auto_takes_the_fewest_products(rng):
             for scheme in ("auto", "digits", "residues")
         ]
         products = [plan.products for plan in plans]
-        assert products[0] == min(products), plans
+        assert products[0] == min(products) or plans[0].unrounded_bound == 0, plans
+        assert products[0] < min(products) + 24, plans  # exact images need no proof, whose last level takes as long
 
 
 def test_a_glance_never_sees_more_than_there_is(rng):

@@ -276,6 +276,10 @@ HD double double_of(uint32_t bits) {  // the value of a float32, also of a subno
   return x;
 #endif
 }
+// An element times a factor, a power of two or 0, for which the product is a normal number of its format, or zero.
+HD uint64_t scaled_bits(uint64_t bits, double factor) { return bits_of(double_of(bits) * factor); }
+HD uint32_t scaled_bits(uint32_t bits, double factor) { return bits_of(static_cast<float>(double_of(bits) * factor)); }
+
 // A usual exponent has -1022 <= mu <= 1023, so 2^mu is a normal float64. Other exponents (of subnormal rows, or of huge
 // ones with a narrow image) are split: elements are first multiplied by 2^600 or 2^-200 (tame), which is exact, or
 // leaves a number far below one half, and then by 2^usual_part(mu) (factor_of).

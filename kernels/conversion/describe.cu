@@ -2,7 +2,8 @@
 // of each element (but for segments far below their row's top, which are read twice).
 //
 // Macros: INPUT (double or float); REALS: 1, or 2 if an element is complex; ALONG_K: 1 if neighbouring threads read
-// along k, 0 if along the rows (whichever is contiguous in memory).
+// along k, 0 if along the rows (whichever is contiguous in memory); INNER: 0, or the real numbers at each inner index of
+// rows that are scaled along k: what is described are then products by factors[batch][k / INNER], powers of two or 0.
 //
 // x is a view (batch, rows, k) of real numbers with strides sb, sr, sk of any sign; REALS neighbours along k, the parts
 // of an element, are neighbours in memory, and sk is the stride from one element to the next. out is int64 [6][batch *
@@ -40,12 +41,28 @@ struct Piece {
   Sums<TOPS> sums;
 };
 
+#if INNER
+#define FACTORS , const double* __restrict__ factors
+#else
+#define FACTORS
+#endif
+
+// Number h of a row, times the factor of its inner index if rows are scaled.
+__device__ __forceinline__ Bits times_factor(Bits bits, const double* factors, int64_t h) {
+#if INNER
+  return scaled_bits(bits, factors[h / INNER]);
+#else
+  return bits;
+#endif
+}
+
 // Where number h of a row is.
 __device__ __forceinline__ int64_t offset(int64_t h, int64_t sk) { return h / REALS * sk + h % REALS; }
 
 // The elements of a row that a thread owns: its i-th one is element h(i), which exists if h(i) < end.
 struct Walk {
   const INPUT* row;
+  const double* factors;  // of all inner indices, if rows are scaled
   int64_t sk, begin, end;
   bool packs;  // 16 bytes may be loaded at a time: then neighbours come in packs
 
@@ -53,8 +70,11 @@ struct Walk {
     if (!ALONG_K) return begin + WARPS * REALS * (i / REALS) + i % REALS;
     return packs ? begin + 32 * PACK * (i / PACK) + i % PACK : begin + 32 * i;
   }
-  __device__ __forceinline__ Bits element(int i) const {
+  __device__ __forceinline__ Bits stored(int i) const {
     return h(i) < end ? reinterpret_cast<const Bits*>(row)[offset(h(i), sk)] : Bits(0);
+  }
+  __device__ __forceinline__ Bits element(int i) const {
+    return h(i) < end ? times_factor(stored(i), factors, h(i)) : Bits(0);
   }
 };
 
@@ -78,8 +98,13 @@ __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HEL
         for (int part = 0; part < TOGETHER; ++part) held[i + part] = p[part];
     } else {
 #pragma unroll
-      for (int i = c; i < c + RUN; ++i) held[i] = w.element(i);
+      for (int i = c; i < c + RUN; ++i) held[i] = w.stored(i);
     }
+#if INNER
+#pragma unroll
+    for (int i = c; i < c + RUN; ++i)
+      if (c < filled && w.h(i) < w.end) held[i] = times_factor(held[i], w.factors, w.h(i));
+#endif
   }
 }
 
@@ -136,7 +161,7 @@ struct Place {
 };
 
 // The place of this thread, for elements begin .. begin + segment - 1 of the block's rows.
-__device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+__device__ __forceinline__ Place place(const INPUT* x, const double* factors, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                                        int64_t block_row, uint32_t b, int64_t begin, int64_t segment, int warps) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   Place p;
@@ -146,6 +171,7 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   p.first = ALONG_K ? warp / warps * warps : 0;
   Walk& w = p.walk;
   w.row = x + b * sb + smaller(row, rows - 1) * sr;
+  w.factors = factors;
   w.sk = sk;
   const int64_t share = ALONG_K ? segment / warps : segment;  // of a warp; along k one warp after the other
   if (ALONG_K) begin += (warp - p.first) * share;
@@ -173,7 +199,8 @@ __device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALO
 
 extern "C" __global__ void __launch_bounds__(BLOCK, 2)
 describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restrict__ pieces, int64_t sb, int64_t sr,
-         int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width) {
+         int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width
+         FACTORS) {
   after_previous();
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<TOPS> sums[WARPS][ALONG_K ? 1 : 32];
@@ -185,8 +212,13 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
 #else
   const uint32_t group = blockIdx.x % groups, rest = blockIdx.x / groups, piece = rest % segments, b = rest / segments;
 #endif
-  const Place p = place(x, sb, sr, sk, rows, k, static_cast<int64_t>(group) * block_rows, b, piece * segment, segment,
-                        warps);
+#if INNER
+  factors += b * (k / INNER);
+#else
+  const double* const factors = nullptr;
+#endif
+  const Place p = place(x, factors, sb, sr, sk, rows, k, static_cast<int64_t>(group) * block_rows, b, piece * segment,
+                        segment, warps);
 
   // 1. Load.
   Bits held[HELD];
@@ -229,12 +261,12 @@ __device__ __forceinline__ void add_noted(const Piece& piece, int top, Sums<1>& 
 }
 
 // Adds the sums of every step-th element from `begin` to `end`, read from memory, relative to the row's top.
-__device__ __forceinline__ void add_from_memory(const INPUT* row, int64_t sk, int64_t begin, int64_t end, int step,
+__device__ __forceinline__ void add_from_memory(const INPUT* row, const double* factors, int64_t sk, int64_t begin, int64_t end, int step,
                                            int width, int top, Sums<1>& s) {
   const Bits* elements = reinterpret_cast<const Bits*>(row);
 #pragma unroll 4
   for (int64_t h = begin; h < end; h += step) {
-    const Rounded r = ceil_magnitude(parts(elements[offset(h, sk)]), width, top);
+    const Rounded r = ceil_magnitude(parts(times_factor(elements[offset(h, sk)], factors, h)), width, top);
     merge(s, {r.value, r.inexact ? 1u : 0u, {r.value}, {static_cast<uint64_t>(r.value) * r.value}});
   }
 }
@@ -244,7 +276,7 @@ constexpr int FINISHING = ALONG_K ? WARPS : 24;  // warps of a block of describe
 extern "C" __global__ void __launch_bounds__(32 * FINISHING, ALONG_K ? 4 : 1)
 describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
                 int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
-                int, int width) {
+                int, int width FACTORS) {
   after_previous();
   // ALONG_K = 1: a warp owns a row, its lanes share the segments. 0: a lane owns a row, the warps share the segments.
   __shared__ Tops tops[FINISHING][ALONG_K ? 1 : 32];
@@ -259,6 +291,11 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
   const int64_t row = static_cast<int64_t>(group) * ROWS + (ALONG_K ? warp : lane);
   const int64_t stride = batch * rows, index = b * rows + smaller(row, rows - 1);
   const INPUT* at = x + b * sb + smaller(row, rows - 1) * sr;
+#if INNER
+  factors += b * (k / INNER);
+#else
+  const double* const factors = nullptr;
+#endif
   const uint32_t begin = ALONG_K ? lane : warp, step = ALONG_K ? 32 : FINISHING;
 
   // 1. The row's top.
@@ -294,7 +331,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
 #if ALONG_K
       for (; all != 0; all &= all - 1) {
         const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
-        add_from_memory(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
+        add_from_memory(at, factors, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
       }
 #else
       if (lane == 0) missed[warp] = all;
@@ -303,7 +340,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
         for (int w = 0; w < FINISHING; ++w) {
           const int64_t start = (i0 + w) * segment;
           if ((missed[w] >> lane & 1) != 0)
-            add_from_memory(at, sk, start + warp, smaller(start + segment, k), FINISHING, width, t.top, s);
+            add_from_memory(at, factors, sk, start + warp, smaller(start + segment, k), FINISHING, width, t.top, s);
         }
       __syncthreads();
 #endif

@@ -10,6 +10,7 @@
 // - REVERSED: 1 stores slice s as number count - 1 - s
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
 // - LARGEST: 1 if field 0 of the description holds the largest element itself (tops.cu)
+// - INNER: 1 if rows are scaled along k: x stands for its products by factors[batch][k], powers of two or 0
 //
 // x is a view (batch, rows, k) with strides sb, sr, sk of any sign, in real numbers; the imaginary part of a complex
 // element follows its real part. Slice s of element (b, row, h) goes to
@@ -35,11 +36,17 @@ constexpr int THREADS = 128, BLOCK_ROWS = smaller(32, static_cast<int>(256 / (RE
 constexpr int OWN_ROWS = BLOCK_ROWS / 4;  // of a warp
 constexpr int HELD = REALS * LIMBS;       // limbs of an element, which decide how many registers it needs
 
+#if INNER
+#define FACTORS , const double* __restrict__ factors
+#else
+#define FACTORS
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS, HELD <= 1 ? 7 : HELD <= 2 && !ALONG_K ? 5 : HELD <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
-      int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride MORE_ARGUMENTS) {
+      int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride MORE_ARGUMENTS FACTORS) {
   after_previous();
   fill_folds(THREADS MORE);
 
@@ -98,6 +105,14 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
   if (row0 + OWN_ROWS * warp >= rows_padded) return;
 
   // 3. Images and slices. load(r, bits): elements 64 half + 2 lane + {0, 1} of rows r and r + 1.
+#if INNER
+  double factor[4];  // of this lane's elements of a row
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int64_t h = h0 + 64 * (i / 2) + 2 * lane + i % 2;
+    factor[i] = h < k ? factors[b * k + h] : 0.0;
+  }
+#endif
 #if ALONG_K
   const bool whole = sk == REALS && aligned_in_pairs(x, sr, 1) && h0 + BLOCK_K <= k;
   const INPUT* at = x + ((row0 + OWN_ROWS * warp) * sr + (h0 + 2 * lane) * sk);
@@ -123,6 +138,10 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
         }
       }
       if (i % 2 == 1) at += sr;
+#if INNER
+#pragma unroll
+      for (int j = 0; j < 2 * REALS; ++j) two[j] = scaled_bits(two[j], factor[2 * (i % 2) + j / REALS]);
+#endif
     }
     rows_left -= 2;
   };
@@ -131,9 +150,13 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
 #pragma unroll
     for (int i = 0; i < 8; ++i)
 #pragma unroll
-      for (int part = 0; part < REALS; ++part)
-        bits[REALS * i + part] =
-            tile[part][turned<BLOCK_ROWS>(OWN_ROWS * warp + r + i / 4, 64 * (i / 2 % 2) + 2 * lane + i % 2)];
+      for (int part = 0; part < REALS; ++part) {
+        Bits& one = bits[REALS * i + part];
+        one = tile[part][turned<BLOCK_ROWS>(OWN_ROWS * warp + r + i / 4, 64 * (i / 2 % 2) + 2 * lane + i % 2)];
+#if INNER
+        one = scaled_bits(one, factor[i % 4]);
+#endif
+      }
   };
 #endif
   cut_rows<OWN_ROWS>(scale, out, first, row_stride, slice_stride, count, load);

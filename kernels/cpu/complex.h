@@ -27,15 +27,20 @@ struct Parts {
 };
 
 // Those of eight elements from `x` on, `step` numbers apart; zero in place of NaN and Inf, and of those beyond the
-// first `count`.
-template <typename Number> INLINE Parts parts_of(const Number* x, int64_t step, int64_t count) {
+// first `count`. They begin at inner index `at`, are neighbours ALONG k or all at it, and have factors `inner`
+// (`scaled`).
+template <bool ALONG, typename Number>
+INLINE Parts parts_of(const Number* x, int64_t step, int64_t count, const double* inner, int64_t at) {
+  if (count <= 0) return {Doubles{}, Doubles{}};
+  Parts parts;
   if (count >= 8 && step == 2) {
     const Doubles low = neighbours(x), high = neighbours(x + 8);
-    return {finite(even_ones(low, high)),
-            finite(odd_ones(low, high))};
+    parts = {even_ones(low, high), odd_ones(low, high)};
+  } else {
+    parts = {raw_elements(x, step, count), raw_elements(x + 1, step, count)};
   }
-  if (count <= 0) return {Doubles{}, Doubles{}};
-  return {finite(raw_elements(x, step, count)), finite(raw_elements(x + 1, step, count))};
+  const Doubles imaginary = scaled<ALONG>(parts.imaginary, inner, at, count);
+  return {finite(scaled<ALONG>(parts.real, inner, at, count)), finite(imaginary)};
 }
 
 // The factors that make images of sixteen elements.
@@ -101,6 +106,7 @@ template <typename Number, int WIDTH>
 INLINE void split_along_k(const Split& s, const Number* x, int64_t batch, int64_t row, int8_t* out) {
   const Number* rows[4];
   int64_t lengths[4];
+  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
   FactorsOfSixteen factors;
   for (int i = 0; i < 4; i++) {
     const bool there = row + i < s.rows;
@@ -115,8 +121,8 @@ INLINE void split_along_k(const Split& s, const Number* x, int64_t batch, int64_
       for (int i = 0; i < 4; i++) {
         const int64_t count = lengths[i] - at;
         const Number* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
-        const Parts low = parts_of(from, s.of_k, count);
-        const Parts high = parts_of(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8);
+        const Parts low = parts_of<true>(from, s.of_k, count, inner, at);
+        const Parts high = parts_of<true>(from + (count > 8 ? 8 * s.of_k : 0), s.of_k, count - 8, inner, at + 8);
         set_images<true>(squares[n], i, low, high, factors, i);
         squares[n].to[i] = out + (at + 4 * i) * WIDTH + row % WIDTH * 4;
       }
@@ -132,6 +138,7 @@ INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t
   constexpr int STRIPS = (WIDTH + 15) / 16, MOST = 12 / STRIPS;  // of rows; and words along k at a time
   const int64_t rest = (s.rows - panel * WIDTH + 15) / 16, strips = rest < STRIPS ? rest : STRIPS;
   const int64_t padded = (s.rows + WIDTH - 1) / WIDTH * WIDTH;
+  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
   FactorsOfSixteen factors[STRIPS];
   for (int i = 0; i < 16 * STRIPS && panel * WIDTH + i < s.rows; i++) {
     factors[i / 16].set(i % 16, s.exponents[batch * s.rows + panel * WIDTH + i]);
@@ -146,7 +153,8 @@ INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t
       for (int i = 0; i < 4; i++) {
         const int64_t count = at + i < s.k ? rows : 0, quarter = row + 4 * i;
         const Number* from = x + (count > 0 ? (at + i) * s.of_k + 2 * row : 0);
-        const Parts low = parts_of(from, 2, count), high = parts_of(from + (count > 8 ? 16 : 0), 2, count - 8);
+        const Parts low = parts_of<false>(from, 2, count, inner, at + i);
+        const Parts high = parts_of<false>(from + (count > 8 ? 16 : 0), 2, count - 8, inner, at + i);
         set_images<false>(squares[n], i, low, high, factors[strip], 0);
         int8_t* begin = out + quarter / WIDTH * WIDTH * s.depth + at * WIDTH + quarter % WIDTH * 4;
         squares[n].to[i] = quarter < padded ? begin : nullptr;

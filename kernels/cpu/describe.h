@@ -13,6 +13,12 @@ struct Describe {
   int64_t pairs;                           // whether rows 2 i and 2 i + 1, neighbours in memory, are described as one
   int64_t width, empty;                    // bits of a magnitude; the top and bottom of rows of zeros
   int64_t *top, *peak, *magnitudes, *squares, *bottom, *nonfinite;  // shape (batch, rows)
+  const double* inner;                     // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
+  int64_t inner_matrix;                    // from one matrix's factors to the next one's; 0 for the only ones
+
+  INLINE_MEMBER const double* inner_of(int64_t matrix) const {
+    return inner == nullptr ? nullptr : inner + matrix * inner_matrix;
+  }
 };
 
 constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 each, that float64 adds exactly
@@ -109,16 +115,18 @@ INLINE void write_eight(const Describe& d, int64_t at, int64_t count, const Foun
 constexpr int EIGHT = 8;
 
 template <bool PLAIN, typename Element>
-INLINE Found extremes_along_k(const Describe& d, const Element* const (&x)[EIGHT]) {
+INLINE Found extremes_along_k(const Describe& d, const Element* const (&x)[EIGHT], const double* inner) {
   Extremes<PLAIN> rows[EIGHT];
   int64_t h = 0;
   if (d.of_k == 1) {
     for (; h + 8 <= d.k; h += 8) {
-      for (int i = 0; i < EIGHT; i++) rows[i].see(neighbours(x[i] + h));
+      for (int i = 0; i < EIGHT; i++) rows[i].see(scaled<true>(neighbours(x[i] + h), inner, h, 8));
     }
   }
   for (; h < d.k; h += 8) {
-    for (int i = 0; i < EIGHT; i++) rows[i].see(raw_elements(x[i] + h * d.of_k, d.of_k, d.k - h));
+    for (int i = 0; i < EIGHT; i++) {
+      rows[i].see(scaled<true>(raw_elements(x[i] + h * d.of_k, d.of_k, d.k - h), inner, h, d.k - h));
+    }
   }
   Longs largest[EIGHT], below[EIGHT], nonfinite[EIGHT];
   for (int i = 0; i < EIGHT; i++) {
@@ -136,7 +144,8 @@ INLINE Found extremes_along_k(const Describe& d, const Element* const (&x)[EIGHT
 }
 
 template <bool PLAIN, typename Element>
-INLINE Totals sums_along_k(const Describe& d, const Element* const (&x)[EIGHT], const Scale& scale) {
+INLINE Totals sums_along_k(const Describe& d, const Element* const (&x)[EIGHT], const double* inner,
+                           const Scale& scale) {
   Totals sums;
   for (int64_t begin = 0; begin < d.k; begin += EXACT_SUM) {
     const int64_t end = begin + EXACT_SUM < d.k ? begin + EXACT_SUM : d.k;
@@ -145,13 +154,14 @@ INLINE Totals sums_along_k(const Describe& d, const Element* const (&x)[EIGHT], 
     if (d.of_k == 1) {
       for (; h + 8 <= end; h += 8) {
         for (int i = 0; i < EIGHT; i++) {
-          rows[i].see(neighbours(x[i] + h), doubles(scale.first[i]), doubles(scale.second[i]));
+          const Doubles some = scaled<true>(neighbours(x[i] + h), inner, h, 8);
+          rows[i].see(some, doubles(scale.first[i]), doubles(scale.second[i]));
         }
       }
     }
     for (; h < end; h += 8) {
       for (int i = 0; i < EIGHT; i++) {
-        const Doubles some = raw_elements(x[i] + h * d.of_k, d.of_k, end - h);
+        const Doubles some = scaled<true>(raw_elements(x[i] + h * d.of_k, d.of_k, end - h), inner, h, end - h);
         rows[i].see(some, doubles(scale.first[i]), doubles(scale.second[i]));
       }
     }
@@ -175,34 +185,39 @@ template <typename Element> INLINE void describe_along_k(const Describe& d, int6
   for (int i = 0; i < EIGHT; i++) {  // in place of rows that are not there the first one is read
     x[i] = (const Element*)d.x + batch * d.of_batch + (row + (i < count ? i : 0)) * d.of_rows;
   }
-  Found found = extremes_along_k<true>(d, x);
-  if (!none((Longs)found.largest >= (Longs)doubles(__builtin_inf()))) found = extremes_along_k<false>(d, x);
+  const double* inner = d.inner_of(batch);
+  Found found = extremes_along_k<true>(d, x, inner);
+  if (!none((Longs)found.largest >= (Longs)doubles(__builtin_inf()))) found = extremes_along_k<false>(d, x, inner);
   const Scale scale(found, d.width);
-  const Totals sums = scale.plain ? sums_along_k<true>(d, x, scale) : sums_along_k<false>(d, x, scale);
+  const Totals sums = scale.plain ? sums_along_k<true>(d, x, inner, scale) : sums_along_k<false>(d, x, inner, scale);
   write_eight(d, batch * d.rows + row, count, found, scale, sums);
 }
 
 constexpr int ACROSS = 32;  // rows at a time that are neighbours in memory: a few lines of the cache
 
 template <bool PLAIN, int VECTORS, typename Element>
-INLINE void extremes_across(const Describe& d, const Element* x, int64_t count, Found (&found)[VECTORS]) {
+INLINE void extremes_across(const Describe& d, const Element* x, const double* inner, int64_t count,
+                            Found (&found)[VECTORS]) {
   Extremes<PLAIN> of[VECTORS];
   for (int64_t h = 0; h < d.k; h++) {
-    for (int v = 0; v < VECTORS; v++) of[v].see(raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v));
+    for (int v = 0; v < VECTORS; v++) {
+      of[v].see(scaled<false>(raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v), inner, h, 8));
+    }
   }
   for (int v = 0; v < VECTORS && d.pairs; v++) of[v].join_pairs();
   for (int v = 0; v < VECTORS; v++) found[v] = {(Doubles)of[v].largest, (Doubles)(of[v].below + 1), of[v].nonfinite};
 }
 
 template <bool PLAIN, int VECTORS, typename Element>
-INLINE void sums_across(const Describe& d, const Element* x, int64_t count, const Scale (&scales)[VECTORS],
-                        Totals (&sums)[VECTORS]) {
+INLINE void sums_across(const Describe& d, const Element* x, const double* inner, int64_t count,
+                        const Scale (&scales)[VECTORS], Totals (&sums)[VECTORS]) {
   for (int64_t begin = 0; begin < d.k; begin += EXACT_SUM) {
     const int64_t end = begin + EXACT_SUM < d.k ? begin + EXACT_SUM : d.k;
     Sums<PLAIN> of[VECTORS];
     for (int64_t h = begin; h < end; h++) {
       for (int v = 0; v < VECTORS; v++) {
-        of[v].see(raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v), scales[v].first, scales[v].second);
+        const Doubles some = raw_elements(x + h * d.of_k + 8 * v, 1, count - 8 * v);
+        of[v].see(scaled<false>(some, inner, h, 8), scales[v].first, scales[v].second);
       }
     }
     for (int v = 0; v < VECTORS; v++) {
@@ -221,17 +236,18 @@ INLINE void sums_across(const Describe& d, const Element* x, int64_t count, cons
 template <typename Element, int VECTORS>
 INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64_t count) {
   const Element* x = (const Element*)d.x + batch * d.of_batch + row;
+  const double* inner = d.inner_of(batch);
   Found found[VECTORS];
-  extremes_across<true>(d, x, count, found);
+  extremes_across<true>(d, x, inner, count, found);
   Longs infinite = {};
   for (int v = 0; v < VECTORS; v++) infinite |= (Longs)found[v].largest >= (Longs)doubles(__builtin_inf());
-  if (!none(infinite)) extremes_across<false>(d, x, count, found);
+  if (!none(infinite)) extremes_across<false>(d, x, inner, count, found);
   Scale scales[VECTORS];
   bool plain = true;
   for (int v = 0; v < VECTORS; v++) scales[v] = Scale(found[v], d.width), plain = plain && scales[v].plain;
   Totals sums[VECTORS];
-  if (plain) sums_across<true>(d, x, count, scales, sums);
-  else sums_across<false>(d, x, count, scales, sums);
+  if (plain) sums_across<true>(d, x, inner, count, scales, sums);
+  else sums_across<false>(d, x, inner, count, scales, sums);
   for (int v = 0; v < VECTORS; v++) {
     write_eight(d, batch * d.rows + row + 8 * v, count - 8 * v, found[v], scales[v], sums[v]);
   }

@@ -17,17 +17,20 @@ struct Magnitudes {
   int64_t every;                    // of so many the first 32 are read; 32 for all of them
   int8_t* out;                      // panels as of residues modulo one number (split.h)
   int64_t matrix, depth;            // bytes from one matrix to the next; count with its padding, a multiple of 16
+  const double* inner;              // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
+  int64_t inner_matrix;             // from one matrix's factors to the next one's; 0 for the only ones
 };
 
 constexpr int64_t SAMPLE = 32;  // neighbours that are read
 
 // Eight elements' magnitudes, of complex ones the larger of both parts'; zero in place of NaN and Inf, and of elements
-// beyond the first `count`.
-template <typename Element>
-INLINE Doubles larger_magnitudes(const Element* x, const Element* imaginary, int64_t step, int64_t count) {
-  const Doubles real = magnitudes_of(elements(x, step, count));
+// beyond the first `count`. They begin at inner index `at`, and are neighbours ALONG k or all at it.
+template <bool ALONG, typename Element>
+INLINE Doubles larger_magnitudes(const Element* x, const Element* imaginary, int64_t step, int64_t count,
+                                 const double* inner, int64_t at) {
+  const Doubles real = magnitudes_of(finite(scaled<ALONG>(raw_elements(x, step, count), inner, at, count)));
   if (imaginary == nullptr) return real;
-  const Doubles other = magnitudes_of(elements(imaginary, step, count));
+  const Doubles other = magnitudes_of(finite(scaled<ALONG>(raw_elements(imaginary, step, count), inner, at, count)));
   return select(other > real, other, real);
 }
 
@@ -44,14 +47,17 @@ template <typename Element, int WIDTH>
 INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
   for (int i = 0; i < WIDTH; i++) {
     const int64_t row = panel * WIDTH + i, there = row < s.rows;
+    const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
     const Power power = there ? Power(s.exponents[batch * s.rows + row]) : Power();
     const int64_t begin = batch * s.of_batch + (there ? row : 0) * s.of_rows, count = there ? s.count : 0;
     for (int64_t h = 0; h < s.depth; h += 16) {
-      const int64_t rest = count - h, at = begin + (rest > 0 ? h / SAMPLE * s.every + h % SAMPLE : 0) * s.of_k;
+      const int64_t rest = count - h, index = rest > 0 ? h / SAMPLE * s.every + h % SAMPLE : 0;
+      const int64_t at = begin + index * s.of_k;
       const int64_t beside = rest > 8 ? 8 * s.of_k : 0;
       const Element *x = (const Element*)s.x + at, *y = s.imaginary ? (const Element*)s.imaginary + at : nullptr;
-      const Doubles first = larger_magnitudes(x, y, s.of_k, rest);
-      const Doubles second = larger_magnitudes(x + beside, y ? y + beside : nullptr, s.of_k, rest - 8);
+      const Doubles first = larger_magnitudes<true>(x, y, s.of_k, rest, inner, index);
+      const Element* others = y ? y + beside : nullptr;
+      const Doubles second = larger_magnitudes<true>(x + beside, others, s.of_k, rest - 8, inner, index + 8);
       const QuarterBytes bytes = narrowed(
           floors(first * power.first * power.second, second * power.first * power.second));
       int8_t* to = out + h * WIDTH + 4 * i;
@@ -70,17 +76,19 @@ INLINE void magnitudes_across(const Magnitudes& s, int64_t batch, int64_t panel,
     first[i] = power.first, second[i] = power.second;
   }
   const int64_t begin = batch * s.of_batch + panel * WIDTH;
+  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
   for (int64_t h = 0; h < s.depth; h += 4, out += 4 * WIDTH) {
     for (int row = 0; row < WIDTH; row += 16) {
       Ints four[4];
       for (int j = 0; j < 4; j++) {
         Doubles halves[2] = {};
-        const int64_t here = h + j, at = begin + (here / SAMPLE * s.every + here % SAMPLE) * s.of_k;
+        const int64_t here = h + j, index = here / SAMPLE * s.every + here % SAMPLE, at = begin + index * s.of_k;
         for (int half = 0; half < 2 && here < s.count; half++) {
           const int64_t beside = row + 8 * half, rest = rows - beside;
           if (rest <= 0) break;
           const Element* y = s.imaginary ? (const Element*)s.imaginary + at + beside : nullptr;
-          halves[half] = larger_magnitudes((const Element*)s.x + at + beside, y, 1, rest) *
+          const Element* x = (const Element*)s.x + at + beside;
+          halves[half] = larger_magnitudes<false>(x, y, 1, rest, inner, index) *
                          load<Doubles>(first + beside) * load<Doubles>(second + beside);
         }
         four[j] = floors(halves[0], halves[1]);

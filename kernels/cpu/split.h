@@ -30,6 +30,8 @@ struct Split {
   int64_t plane, matrix;                      // bytes from one slice, and from one matrix, to the next
   int64_t depth;                              // k with its padding, a multiple of 16
   int64_t narrow;                             // whether images are below 2**31, else 2**63
+  const double* inner;                        // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
+  int64_t inner_matrix;                       // from one matrix's factors to the next one's; 0 for the only ones
 };
 
 // Sixteen images as words: the lower and the upper half of each one plus a bias.
@@ -80,9 +82,11 @@ template <typename Element> INLINE Doubles raw_elements(const Element* x, int64_
   return values;
 }
 
-// The same, and zero in place of NaN and Inf.
-template <typename Element> INLINE Doubles elements(const Element* x, int64_t step, int64_t count) {
-  return finite(raw_elements(x, step, count));
+// Eight elements from inner index `at` on, neighbours ALONG k or all at that index, times the factors `inner` of inner
+// indices, powers of two or 0, by which no element leaves its format; null: they are as they are.
+template <bool ALONG> INLINE Doubles scaled(Doubles x, const double* inner, int64_t at, int64_t count) {
+  if (inner == nullptr) return x;
+  return x * (ALONG ? some_neighbours(inner + at, count) : doubles(inner[at]));
 }
 
 // 2**exponent as two factors, neither of which leaves the range of float64.
@@ -112,14 +116,20 @@ template <typename Number, int ROWS> struct RowFactors {
 template <bool ONE> INLINE Doubles factor(const double* x) { return ONE ? doubles(*x) : load<Doubles>(x); }
 template <bool ONE> INLINE Floats factor(const float* x) { return ONE ? floats(*x) : load<Floats>(x); }
 
+// Where the factors of the second eight of sixteen elements begin, neighbours ALONG k or all at one inner index.
+template <bool ALONG> constexpr int NEXT_ALONG = ALONG ? 8 : 0;
+
 // The images of sixteen elements from `x` on, `step` apart, zeros beyond the first `count`; they are multiplied by the
-// sixteen factors from `first` and `second` on, or all by the ONE that is there; `bias` is that of words.
+// sixteen factors from `first` and `second` on, or, neighbours along k, all by the ONE that is there. `inner` are the
+// factors of inner indices from the first one on, or null; `bias` is that of words.
 template <bool NARROW, bool ONE, typename Element>
 INLINE auto images_of(const Element* x, int64_t step, int64_t count, const double* first, const double* second,
-                      uint64_t bias) {
+                      const double* inner, uint64_t bias) {
   constexpr int NEXT = ONE ? 0 : 8;
-  const Doubles low = elements(x, step, count) * factor<ONE>(first) * factor<ONE>(second);
-  const Doubles others = elements(x + (count > 8 ? 8 * step : 0), step, count - 8);
+  const Doubles some = finite(scaled<ONE>(raw_elements(x, step, count), inner, 0, count));
+  const Doubles beside = raw_elements(x + (count > 8 ? 8 * step : 0), step, count - 8);
+  const Doubles others = finite(scaled<ONE>(beside, inner, NEXT_ALONG<ONE>, count - 8));
+  const Doubles low = some * factor<ONE>(first) * factor<ONE>(second);
   const Doubles high = others * factor<ONE>(first + NEXT) * factor<ONE>(second + NEXT);
   if constexpr (NARROW) return narrow_words(nearest_integers(low, high), bias);
   else return words_of(low, high, bias);
@@ -129,10 +139,12 @@ INLINE auto images_of(const Element* x, int64_t step, int64_t count, const doubl
 // 2**-126, and becomes no larger.
 template <bool NARROW, bool ONE>
 INLINE auto images_of(const float* x, int64_t step, int64_t count, const float* first, const float* second,
-                      uint64_t bias) {
+                      const double* inner, uint64_t bias) {
   Floats values = {};
   if (step == 1) values = some_floats(x, count);
   else for (int i = 0; i < 16 && i < count; i++) set(values, i, x[i * step]);
+  if (inner != nullptr && !ONE) values = values * floats((float)inner[0]);
+  for (int i = 0; inner != nullptr && ONE && i < 16 && i < count; i++) set(values, i, values[i] * (float)inner[i]);
   return narrow_words(nearest_integers(finite(values) * factor<ONE>(first) * factor<ONE>(second)), bias);
 }
 
@@ -163,6 +175,7 @@ INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const RowFactors<typename Making<Element, NARROW>::Number, WIDTH> factors(s, batch, panel * WIDTH);
   const int64_t present = s.rows - panel * WIDTH;
+  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
   for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += ROWS) {
     const Element* rows[ROWS];
     int64_t lengths[ROWS];
@@ -179,7 +192,8 @@ INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
           const int64_t at = h + 16 * v, count = lengths[i] - at;
           const Element* from = rows[i] + (count > 0 ? at : 0) * s.of_k;
           const auto *first = factors.first + first_row + i, *second = factors.second + first_row + i;
-          images[v][i] = images_of<NARROW, true>(from, s.of_k, count, first, second, bias);
+          const double* of_k = inner == nullptr ? nullptr : inner + (count > 0 ? at : 0);
+          images[v][i] = images_of<NARROW, true>(from, s.of_k, count, first, second, of_k, bias);
         }
       }
       for (int64_t t = 0; t < s.count; t++) {
@@ -209,6 +223,7 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const int64_t rows = s.rows - panel * WIDTH;
+  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
   const RowFactors<typename Making<Element, NARROW>::Number, 16 * VECTORS> factors(s, batch, panel * WIDTH);
   for (int64_t h = 0; 4 * h < s.k; h += MOST) {
     const int words = (s.k + 3) / 4 - h < MOST ? (int)((s.k + 3) / 4 - h) : MOST;
@@ -218,10 +233,11 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
         const int64_t at = 4 * (h + w) + j;
         const bool there = at < s.k;
         const Element* from = x + (there ? at : 0) * s.of_k;
+        const double* of_k = inner == nullptr ? nullptr : inner + (there ? at : 0);
         for (int v = 0; v < VECTORS; v++) {
           const int64_t count = there ? rows - 16 * v : 0;
           const auto *first = factors.first + 16 * v, *second = factors.second + 16 * v;
-          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, first, second, bias);
+          images[w][v][j] = images_of<NARROW, false>(from + 16 * v, 1, count, first, second, of_k, bias);
         }
       }
     }

@@ -15,7 +15,7 @@
 // Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex; MAGNITUDE (int8_t, width <= 7;
 // or double, width <= 21, TILE = 0, not sampled); ALONG_K_ and TILE_ of both operands as ALONG_K and TILE in split.cu,
 // columns permuted by permuted_column<0> for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu
-// writes, else 0.
+// writes, else 0; INNER: 1 if rows are scaled along k, so that x stands for its products by factors[batch][k].
 //
 // With `sampled` only the elements h with h % 128 < 32 are taken, to position c = (h / 128) * 32 + h % 128 of the
 // output, of complex ones those with h % 64 < 32 in the same way; else c = h. Stored at out + b * rows_padded *
@@ -31,6 +31,9 @@ template <typename T> struct Operand {
   const int64_t* description;  // [6][batch * rows], of which only top is read
   MAGNITUDE* out;
   int64_t rows, rows_padded, sb, sr, sk;
+#if INNER
+  const double* factors;
+#endif
 };
 
 constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
@@ -93,6 +96,13 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
       at = (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
            tile_offset(permuted_column<N>(in_tile), tile_h() >> 4) + (tile_h() & 15);
     }
+#if INNER
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int64_t h = position<REALS>(c + behind<PACK>(j), sampled);
+      if (h < k) bits[i][j] = scaled_bits(bits[i][j], operand.factors[b * k + h]);
+    }
+#endif
     uint32_t value[8];
     magnitudes_of(bits[i], width, top[i], value);
     if (row < rows_padded) store(out + at, value);

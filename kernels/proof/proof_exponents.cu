@@ -4,7 +4,7 @@
 #include "hardware/launch.cuh"
 
 // Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex. Then the larger part of an
-// element stands for it.
+// element stands for it. INNER: 1 if rows are scaled along k: x stands for its products by factors[batch][k].
 //
 // L (`lower`) is float64 [batch][rows][ld], the product of wide magnitudes. An entry that is zero is replaced by
 // 2^(raised + e), e the largest e_ih + e_hj over h, where 2^e_ih <= abs(a_ih) 2^-top_i is the leading power of two of
@@ -24,6 +24,9 @@ template <typename T> struct Rows {
   const int64_t* description;  // of which only top is read, at b * step + r
   int64_t rows, step, sb, sr, sk;
   int64_t least;               // of the exponents that are known
+#if INNER
+  const double* factors;
+#endif
 };
 
 constexpr int TILE = 64, DEPTH = 32;
@@ -52,8 +55,11 @@ __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from,
     int e = NOTHING;
     if (row0 + row < from.rows && h0 + h < k) {
       const Bits* const bits = reinterpret_cast<const Bits*>(from.x) + b * from.sb + (row0 + row) * from.sr;
-      e = leading_exponent(larger_part<REALS>(bits + (h0 + h) * from.sk),
-                           static_cast<int>(from.description[b * from.step + row0 + row]));
+      Bits element = larger_part<REALS>(bits + (h0 + h) * from.sk);
+#if INNER
+      element = scaled_bits(element, from.factors[b * k + h0 + h]);
+#endif
+      e = leading_exponent(element, static_cast<int>(from.description[b * from.step + row0 + row]));
       if (e < from.least && e != NOTHING) e = EMPTY_TOP + 1;  // a power that is zero in float64
     }
     to[h][row] = e;

@@ -22,12 +22,14 @@ class Computed(NamedTuple):
     c : shape (batch, m, n)
     alpha : the factor of the product in an expression; `ONE` of a product
     nbytes : bytes of c, if it lies beside the result
+    inner_scaling : whether its slices are those of rows scaled along k
     """
 
     scheme: Scheme
     c: Any
     alpha: Factor = ONE
     nbytes: int = 0
+    inner_scaling: bool = False
 
 
 def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:

@@ -93,7 +93,7 @@ def _is_chosen(question: Question, chosen: Chosen, before: Facts, facts: Facts) 
         answer = choose(question, facts)
     except ValueError:  # no plan meets the target for these operands: an unrepeated call raises this error
         return None
-    if isinstance(answer, Need) or answer.scheme != chosen.plan.scheme:
+    if isinstance(answer, Need) or _slices_of(answer) != _slices_of(chosen.plan):
         return None
     return Chosen(answer, known_bound(question, facts, answer))
 
@@ -103,3 +103,8 @@ def _with_same_obstacle(
 ) -> Chosen | None:
     """What `chosen` says of the facts, if the native product has the obstacle (a setting) `before`; else None."""
     return chosen(facts) if backend.native_obstacle(dtype) == before else None
+
+
+def _slices_of(plan: Plan) -> tuple[object, bool]:
+    """What says whether two plans have the same slices of the same operands."""
+    return plan.scheme, plan.inner_scaling

@@ -98,5 +98,5 @@ def _relative_bound(works: Works, plan: Plan, bound: float) -> float:
         return inf
     if bound == 0:
         return 0.0
-    bits = inf if works.pair.empty else works.measure(RelativeError(plan.scheme))
+    bits = inf if works.pair.empty else works.measure(RelativeError(plan.scheme, plan.inner_scaling))
     return with_rounding(relative_bound(bits, plan.target.exponent), plan.dtype, plan.target.exponent)

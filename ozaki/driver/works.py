@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -145,7 +146,7 @@ class Works:
             engine = pair.choices.engine if self._given is None else self._given.engine
             if pair.backend.splits_complex(need.scheme, engine):
                 assert isinstance(need.scheme, ComplexResidues)
-                return self.going_on(self.of_rows).measure(RelativeError(need.scheme.slices))
+                return self.going_on(self.of_rows).measure(replace(need, scheme=need.scheme.slices))
             self.check_describing(as_real=True)
             return self.going_on(self.of_parts).measure(need)
         return self.going_on(self.of_rows).measure(need)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from ozaki.planning.candidates import native_bound
-from ozaki.planning.checks import check_multiprecision, check_native, check_options, check_runs, check_words
+from ozaki.planning.checks import (
+    check_inner_scaling,
+    check_multiprecision,
+    check_native,
+    check_options,
+    check_runs,
+    check_words,
+)
 from ozaki.planning.question import Machine, Question
 from ozaki.records.options import Options
 from ozaki.records.shapes import COMPLEX, Shapes
@@ -37,6 +44,8 @@ def question_of(
     )
     if options.scheme == "native":
         check_native(dtype, question.target, options, native_bound(question))
+    if options.inner_scaling:
+        check_inner_scaling(question.target, question.inner_scaling_obstacle)
     return question
 
 

@@ -110,6 +110,8 @@ def candidates_of(question: Question) -> Candidates:
         ruled_out = ""
     elif options.reproducible:
         ruled_out = "native product ruled out by reproducible=True"
+    elif options.inner_scaling:
+        ruled_out = "native product ruled out by inner_scaling=True"
     elif options.engine != "auto":
         ruled_out = f"native product ruled out by engine={options.engine!r}"
     else:

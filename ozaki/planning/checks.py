@@ -35,6 +35,17 @@ def check_native(dtype: str, target: Accuracy | None, options: Options, bound: f
         )
 
 
+def check_inner_scaling(target: Accuracy | None, obstacle: str | None) -> None:
+    """Refuse to scale operands along k where that has no bound in the target's measure, or there is an obstacle."""
+    if target is not None and target.measure != "componentwise":
+        raise ValueError(
+            f"inner_scaling: True has no bound in the {target.measure} measure, which compares with norms or entries "
+            "of the operands as they are; ask for a componentwise accuracy, or leave it out"
+        )
+    if obstacle is not None:
+        raise ValueError(f"inner_scaling: True, but {obstacle}")
+
+
 _FLAG = bool, np.bool_
 
 
@@ -167,6 +178,8 @@ def check_options(options: Options, backend: Planner | None) -> None:
     scheme = options.scheme
     for name in _FLAGS:
         check_flag(name, getattr(options, name))
+    if options.inner_scaling is not None and not isinstance(options.inner_scaling, _FLAG):
+        raise TypeError(f"inner_scaling: {_given(options.inner_scaling)}; expected True, False or None")
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and (scheme == "auto" or scheme in known())):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     check_engine(options.engine, backend)

@@ -14,8 +14,12 @@ The first case that applies decides:
 8. The native product is the fastest candidate and may run: the native product.
 9. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
    or the native product.
-10. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
-   words and the native product are weighed once more, against that many.
+10. Otherwise: the fewest slice products that are proven, or that leave all images exact. Where rows are wide, and
+   narrower once they are scaled along k, the same is asked of the scaled rows, which are taken only if they need fewer.
+   Where these operands need more slice products than ordinary ones do, words and the native product are weighed once
+   more, against that many.
+
+In 1 and 2 rows are scaled along k, too: where the exact product then takes fewer slices, or if the caller wants it.
 """
 
 from __future__ import annotations
@@ -38,12 +42,12 @@ from ozaki.planning.candidates import (
 from ozaki.planning.checks import check_proven
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, exact_bits, proven_bound
+from ozaki.planning.proof import Proof, exact_bits, holds_every_bit, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
-from ozaki.planning.search import choose_a_priori, exact_below, holds_every_bit, likely_schemes, search
+from ozaki.planning.search import Choice, choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
-from ozaki.records.formats import is_multiprecision
+from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan, plan_of
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import FAMILIES, integer_scheme, least_of, scheme_of
@@ -103,6 +107,11 @@ def _exact(question: Question, facts: Facts) -> Plan:
     k, target, named = question.length, question.target, question.named
     assert target is not None
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
+    inner_scaling = bool(question.options.inner_scaling)
+    if inner_scaling or (named is None and _worth_scaling_along_k(question, facts, spans)):
+        scaled: tuple[int, int] = (0, 0) if question.empty else facts[Spans(inner_scaling=True)]
+        inner_scaling = inner_scaling or _fewer_exact(question, scaled, spans)
+        spans = scaled if inner_scaling else spans
     if named is None:
         scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
     else:
@@ -119,9 +128,39 @@ def _exact(question: Question, facts: Facts) -> Plan:
             "bits, as 106 or 'dd'"
         )
     if not is_multiprecision(question.dtype):
-        return _plan(question, scheme, target, 0.0, f"{why}, rounded once")
+        return _plan(question, scheme, target, 0.0, f"{why}, rounded once", inner_scaling)
     plan = _plan(question.with_format(exact_bits(spans, k)), scheme, target, 0.0, why)
     return replace(plan, bound=0.0)  # the format has room for all bits
+
+
+_WIDE, _NARROWER = 24, 8
+"""Exponents that the largest and the smallest element of a row lie apart, at least, and bits that scaling along k has
+to take from the spans of both operands, for the scaled rows to be weighed: else less than a slice would be saved."""
+
+
+_LEAST_ROWS = 32
+"""Rows of A and columns of B, at least, for which a factor for each inner index takes little memory beside them."""
+
+
+def _worth_scaling_along_k(question: Question, facts: Facts, spans: tuple[int, int]) -> bool:
+    """Whether rows scaled along k are weighed, where the caller leaves it open: rows are wide, and then narrower.
+
+    `spans` are those of the rows as they are.
+    """
+    if question.options.inner_scaling is False or question.inner_scaling_obstacle or question.empty:
+        return False
+    _, m, n = question.sizes.stack
+    if m + n < _LEAST_ROWS or max(spans) - precision_of(question.dtype) < _WIDE:
+        return False
+    scaled: tuple[int, int] = facts[Spans(inner_scaling=True)]
+    return sum(scaled) + _NARROWER <= sum(spans)
+
+
+def _fewer_exact(question: Question, scaled: tuple[int, int], spans: tuple[int, int]) -> bool:
+    """Whether rows of the spans `scaled` take fewer slices to be exact than rows of `spans` do."""
+    family = _family(question)
+    most, k = FAMILIES[family].most, max(question.length, 1)
+    return exact_below(family, most, k, scaled) < exact_below(family, most, k, spans)
 
 
 def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
@@ -155,12 +194,15 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     """The plan of a scheme whose count is given."""
     target, why = question.target, why_named(scheme)
-    if target is None and not question.for_operands:
+    if target is None and not question.for_operands and not question.options.inner_scaling:
         return plan_for_any(question.sizes, question.dtype, scheme, None, question.options, why)
     goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
-    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.length, facts, parts=question.sizes.parts)
+    inner_scaling, parts = bool(question.options.inner_scaling), question.sizes.parts
+    bound = 0.0
+    if not question.empty:
+        bound = proven_bound(scheme, goal, question.length, facts, parts=parts, inner_scaling=inner_scaling)
     check_proven(scheme, bound, target, goal.measure, "these operands")
-    return _plan(question, scheme, goal, bound, why)
+    return _plan(question, scheme, goal, bound, why, inner_scaling)
 
 
 def _native_by_name(question: Question, facts: Facts) -> Plan:
@@ -278,10 +320,17 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         return plan
     names = candidates.families
     likely = likely_schemes(target, k, names)[0]
-    proof = Proof(facts, k, target, likely, question.sizes.parts)
-    choice = search(target, k, names, proof, must_succeed=candidates.native_ruled_out is not None)
+    wanted, parts = question.options.inner_scaling, question.sizes.parts
+    proof = Proof(facts, k, target, likely, parts, bool(wanted))
+    rival: Choice | None = None
+    open_ = target.measure == "componentwise" and not wanted and proof.bound(likely) > target.tolerance
+    if open_ and _worth_scaling_along_k(question, facts, proof.spans):
+        scaled = Proof(facts, k, target, likely, parts, inner_scaling=True)
+        rival = search(target, k, names, scaled, must_succeed=False)
+    must_succeed = candidates.native_ruled_out is not None
+    choice = search(target, k, names, proof, must_succeed, rival)
     if choice is None and not _native_may_run(question, candidates, facts):
-        choice = search(target, k, names, proof)
+        choice = search(target, k, names, proof, True, rival)
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need
         needed = choice.scheme if choice else None
         others = candidates if choice else candidates.without_slices()
@@ -290,7 +339,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
             return found
         _, why = found
     assert choice is not None
-    return _plan(question, choice.scheme, target, choice.bound, why)
+    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling)
 
 
 _LEAST_OVERLAP = 1 / 16
@@ -303,6 +352,16 @@ and one nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is prove
 """
 
 
-def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: float, why: str) -> Plan:
+def _plan(
+    question: Question,
+    scheme: Scheme | Words,
+    target: Accuracy,
+    bound: float,
+    why: str,
+    inner_scaling: bool = False,
+) -> Plan:
     dtype, proven = question.dtype, with_rounding(bound, question.dtype, target.exponent)
-    return plan_of(question.sizes, dtype, scheme, target, proven, bound, question.options, why, a_priori=False)
+    return plan_of(
+        question.sizes, dtype, scheme, target, proven, bound, question.options, why, a_priori=False,
+        inner_scaling=inner_scaling,
+    )  # fmt: skip

@@ -24,7 +24,9 @@ class Need:
 
     def of_proof(self, other: Need) -> bool:
         """Whether this fact and another one are found by the same kind of proof at the same level."""
-        return type(self) is type(other) and getattr(self, "level", None) == getattr(other, "level", None)
+        return type(self) is type(other) and all(
+            getattr(self, name, None) == getattr(other, name, None) for name in ("level", "inner_scaling")
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,13 @@ class Spans(Need):
     """Largest exponent span of a row of the left and of the right operand, in bits: (int, int).
 
     The span of a row is its top - bottom (definitions.md, 1): an exact image has so many bits.
+
+    Attributes
+    ----------
+    inner_scaling : whether rows are those scaled along k (definitions.md, 10)
     """
+
+    inner_scaling: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,7 @@ class WorstRatio(Need):
     drops : whether the image error includes the digit pairs that the scheme leaves out. Where the spans of the operands
         show that these are all zero, the ratio is asked for without them.
     exponent : the ratio of slices is in units of 2**exponent
+    inner_scaling : whether rows are those scaled along k (definitions.md, 10)
     """
 
     scheme: Scheme | Words
@@ -121,6 +130,7 @@ class WorstRatio(Need):
     few_rows: bool = False
     drops: bool = True
     exponent: int = 0
+    inner_scaling: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,9 +138,15 @@ class RelativeError(Need):
     """How exact the product by a scheme is, entry by entry (B10): float, the least -log2 of a relative error.
 
     It takes the product itself. inf if all images are exact; -inf if an entry is no larger than its error.
+
+    Attributes
+    ----------
+    scheme : of the product
+    inner_scaling : whether its slices are those of rows scaled along k (definitions.md, 10)
     """
 
     scheme: Scheme
+    inner_scaling: bool = False
 
 
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more

@@ -36,6 +36,10 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
         If the data decide what is asked for.
     """
     check_options(options, None)
+    if options.inner_scaling:
+        raise ValueError(
+            "inner_scaling: True depends on the data, so a plan for shapes alone has none; plan from operands"
+        )
     k = sizes.shape[1]
     target = options.target(k)
     if asked == "int64" or (target is not None and target.exact):

@@ -28,8 +28,8 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
+from ozaki.planning.proof import holds_every_bit
 from ozaki.planning.question import Question
-from ozaki.planning.search import holds_every_bit
 from ozaki.records.formats import precision_of
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words

@@ -45,9 +45,9 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
         in_range = native_obstacle is None and facts[NativeInRange()]
         bound = native.bound(max(k, 1), dtype, spread) if in_range else inf
         return Proven(bound, bound, suffices(bound, target.tolerance, dtype))
-    unrounded = proven_bound(plan.scheme, target, k, facts, wanted, plan.parts)
+    unrounded = proven_bound(plan.scheme, target, k, facts, wanted, plan.parts, plan.inner_scaling)
     bound = with_rounding(unrounded, dtype, target.exponent)
     if target.exact and is_multiprecision(dtype):
-        met = unrounded == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)
+        met = unrounded == 0 and exact_bits(facts[Spans(plan.inner_scaling)], k) <= precision_of(dtype)
         return Proven(unrounded, 0.0 if met else bound, met)
     return Proven(unrounded, bound, unrounded <= target.tolerance)

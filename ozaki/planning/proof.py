@@ -36,13 +36,25 @@ class Proof:
     k : inner dimension of the (real) product
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
     parts : real parts of an element of A and of B
+    inner_scaling : whether the rows are those scaled along k (definitions.md, 10); in componentwise measure alone
 
     Attributes
     ----------
+    inner_scaling : as given
     gain : factor by which the next level divides the bounds of ordinary data
     """
 
-    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, parts: Parts = REAL) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        k: int,
+        target: Accuracy,
+        first: Scheme | Words,
+        parts: Parts = REAL,
+        inner_scaling: bool = False,
+    ) -> None:
+        assert target.measure == "componentwise" or not inner_scaling
+        self.inner_scaling = inner_scaling
         self._facts, self._k, self._first, self._spread = facts, k, first, spread_of(parts)
         self._measure, self._exponent = target.measure, target.exponent
         self._levels = levels(k) if target.measure == "componentwise" else ()
@@ -52,8 +64,16 @@ class Proof:
 
     def bound(self, scheme: Scheme | Words) -> float:
         """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
+        if self._needs_none(scheme):
+            return 0.0
         bound = self._bound(scheme) * self._spread
         return inf if bound > FAR / 2.0**100 else bound
+
+    def _needs_none(self, scheme: Scheme | Words) -> bool:
+        """Whether the spans, which the first ratio has found, show that the product by this scheme is exact."""
+        if not self._levels or isinstance(scheme, Words) or scheme == self._first:
+            return False
+        return holds_every_bit(scheme, self._k, self.spans)
 
     def _bound(self, scheme: Scheme | Words) -> float:
         if isinstance(scheme, Words):
@@ -71,7 +91,7 @@ class Proof:
 
     def at_least(self, scheme: Scheme) -> float:
         """A lower bound of `bound(scheme)`, from the first rows of A; inf where `bound` is surely inf at this level."""
-        if not self._levels or scheme.scaling(self._k) is None:
+        if not self._levels or scheme.scaling(self._k) is None or self._needs_none(scheme):
             return self.bound(scheme)
         return self._ratio(scheme, few_rows=True) * self._spread
 
@@ -80,7 +100,7 @@ class Proof:
         if self._surely_unproven(scheme):
             return inf
         level = self._levels[self._level_index]
-        need = WorstRatio(scheme, level, few_rows, exponent=self._exponent)
+        need = WorstRatio(scheme, level, few_rows, exponent=self._exponent, inner_scaling=self.inner_scaling)
         ratio: Ratio = self._facts[need]
         if not isinstance(scheme, Words) and _vanishing(scheme, self._k, ratio.spans):
             ratio = self._facts[replace(need, drops=False)]
@@ -99,9 +119,10 @@ class Proof:
     def spans(self) -> tuple[int, int]:
         """The largest exponent spans of rows: those of the first ratio, or, where there is none, the fact `Spans`."""
         if self._levels and (isinstance(self._first, Words) or self._first.scaling(self._k) is not None):
-            ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0], exponent=self._exponent)]
+            need = WorstRatio(self._first, self._levels[0], exponent=self._exponent, inner_scaling=self.inner_scaling)
+            ratio: Ratio = self._facts[need]
             return ratio.spans
-        spans: tuple[int, int] = self._facts[Spans()]
+        spans: tuple[int, int] = self._facts[Spans(self.inner_scaling)]
         return spans
 
     @property
@@ -119,6 +140,12 @@ class Proof:
         self._level_index += 1
         self._least_span, self.gain = None, 1
         return True
+
+
+def holds_every_bit(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
+    """Whether the product of rows of length k and of these spans is exact: their images, and all that is added."""
+    scaling = scheme.scaling(k)
+    return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
 
 
 def exact_bits(spans: tuple[int, int], k: int) -> int:
@@ -140,9 +167,17 @@ def _vanishing(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
 
 
 def proven_bound(
-    scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf, parts: Parts = REAL
+    scheme: Scheme | Words,
+    target: Accuracy,
+    k: int,
+    facts: Facts,
+    wanted: float = inf,
+    parts: Parts = REAL,
+    inner_scaling: bool = False,
 ) -> float:
     """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
+
+    With `inner_scaling` that of the product of rows scaled along k.
 
     It suffices if it meets the target and is no larger than `wanted`. Where no level suffices, it is the bound at the
     last one, or, for words, by the least product (B9), if that is smaller.
@@ -153,7 +188,7 @@ def proven_bound(
         return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
     enough = min(target.tolerance, wanted)
-    proof = Proof(facts, k, target, scheme, parts)
+    proof = Proof(facts, k, target, scheme, parts, inner_scaling)
     while (bound := proof.bound(scheme)) > enough and proof.sharpen(inf):
         pass
     if isinstance(scheme, Words) and bound > enough:

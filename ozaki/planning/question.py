@@ -19,6 +19,10 @@ Way = Scheme | Words | None
 """What may compute a product: slices of a scheme, low-precision words, or the native product (None)."""
 
 
+SCALED_ALONG_K = ("auto", "residues", "complex-residues", "digits", "digits7")
+"""The schemes that a caller may name with inner scaling."""
+
+
 class Machine(Protocol):
     """What planning asks about the machine that a product runs on; it must be hashable."""
 
@@ -112,6 +116,23 @@ class Question:
         """The accuracy asked for, spelled out for this k; None if none is named."""
         return self.options.target(self.k)
 
+    @cached_property
+    def inner_scaling_obstacle(self) -> str | None:
+        """Why the operands of this product are not scaled along k (definitions.md, 10); None if they may be."""
+        if self.multiprecision:
+            return "not of multiprecision numbers"
+        if self.sizes.broadcast:
+            return "an operand that is broadcast would be scaled anew for each matrix; give both as many"
+        if self.sizes.is_complex and not self.complex_rows:
+            return "not of a real and a complex operand; make both complex"
+        if isinstance(self.options.scheme, Words) or self.options.scheme not in SCALED_ALONG_K:
+            return f"not for scheme={self.options.scheme!r}; use 'residues' or 'auto'"
+        if self.complex_rows and self.options.scheme.startswith("digits"):
+            return "not for digits of complex operands; use 'residues' or 'auto'"
+        if self.complex_rows and self.options.engine == "int8-simulated":
+            return "not by engine='int8-simulated' for complex operands"
+        return None
+
     def before_rounding(self, target: Accuracy) -> Accuracy:
         """The target that slices have to meet before the rounding to the result (`target_before_rounding`)."""
         return target_before_rounding(target, self.dtype)
@@ -124,7 +145,8 @@ class Question:
     def native_may_matter(self) -> bool:
         """Whether the native product is a candidate, or asked for by name."""
         options = self.options
-        return options.scheme in ("auto", "native") and options.engine == "auto" and not options.reproducible
+        open_ = options.scheme in ("auto", "native") and options.engine == "auto"
+        return open_ and not options.reproducible and not options.inner_scaling
 
 
 def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:

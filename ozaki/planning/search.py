@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, log2
 from typing import NoReturn
 
 from ozaki.bounds.a_priori import a_priori, usual_rms, usual_worst
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.caches import cached
-from ozaki.planning.proof import Proof
+from ozaki.planning.proof import Proof, holds_every_bit
 from ozaki.records.accuracy import Accuracy
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import FAMILIES, least_of, scheme_of
@@ -18,11 +18,15 @@ from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheme of a family with the bound proven for it, before the rounding to the output."""
+    """A scheme of a family with the bound proven for it, before the rounding to the output.
+
+    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10).
+    """
 
     scheme: Scheme
     bound: float
     family: str
+    inner_scaling: bool = False
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
@@ -38,7 +42,14 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     return choice or _unreachable(accuracy, names)
 
 
-def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_succeed: bool = True) -> Choice | None:
+def search(
+    target: Accuracy,
+    k: int,
+    names: tuple[str, ...],
+    proof: Proof,
+    must_succeed: bool = True,
+    rival: Choice | None = None,
+) -> Choice | None:
     """The scheme of the fewest slice products whose bound for the operands meets the target.
 
     Parameters
@@ -48,6 +59,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     names : the names of the schemes to choose from
     proof : what facts prove of the operands; the search may sharpen it
     must_succeed : whether a choice has to be found: the proof may then go to the wide level, and none is an error
+    rival : a choice that meets the target, and is returned unless no more slice products do without it
 
     Returns
     -------
@@ -61,28 +73,34 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, must_
     order, spans = likely_order(target, k, names), proof.spans
     starts = {name: exact_below(name, _usual(name, target, k), k, spans) for name in names}
     first = scheme_of(order[0], starts[order[0]])
+    settled, most = _exact_images(order, k, spans), inf
+    if settled is not None:
+        most = settled.scheme.products - _WORTH_A_BOUND
+    if rival is not None and (settled is None or rival.scheme.products < settled.scheme.products):
+        settled, most = rival, rival.scheme.products
+        if all(scheme_of(name, start).products > most for name, start in starts.items()):
+            return rival
     while True:
         if proof.gain > 1 and proof.bound(first) > target.tolerance:  # the next level costs less than another slice
             proof.sharpen(1)
             continue
-        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
+        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k, most) or settled
         spared = inf
         if choice is not None:
-            name = choice.family
-            spared = choice.scheme.products - scheme_of(name, starts[name]).products
+            spared = choice.scheme.products - scheme_of(choice.family, starts[choice.family]).products
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
         if not proof.sharpen(spared, must_succeed):
-            if choice or not must_succeed:
-                return choice
-            return _exact_images(order[0], k, spans) or _unreachable(target, names)
+            if choice is None:
+                return None if not must_succeed else _unreachable(target, names)
+            return choice if choice is rival else replace(choice, inner_scaling=proof.inner_scaling)
 
 
-def _exact_images(name: str, k: int, spans: tuple[int, int]) -> Choice | None:
-    """The scheme with which all images are exact, for operands without a bound for fewer slices; None if none is."""
-    most = FAMILIES[name].most
-    count = exact_below(name, most, k, spans)
-    return Choice(scheme_of(name, count), 0.0, name) if count < most else None
+def _exact_images(order: Sequence[str], k: int, spans: tuple[int, int]) -> Choice | None:
+    """The scheme of the fewest slice products with which all images are exact, so that it needs no proof; or None."""
+    counts = {name: exact_below(name, FAMILIES[name].most, k, spans) for name in order}
+    found = [Choice(scheme_of(name, c), 0.0, name) for name, c in counts.items() if c < FAMILIES[name].most]
+    return min(found, key=lambda choice: choice.scheme.products, default=None)
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
@@ -99,6 +117,7 @@ def _cheapest(
     at_least: Callable[[Scheme], float],
     accuracy: Accuracy,
     k: int,
+    most: float = inf,
 ) -> Choice | None:
     """The scheme of the fewest slice products that meets the target; on a tie the one whose name is first in `order`.
 
@@ -107,11 +126,14 @@ def _cheapest(
     starts : the count that the search begins at, for each name
     bound : the bound of a scheme
     at_least : a lower bound of `bound` that costs less; rules a scheme out
+    most : slice products up to which a bound is worth its time; beyond them something else is known to do
     """
     best: Choice | None = None
     for name in order:
         start, last = starts[name], FAMILIES[name].most
-        if best is not None:
+        if best is None and most < inf:
+            last = max(start, _most_below(name, int(most) + 1))
+        elif best is not None:
             fewer = _fewer(name, start, best.scheme.products, accuracy, k)
             if fewer is None or at_least(fewer) > accuracy.tolerance:
                 continue
@@ -120,6 +142,15 @@ def _cheapest(
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
+
+
+_WORTH_A_BOUND = 3
+"""Slice products that one more bound must be able to save: to find it takes about as long as one or two of them."""
+
+
+def _most_below(name: str, products: int) -> int:
+    """The largest count of slices with fewer than `products` slice products; 0 if there is none."""
+    return first_count(lambda c: scheme_of(name, c).products >= products, 1, FAMILIES[name].most + 1, products) - 1
 
 
 _SPARED = 2
@@ -132,7 +163,7 @@ def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> 
 
     None if that is more than `_SPARED` below `start`, where the search stops, or if ordinary data need more.
     """
-    count = first_count(lambda c: scheme_of(name, c).products >= products, 1, FAMILIES[name].most + 1) - 1
+    count = _most_below(name, products)
     if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
         return scheme_of(name, count)
     return None
@@ -256,12 +287,6 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
     # By norm scaling an image may have 10 bits fewer than its largest norm, by max scaling one bit fewer.
     guess = _holding(name, max(spans) + 10, most)
     return first_count(lambda count: holds_every_bit(scheme_of(name, count), k, spans), 1, most, guess)
-
-
-def holds_every_bit(scheme: Scheme, k: int, spans: tuple[int, int]) -> bool:
-    """Whether the product of rows of length k and of these spans is exact: their images, and all that is added."""
-    scaling = scheme.scaling(k)
-    return scaling is not None and max(spans) <= scaling.base and scheme.dropped(k, spans) == 0
 
 
 def _holding(name: str, bits: float, most: int) -> int:

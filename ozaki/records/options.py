@@ -23,6 +23,7 @@ class MethodOptions(TypedDict, total=False):
     slices: int | None
     engine: str
     reproducible: bool
+    inner_scaling: bool | None
     workspace_limit: int | None
 
 
@@ -53,6 +54,7 @@ class Options(NamedTuple):
     slices: int | None = None
     engine: str = "auto"
     reproducible: bool = False
+    inner_scaling: bool | None = None
     workspace_limit: int | None = None
     dtype: str | None = None
 

@@ -96,6 +96,9 @@ class Plan:
         slices that was given without an accuracy.
     parts
         Real parts of an element of A and of B: 2 of complex ones.
+    inner_scaling
+        Whether A S and S^-1 B are sliced in place of A and B, S a diagonal of powers of two that the operands decide
+        (docs/definitions.md, 10). The product is the same; rows that are graded along k need fewer slices.
     candidates : tuple of Candidate
         What planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands.
     """
@@ -113,6 +116,7 @@ class Plan:
     why: str = ""
     strict: bool | None = None
     parts: Parts = REAL
+    inner_scaling: bool = False
     candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -166,6 +170,7 @@ class Plan:
         what = "the native product"
         if self.scheme is not None:
             what = priced(self.slices, self.scheme.name, self.products)
+            what += ", with inner scaling" if self.inner_scaling else ""
         bound = rounded_up(self.bound, self.target.exponent)
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {bound}"
         if 0 < self.bound < inf and not self.native:
@@ -187,11 +192,12 @@ def plan_of(
     why: str,
     *,
     a_priori: bool,
+    inner_scaling: bool = False,
 ) -> Plan:
     """The plan of a product of these shapes; what a plan holds of the caller's options is read here alone."""
     return Plan(
         sizes.shape, sizes.batch, dtype, scheme, target, bound, unrounded_bound, a_priori, options.engine,
-        options.workspace_limit, why, parts=sizes.parts,
+        options.workspace_limit, why, parts=sizes.parts, inner_scaling=inner_scaling,
     )  # fmt: skip
 
 
@@ -200,7 +206,7 @@ def slices_depend_on(plan: Plan) -> tuple[object, ...]:
 
     What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both.
     """
-    return plan.scheme, plan.engine, plan.shape, plan.parts
+    return plan.scheme, plan.engine, plan.shape, plan.parts, plan.inner_scaling
 
 
 class Chosen(NamedTuple):

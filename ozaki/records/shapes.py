@@ -61,6 +61,7 @@ class Shapes:
     in_right : axes of the batch along which the left operand has one matrix only: along them the matrices of the right
         operand stand side by side as one matrix of more columns
     parts : real parts of an element of A and of B: 2 of complex ones
+    broadcast : whether an operand has fewer matrices than the result
     """
 
     batch: Shape
@@ -69,6 +70,7 @@ class Shapes:
     in_left: tuple[int, ...] = ()
     in_right: tuple[int, ...] = ()
     parts: Parts = REAL
+    broadcast: bool = False
 
     @cached_property
     def is_complex(self) -> bool:
@@ -158,7 +160,8 @@ def shapes(a: Shape, b: Shape) -> Shapes:
     if k > _LONGEST:
         raise ValueError(f"a: shape {a}; expected an inner dimension of at most {_LONGEST}")
     result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
-    return Shapes(batch, (m, k, n), result, *_stacked(batch, left[:-2], right[:-2]))
+    fewer = not prod(left[:-2]) == prod(right[:-2]) == prod(batch)
+    return Shapes(batch, (m, k, n), result, *_stacked(batch, left[:-2], right[:-2]), broadcast=fewer)
 
 
 def _stacked(batch: Shape, left: Shape, right: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -17,6 +17,7 @@ from ozaki.backends.cupy.program.steps import Stream
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.inner import inner_factors
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes, room_for_one_read
 from ozaki.backends.cupy.steps.numbers import describe_numbers, leading_bytes
 from ozaki.backends.cupy.steps.operands import Described, Slices
@@ -73,6 +74,7 @@ class Made:
     early : slices made before the plan is known, or None
     open : the lower bound of the last level of proof, or None
     spans : evidence of a `Ratio`, which has the spans of the operands; None if there is none yet
+    scaled : the same of the rows scaled along k, whose slices are never made early; None if nothing was asked of them
     """
 
     described: Mapping[Side, Described] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Made:
     early: EarlySlices | None = None
     open: OpenLevel | None = None
     spans: Evidence | None = None
+    scaled: Made | None = None
 
     @classmethod
     def of(cls, inputs: Inputs) -> Made:
@@ -98,6 +101,8 @@ class Made:
                 kept += slices.planes, slices.mu
         for of in described:
             kept += of.x, of.fields
+            if of.inner is not None:
+                kept.append(of.inner)
             if of.tops is not None:
                 kept.append(of.tops)
             if of.magnitudes is not None:
@@ -108,7 +113,7 @@ class Made:
                 kept.append(self.open.lower.products)
         for each in magnitudes:
             kept += each.left, each.right, *each.results
-        return kept
+        return kept + (self.scaled.arrays if self.scaled is not None else [])
 
     def beside_leading(self, limit: int | None, inputs: Inputs) -> int | None:
         """What a limit leaves beside the leading bits of multiprecision operands that are still to be described."""
@@ -126,13 +131,25 @@ class Made:
                     b.release(slices.described.fields)
         return replace(self, early=None)
 
+    def without_products(self) -> Made:
+        """What stays when a product has used early slices and lower bounds, or their memory is freed."""
+        scaled = None if self.scaled is None else self.scaled.without_products()
+        return replace(self, early=None, open=None, scaled=scaled)
+
+    def without_magnitudes(self) -> Made:
+        """Descriptions alone."""
+        scaled = None if self.scaled is None else self.scaled.without_magnitudes()
+        described = {side: replace(of, magnitudes=None) for side, of in self.described.items()}
+        return replace(self, described=described, early=None, open=None, scaled=scaled)
+
     def without_level(self, b: Builder) -> Made:
         """Free the lower bound; no comparison with it may be under way on another stream."""
+        scaled = None if self.scaled is None else self.scaled.without_level(b)
         if self.open is None:
-            return self
+            return replace(self, scaled=scaled)
         self.open.lower.release(b)
         described = {side: replace(of, magnitudes=None) for side, of in self.described.items()}
-        return replace(self, open=None, described=described)
+        return replace(self, open=None, described=described, scaled=scaled)
 
 
 class Asked(NamedTuple):
@@ -144,8 +161,10 @@ class Asked(NamedTuple):
     likely : the plan of slices that both operands are split for before the first proof; None to split nothing
     describe : whether to describe both operands
     bring : operands whose descriptions are to arrive on the host
+    of_scaled : whether these are the descriptions of the rows scaled along k
     sampled : words that lose part of an element, so that their `CutBound` asks for a sample
-    descriptions : of both operands, if they are on the host already, as error terms that are computed there ask for
+    descriptions : of both operands, or of their scaled rows where facts of these are asked for, if they are on the host
+        already, as error terms that are computed there ask for
     limit : most bytes of workspace, beside what is made already; None for any
     dtype : the format of the result
     """
@@ -155,6 +174,7 @@ class Asked(NamedTuple):
     likely: Plan | None = None
     describe: bool = False
     bring: Sequence[Side] = ()
+    of_scaled: bool = False
     sampled: Collection[Words] = ()
     descriptions: tuple[Description, Description] | None = None
     limit: int | None = None
@@ -165,9 +185,13 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
 
     `made` is what earlier programs of the call have made. Facts have readers in the program, by their needs.
     """
-    finding = _Finding(inputs, device, asked, made)
+    finding = _Finding(inputs, device, asked, made, Builder(inputs.buffers))
+    scaled = _Finding(inputs, device, asked, made.scaled or Made(), finding.b, inner_scaling=True)
     likely = asked.likely
     for need in asked.needs:
+        if getattr(need, "inner_scaling", False):
+            scaled.add(need)
+            continue
         if likely is not None and isinstance(need, WorstRatio | RowsBound):
             finding.begin([each for each in asked.needs if each.of_proof(need)], likely)
             likely = None
@@ -175,8 +199,19 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
     if asked.describe:
         finding.both()
     for side in asked.bring:
-        finding.description(side)
-    return finding.b.program(keeps=finding.made.arrays), finding.made
+        (scaled if asked.of_scaled else finding).description(side)
+    found = replace(finding.made, scaled=scaled.made if scaled.made.described else None)
+    return finding.b.program(keeps=found.arrays), found
+
+
+def scaled_rows(b: Builder, inputs: Inputs) -> tuple[Described, Described]:
+    """Both operands, described as rows scaled along k; a matrix beside itself is as it is."""
+    left, right = (inputs.rows_given[side] for side in SIDES)
+    factors: tuple[Array, Array] | tuple[None, None] = (None, None)
+    if not inputs.views.itself:
+        factors = inner_factors(b, left, right)
+    x, y = (describe(b, of, inner) for of, inner in zip((left, right), factors, strict=True))
+    return x, y
 
 
 def needs_descriptions(need: Need) -> bool:
@@ -205,15 +240,21 @@ class _Finding:
     made : what the steps so far make for later programs
     """
 
-    def __init__(self, inputs: Inputs, device: Device, asked: Asked, made: Made) -> None:
-        self._inputs, self._device, self._asked = inputs, device, asked
-        self.b, self.made = Builder(inputs.buffers), made
+    def __init__(
+        self, inputs: Inputs, device: Device, asked: Asked, made: Made, b: Builder, inner_scaling: bool = False
+    ) -> None:
+        """Begin with what earlier programs have made; `inner_scaling`: of the rows scaled along k."""
+        self._inputs, self._device, self._asked, self._inner_scaling = inputs, device, asked, inner_scaling
+        self.b, self.made = b, made
         self._stream: Stream = "main" if made.open is None else made.open.stream
 
     # Descriptions -----------------------------------------------------------------------------------------------------
 
     def _describe(self, side: Side) -> Described:
         """The whole description of an operand; adds the steps that compute it if there are none yet."""
+        if side not in self.made.described and self._inner_scaling:
+            left, right = scaled_rows(self.b, self._inputs)
+            self.made = replace(self.made, described={"left": left, "right": right})
         if side not in self.made.described:
             inputs = self._inputs
             numbers = inputs.numbers.get(side)

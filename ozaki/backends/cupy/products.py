@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program
+from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program, scaled_rows
 from ozaki.backends.cupy.inputs import (
     Inputs,
     OperandView,
@@ -70,14 +70,18 @@ def product_program(
     else:
         left: product.Given
         right: product.Given
-        if made.early is not None and made.early.scheme == plan.scheme:
+        if made.early is not None and made.early.scheme == plan.scheme and not plan.inner_scaling:
             _, engine, left, right = made.early
         else:
             made = made.without_slices(b)
             engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
             # Operands may be prepared for an engine that rounds nothing but products.
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
-            left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
+            if plan.inner_scaling:
+                scaled = made.scaled.described if made.scaled is not None else {}
+                left, right = (scaled["left"], scaled["right"]) if scaled else scaled_rows(b, inputs)
+            else:
+                left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
         result = out.array("c", b.given)
         epilogue: Round | Combine = Round(result)
         if expression is not None and once:

@@ -219,7 +219,8 @@ class Work:
         inputs = self._inputs()
         self._execution.finish()
         if any(map(needs_descriptions, needs)):
-            more["descriptions"] = self._descriptions()
+            scaled = any(getattr(need, "inner_scaling", False) for need in needs)
+            more["descriptions"] = self._descriptions(scaled)
         before = self._made
         limit = self.memory.rest
         if not self._asked.needs:
@@ -253,7 +254,7 @@ class Work:
     def _fact(self, need: Need) -> Any:
         if need not in self._readers:
             if isinstance(need, RelativeError):
-                return self._relative_error(need.scheme)
+                return self._relative_error(need.scheme, need.inner_scaling)
             if isinstance(need, WorstRatio) and need.level == "wide" and native_obstacle("float64") is not None:
                 return self._found_on_host(need)
             self._find([need])
@@ -265,11 +266,15 @@ class Work:
                 fact = self._execution.fact(self._readers[need])
         return fact
 
-    def _descriptions(self) -> tuple[Description, Description]:
-        """The descriptions of both operands on the host; waits for the device."""
-        if len(self._made.on_host) < 2:
-            self._find((), bring=SIDES)
-        left, right = (self._execution.evidence(self._made.on_host[side]) for side in SIDES)
+    def _descriptions(self, scaled: bool = False) -> tuple[Description, Description]:
+        """The descriptions of both operands, or of rows scaled along k, on the host; waits for the device."""
+
+        def made() -> Made:
+            return self._made.scaled or Made() if scaled else self._made
+
+        if len(made().on_host) < 2:
+            self._find((), bring=SIDES, of_scaled=scaled)
+        left, right = (self._execution.evidence(made().on_host[side]) for side in SIDES)
         return left, right
 
     def _found_on_host(self, need: Need) -> Any:
@@ -296,22 +301,23 @@ class Work:
             return Numbers(signs, exponents, limbs, rows.bits)
         return cp.asnumpy(rows)
 
-    def _relative_error(self, scheme: Scheme) -> float:
+    def _relative_error(self, scheme: Scheme, inner_scaling: bool) -> float:
         """The fact `RelativeError`; waits for the device.
 
         It is found from the product that was computed last, if that is by this scheme. Otherwise this computes that
         product, and keeps it, since most often it is the one that is asked for next.
         """
-        left, right = self._descriptions()
+        left, right = self._descriptions(inner_scaling)
         terms, exponent = image_errors(left, right, scheme, evidence.spans(left, right))
         worst: tuple[Evidence, ...] = ()
-        if self._product is None or self._product.scheme != scheme:
+        kept = self._product
+        if kept is None or (kept.scheme, kept.inner_scaling) != (scheme, inner_scaling):
             self.release()
-            described = self._made.described
+            described = self._made.described if not inner_scaling else (self._made.scaled or Made()).described
             (batch_a, m, k), (batch_b, n, _) = (described[side].x.shape for side in SIDES)
             shape = max(batch_a, batch_b), m, n
             target = default_accuracy(part_of(self._dtype), k)
-            plan = Plan((m, k, n), shape[:1], self._dtype, scheme, target, inf, inf, False)
+            plan = Plan((m, k, n), shape[:1], self._dtype, scheme, target, inf, inf, False, inner_scaling=inner_scaling)
             limit, nbytes = self.memory.rest, results.nbytes(shape, self._dtype)
             if limit is not None and nbytes > limit // 2:
                 rows = max(1, m * (limit // 2) // nbytes)
@@ -323,7 +329,7 @@ class Work:
                 self.memory.hold(nbytes)
                 c = results.empty(shape, self._dtype, cp)
                 self._multiply_into(plan, c, None)
-                self._product = results.Computed(scheme, c, nbytes=nbytes)
+                self._product = results.Computed(scheme, c, nbytes=nbytes, inner_scaling=inner_scaling)
         alpha = ONE
         if self._product is not None:
             alpha = self._product.alpha
@@ -356,7 +362,8 @@ class Work:
         c = results.empty((batch, count, n), self._dtype, cp)
         plan = replace(plan, shape=(count, plan.shape[1], n), workspace_limit=self.memory.rest)
         b = Builder(inputs.buffers)
-        of_all, right = (self._made.described[side] for side in SIDES)
+        made = self._made.scaled if plan.inner_scaling and self._made.scaled is not None else self._made
+        of_all, right = (made.described[side] for side in SIDES)
         left = of_all.some_rows(b, (0, of_all.x.shape[0]), (rows.start, rows.stop))
         engine = engine_of(self._device, plan, inputs.multiprecision)
         product.multiply(b, self._device, engine, plan, left, right, Round(result_view(c).array("c", b.given)))
@@ -391,8 +398,8 @@ class Work:
         if once and is_wide(plan.scheme, numbers or self._inputs().multiprecision):
             self._multiply_every_bit(plan, c)
             return
-        computed = None if once else self._product
-        if computed is not None and computed.scheme == plan.scheme and plan.engine == "auto":
+        computed = None if once or plan.engine != "auto" else self._product
+        if computed is not None and (computed.scheme, computed.inner_scaling) == (plan.scheme, plan.inner_scaling):
             results.copy(computed.c, c)
             self._asked.valid_for_others = False  # no step of a program computes c
             return
@@ -402,7 +409,9 @@ class Work:
             assert self._combination is not None
             expression, alpha = Expression(*self._combination.values, once=True), self._combination.alpha
         self._multiply_into(plan, c, expression)
-        self._product = results.Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
+        self._product = None
+        if is_exact(plan.scheme):
+            self._product = results.Computed(plan.scheme, c, alpha, inner_scaling=plan.inner_scaling)
 
     def _multiply_into(self, plan: Plan, c: Any, expression: Expression | None) -> None:
         """Run the program of a product by slices or words."""
@@ -410,7 +419,7 @@ class Work:
         plan = replace(plan, workspace_limit=made.beside_leading(self.memory.rest, inputs))
         self._asked.product = plan, result_view(c), expression
         program = product_program(inputs, self._device, plan, result_view(c), made, expression)
-        self._made = replace(made, early=None, open=None)
+        self._made = made.without_products()
         self._run_into(program, c, self._progress)
         self._free(made)
 
@@ -461,9 +470,8 @@ class Work:
     def release(self) -> None:
         """Free what proofs, early slices and a product before hold; waits for facts that were begun."""
         self._execution.finish()
-        before, self._made = self._made, replace(self._made, early=None, open=None)
-        described = {side: replace(of, magnitudes=None) for side, of in self._made.described.items()}
-        self._made = replace(self._made, described=described)
+        before = self._made
+        self._made = self._made.without_magnitudes()
         self._free(before)
         self._release_product()
 
@@ -474,7 +482,7 @@ class Work:
         plan = _native_plan(self._dtype, *self._operands)
         self._asked.product = plan, result_view(c), None
         program = product_program(inputs, self._device, plan, result_view(c), made)
-        self._made = replace(made, early=None, open=None)
+        self._made = made.without_products()
         self._run_into(program, c)
         self._free(made)
 

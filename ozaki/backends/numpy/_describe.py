@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
+from ozaki.backends.numpy._scaled import ScaledRows, plain
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
 from ozaki.backends.numpy.compiled import Compiled, calls, compiled
 from ozaki.backends.numpy.compiled.calls import parts_of as parts_of
@@ -25,8 +27,8 @@ class Described:
 
     Parameters
     ----------
-    x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex; of multiprecision rows the
-        leading bits
+    x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex, perhaps scaled along k; of
+        multiprecision rows the leading bits
     fields : shape (6, batch, rows), in the order of `FIELDS`; without them rows of floats are described once this is
         asked for
     finite : whether no element is NaN or Inf; of a part of an operand whether that is known
@@ -40,7 +42,7 @@ class Described:
 
     def __init__(
         self,
-        x: npt.NDArray[Any],
+        x: npt.NDArray[Any] | ScaledRows,
         fields: Ints | None = None,
         finite: bool = False,
         numbers: Numbers | None = None,
@@ -82,6 +84,12 @@ class Described:
         return int(spans.max()), int(spans[self.on_host.filled].min(initial=NO_SPAN))
 
     @property
+    def unscaled(self) -> npt.NDArray[Any]:
+        """The rows, for what takes none that are scaled along k."""
+        assert not isinstance(self.x, ScaledRows)
+        return self.x
+
+    @property
     def span(self) -> int:
         """The largest of the `spans`."""
         return self.spans[0]
@@ -93,7 +101,7 @@ class Described:
         return Described(self.x[batch, rows], self.fields[:, batch, rows], self.finite, numbers, tops)
 
 
-def describe(x: npt.NDArray[Any] | Numbers) -> Described:
+def describe(x: npt.NDArray[Any] | ScaledRows | Numbers) -> Described:
     """Describe the rows of x, shape (batch, rows, elements); those of complex elements as rows of all their parts.
 
     Multiprecision rows are scaled so that their `top` is 0 (docs/definitions.md, section 8).
@@ -145,9 +153,12 @@ def _empty_fields(batch: int, rows: int) -> npt.NDArray[np.int64]:
     return fields
 
 
-def _parts(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _parts(x: npt.NDArray[Any] | ScaledRows) -> npt.NDArray[Any] | ScaledRows:
     """The parts of complex elements, one element after the other along the last axis; x itself if it is real."""
-    return np.stack([x.real, x.imag], axis=-1).reshape(*x.shape[:-1], -1) if x.dtype.kind == "c" else x
+    if x.dtype.kind != "c":
+        return x
+    values = plain(x)
+    return np.stack([values.real, values.imag], axis=-1).reshape(*x.shape[:-1], -1)
 
 
 def larger_parts(x: npt.NDArray[Any], nonfinite: bool) -> Floats:
@@ -202,15 +213,15 @@ def sample(
     return left, right
 
 
-def _describe_tile(x: npt.NDArray[Any], fields: Ints) -> bool:
+def _describe_tile(x: npt.NDArray[Any] | ScaledRows, fields: Ints) -> bool:
     """Write the fields of some rows x, shape (..., rows, k), into zeros; return whether all elements are finite."""
     top, peak, magnitudes, squares, bottom, nonfinite = fields
     k = x.shape[-1]
     width = magnitude_bits(k)
     pieces = [x] if k <= TILE else [x[..., h : h + TILE] for h in range(0, k, TILE)]
-    values, largest, smallest, bad = _finite(pieces[0])
+    values, largest, smallest, bad = _finite(plain(pieces[0]))
     for piece in pieces[1:]:
-        values, highest, least, others = _finite(piece)
+        values, highest, least, others = _finite(plain(piece))
         bad = bad + others
         np.maximum(largest, highest, out=largest)
         np.minimum(smallest, least, out=smallest)
@@ -223,7 +234,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: Ints) -> bool:
     short = None
     for piece in pieces:
         if len(pieces) > 1:
-            values = _finite(piece)[0]
+            values = _finite(plain(piece))[0]
         scaled = scale(values, powers[..., None])
         units = np.ceil(scaled)
         if flushes:  # scaling may have flushed a nonzero element to zero, whose magnitude is 1 (rounded up)
@@ -284,8 +295,8 @@ def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.signedinteger[Any]]) ->
 
 
 def along_memory(
-    x: npt.NDArray[Any], of_rows: Ints
-) -> tuple[bool, list[tuple[tuple[slice, slice], npt.NDArray[Any], Ints]]]:
+    x: npt.NDArray[Any] | ScaledRows, of_rows: Ints
+) -> tuple[bool, Iterable[tuple[tuple[slice, slice], npt.NDArray[Any], Ints]]]:
     """Cut x, shape (batch, rows, k), into tiles that lie along memory.
 
     Returns
@@ -300,7 +311,7 @@ def along_memory(
     if turned:
         x = x.swapaxes(1, 2)
     if x.size <= TILE:
-        return turned, [((slice(None), slice(None)), x, of_rows)]
+        return turned, [((slice(None), slice(None)), plain(x), of_rows)]
     batch, rows, k = x.shape
     tiles = tiles_of_rows(batch, rows, k, TILE)
-    return turned, [(at, x[at], of_rows[at[0]] if turned else of_rows[at]) for at in tiles]
+    return turned, ((at, plain(x[at]), of_rows[at[0]] if turned else of_rows[at]) for at in tiles)

@@ -14,6 +14,7 @@ from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
+from ozaki.backends.numpy._scaled import ScaledRows, unscaled
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
@@ -55,7 +56,7 @@ class Slices:
     @property
     def x(self) -> npt.NDArray[Any]:
         """The operand, shape (batch, rows, k)."""
-        rows: npt.NDArray[Any] = self.described.x
+        rows: npt.NDArray[Any] = unscaled(self.described.x)
         return rows
 
 
@@ -121,12 +122,16 @@ def execute(
         if any(f.any() for f in flags):
             assert not isinstance(out, Numbers)
             SPARE.clear()  # what the product has used
-            patch(of_left.x, of_right.x, flags, out, memory, combination)
+            patch(unscaled(of_left.x), unscaled(of_right.x), flags, out, memory, combination)
 
 
-def _whole(program: Program, x: npt.NDArray[Any], y: npt.NDArray[Any], out: Any) -> int | None:
+def _whole(
+    program: Program, x: npt.NDArray[Any] | ScaledRows, y: npt.NDArray[Any] | ScaledRows, out: Any
+) -> int | None:
     """Compute out from rows of floats by `Engine.multiply_whole`, in the memory that a program of one slab counts."""
     if len(program.slabs) > 1 or program.views.copied or not isinstance(out, np.ndarray):
+        return None
+    if isinstance(x, ScaledRows) or isinstance(y, ScaledRows):
         return None
     return program.engine.multiply_whole(x, y, program.scaling, out, program.nbytes)
 

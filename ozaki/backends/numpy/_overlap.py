@@ -18,7 +18,7 @@ def overlap(left: Described, right: Described) -> float:
     least = inf
     for entry in range(0, count * step, step):
         x, y = (
-            _magnitudes(of.x[entry if batch > 1 else 0], rows)
+            _magnitudes(of.unscaled[entry if batch > 1 else 0], rows)
             for of, batch, rows in ((left, batch_a, m), (right, batch_b, n))
         )
         products_of_sums = np.outer(x.sum(axis=1), y.sum(axis=1))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import Described, along_memory, larger_parts, parts_of, scale
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import plain
 from ozaki.backends.numpy._tiles import FEW, OBJECTS, TILE
 from ozaki.backends.numpy.compiled import Compiled, compiled, proofs
 from ozaki.backends.numpy.compiled.memory import SPARE
@@ -89,7 +90,8 @@ def facts_program(level: Level, left: tuple[int, ...], right: tuple[int, ...], l
 class Ratios:
     """Facts of two operands that rest on lower bounds of abs(A) abs(B).
 
-    It keeps the lower bound of the level that was asked for last, for other schemes, if the product is one panel.
+    It keeps the lower bound of the level that was asked for last, for other schemes, if the product is one panel: that
+    of the first `FEW_ROWS` rows of A, where often a proof fails already, and once it is needed that of the others.
 
     Parameters
     ----------
@@ -100,12 +102,13 @@ class Ratios:
     def __init__(self, left: Described, right: Described, memory: Memory) -> None:
         self._left, self._right, self._memory = left, right, memory
         self._level: Level | None = None
-        self._lower: Lower | None = None
+        self._lower: list[Lower] = []
+        self._of_right: Any = None  # the panels of magnitudes of the right operand, which compiled code has made
         self._found: dict[tuple[Any, Level, int, int], float] = {}
 
     def release(self) -> None:
         """Free the lower bound; what was found with it stays."""
-        self._level = self._lower = None
+        self._level, self._lower, self._of_right = None, [], None
 
     def fact(self, scheme: Scheme | Words, level: Level, few_rows: bool, exponent: int) -> Ratio:
         """The fact `WorstRatio`; pairs of digits that the scheme leaves out count, unless they vanish here."""
@@ -121,7 +124,12 @@ class Ratios:
                 of_part = min(rows - first, part.x.shape[1])
                 return worst_ratio(lower, part, other, spans, scheme, of_part, exponent)
 
-            self._found[key] = max(self._of_panels(level, rows, of_panel))
+            worst = 0.0
+            for ratio in self._of_panels(level, rows, of_panel):
+                worst = max(worst, ratio)
+                if worst == inf:
+                    break  # whatever the other rows have
+            self._found[key] = worst
         return Ratio(self._found[key], spans, min(of_left[1], of_right[1]))
 
     def least_product(self) -> float:
@@ -129,29 +137,41 @@ class Ratios:
         level = levels(self._left.k)[0]
         return min(self._of_panels(level, self._left.x.shape[1], lambda _, *of: least_product(*of)))
 
-    def _of_panels(self, level: Level, rows: int, found: Callable[..., float]) -> list[float]:
-        """What a function finds in each panel that has some of the first `rows` rows of A.
+    def _of_panels(self, level: Level, rows: int, found: Callable[..., float]) -> Iterator[float]:
+        """What a function finds in each panel that has some of the first `rows` rows of A, one after another.
 
         Its arguments are the first row of the panel, the lower bounds of the level, and the parts of both operands.
         """
         left, right = self._left, self._right
         if self._level != level:
-            self._lower = None  # frees the memory of the last level before that of this one is taken
+            self.release()  # before the memory of this level is taken
         limit = None if self._memory.limit is None else self._memory.rest
         program = facts_program(level, left.x.shape, right.x.shape, limit)
         self._memory.pass_through(program.nbytes)
         if limit is not None:
             SPARE.clear()
         if program.panels is None:
-            if self._lower is None:
-                self._level, self._lower = level, lower_bound(left, right, level)
-            return [found(0, self._lower, left, right)]
-        values = []
+            self._level = level
+            yield from self._of_rows(level, rows, found)
+            return
         for panel in program.panels:
             if panel.rows[0] < rows:
                 parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
-                values.append(found(panel.rows[0], lower_bound(*parts, level), *parts))
-        return values
+                yield found(panel.rows[0], lower_bound(*parts, level), *parts)
+
+    def _of_rows(self, level: Level, rows: int, found: Callable[..., float]) -> Iterator[float]:
+        """Do as `_of_panels` does, of a product in one panel."""
+        m = int(self._left.x.shape[1])
+        few = FEW_ROWS if m >= 2 * FEW_ROWS else m
+        for number, (first, last) in enumerate(((0, few), (few, m))):
+            if first >= min(rows, last):
+                return
+            part = self._left if few == m else self._left.part(slice(None), slice(first, last))
+            if len(self._lower) == number:
+                if self._of_right is None:
+                    self._of_right = magnitudes_of_right(self._left, self._right, level)
+                self._lower.append(lower_bound(part, self._right, level, self._of_right))
+            yield found(first, self._lower[number], part, self._right)
 
 
 def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:
@@ -164,19 +184,38 @@ Lower = Floats | npt.NDArray[np.int32]
 """Lower bounds: int32 where compiled code sums products."""
 
 
-def lower_bound(left: Described, right: Described, level: Level) -> Lower:
-    """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level."""
+def lower_bound(left: Described, right: Described, level: Level, of_right: Any = None) -> Lower:
+    """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level.
+
+    `of_right` are the panels of `magnitudes_of_right`, made before for these or for more rows of A.
+    """
     if level == "wide":
         return _wide_product(left, right)
-    every = SAMPLED_EVERY[parts_of(left.x)] if level == "sampled" else SAMPLE
-    count = _indices_read(left.x.shape[-1], every)
-    if (library := _library(left.x.shape, right.x.shape)) is not None:
-        exponents = (
-            _exponents_of_magnitudes(left, NARROW_BITS),
-            _exponents_of_magnitudes(right, NARROW_BITS),
-        )
-        return proofs.sums_of_products(library, (left.x, right.x), exponents, count, every)
-    return _product(left, right, NARROW_BITS, np.float32, _indices(count, every))
+    count, every = _read(left, level)
+    of_right = magnitudes_of_right(left, right, level) if of_right is None else of_right
+    if of_right is None:
+        return _product(left, right, NARROW_BITS, np.float32, _indices(count, every))
+    library = of_right[0]
+    of_left = _panels_of_magnitudes(library, left, "left", level)
+    rows = left.x.shape[1], right.x.shape[1]
+    return proofs.sums_of_products(library, of_left, of_right[1], rows, count)
+
+
+def magnitudes_of_right(left: Described, right: Described, level: Level) -> tuple[Any, Any] | None:
+    """The library that multiplies magnitudes of a level, and those of B, as panels; None where none does."""
+    library = None if level == "wide" else _library(left.x.shape, right.x.shape)
+    return None if library is None else (library, _panels_of_magnitudes(library, right, "right", level))
+
+
+def _panels_of_magnitudes(library: Any, operand: Described, side: Side, level: Level) -> Any:
+    exponents = _exponents_of_magnitudes(operand, NARROW_BITS)
+    return proofs.magnitudes(library, operand.x, exponents, side, *_read(operand, level))
+
+
+def _read(operand: Described, level: Level) -> tuple[int, int]:
+    """How many inner indices the sampled and the narrow level read, and of how many the first `SAMPLE`."""
+    every = SAMPLED_EVERY[parts_of(operand.x)] if level == "sampled" else SAMPLE
+    return _indices_read(operand.x.shape[-1], every), every
 
 
 def _library(left: tuple[int, ...], right: tuple[int, ...]) -> Any:
@@ -367,7 +406,7 @@ def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
     batch, m, k = operand.x.shape
     for b, rows in tiles_of_rows(batch, m, k, TILE):
         for hs in _slabs(k):
-            x = larger_parts(operand.x[b, rows, hs], nonfinite=True)
+            x = larger_parts(plain(operand.x[b, rows, hs]), nonfinite=True)
             exponents = np.frexp(x)[1] - 1
             if operand.tops is None:
                 exponents -= tops[b, rows, None]

@@ -45,7 +45,7 @@ class WordSlices:
     @property
     def x(self) -> npt.NDArray[Any]:
         """The operand, shape (batch, rows, k)."""
-        rows: npt.NDArray[Any] = self.described.x
+        rows: npt.NDArray[Any] = self.described.unscaled
         return rows
 
 
@@ -58,14 +58,14 @@ def exponents(operand: Described, words: Words) -> npt.NDArray[np.int64]:
 def split(operand: Described, words: Words) -> WordSlices:
     """The words of a whole operand."""
     mu = exponents(operand, words)
-    return WordSlices(operand, _words_of(operand.x, mu, words).astype(np.float32), mu)
+    return WordSlices(operand, _words_of(operand.unscaled, mu, words).astype(np.float32), mu)
 
 
 def underflows(operand: Described, words: Words) -> int:
     """Number of elements of which the words leave more than `words.residual` allows, because a word underflows."""
     mu, found = exponents(operand, words), 0
     for b, rows, hs in _tiles(operand.x.shape):
-        x = operand.x[b, rows, hs]
+        x = operand.unscaled[b, rows, hs]
         scaled = _scaled(x, mu[b, rows])
         planes = _words_of(x, mu[b, rows], words)
         left = scaled - sum(np.ldexp(word, -words.scale_bits * s) for s, word in enumerate(planes))
@@ -231,7 +231,7 @@ def _words_at(
     """The words of some rows and inner indices hs of an operand, float64, shape (count, rows, k)."""
     if isinstance(operand, WordSlices):
         return operand.planes[:, rows_at[0], rows_at[1], hs].astype(np.float64)
-    return _words_of(operand.x[rows_at[0], rows_at[1], hs], mu[rows_at], words)
+    return _words_of(operand.unscaled[rows_at[0], rows_at[1], hs], mu[rows_at], words)
 
 
 def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats, outputs: int) -> Floats:

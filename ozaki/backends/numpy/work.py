@@ -20,8 +20,10 @@ from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
 from ozaki.backends.numpy._relative import bits_of, bits_of_strips
+from ozaki.backends.numpy._scaled import factor_bytes, scaled_along_k
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.of_scheme import rows_bound
@@ -85,6 +87,7 @@ class Work:
         self._described = {side: slices.described for side, slices in self._slices.items()}
         self._itself = False  # whether the rows of A are the columns of B, in memory, too
         self._proof: Ratios | None = None
+        self._proof_is_scaled = False
         self._product: results.Computed | None = None
 
     @cached_property
@@ -131,7 +134,8 @@ class Work:
         left, right = self._operand_pair
         with self._threads(left, right):
             match need:
-                case Spans():
+                case Spans(inner_scaling):
+                    left, right = self._scaled_pair if inner_scaling else (left, right)
                     return left.span, right.span
                 case NativeInRange():
                     return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
@@ -141,15 +145,15 @@ class Work:
                 case CutBound(words):
                     return rows_bound(left.on_host, right.on_host, words, "componentwise", (left.span, right.span))
                 case Sample():
-                    return sample(left.x, right.x)
+                    return sample(left.unscaled, right.unscaled)
                 case Overlap():
                     return overlap(left, right)
                 case LeastProduct():
                     return self._ratios(left, right).least_product()
-                case WorstRatio(scheme, level, few_rows, _, exponent):
-                    return self._ratios(left, right).fact(scheme, level, few_rows, exponent)
-                case RelativeError(scheme):
-                    return self._relative_bits(scheme)
+                case WorstRatio(scheme, level, few_rows, _, exponent, inner_scaling):
+                    return self._ratios(left, right, inner_scaling).fact(scheme, level, few_rows, exponent)
+                case RelativeError(scheme, inner_scaling):
+                    return self._relative_bits(scheme, inner_scaling)
         raise TypeError(f"need: {need!r} is not known here")
 
     def _threads(self, left: Described, right: Described) -> AbstractContextManager[Any]:
@@ -157,19 +161,39 @@ class Work:
         (_, m, k), n = left.x.shape, right.x.shape[1]
         return nullcontext() if m * k * n <= _SERIAL else within_cpus()
 
-    def _ratios(self, left: Described, right: Described) -> Ratios:
-        if self._proof is None:
-            self._proof = Ratios(left, right, self._memory)
+    def _ratios(self, left: Described, right: Described, inner_scaling: bool = False) -> Ratios:
+        """What finds ratios of operands as they are or scaled along k: of one of both alone, since it holds memory."""
+        if self._proof is None or self._proof_is_scaled != inner_scaling:
+            if self._proof is not None:
+                self._proof.release()
+            pair = self._scaled_pair if inner_scaling else (left, right)
+            self._proof, self._proof_is_scaled = Ratios(*pair, self._memory), inner_scaling
         return self._proof
 
-    def _relative_bits(self, scheme: Scheme) -> float:
+    @cached_property
+    def _scaled_pair(self) -> tuple[Described, Described]:
+        """Both operands scaled along k, with the descriptions of the scaled rows; a matrix beside itself as it is."""
+        left, right = self._operand_pair
+        if self._itself:
+            return left, right
+        held, passing = factor_bytes(left.unscaled, right.unscaled)
+        self._memory.hold(held)
+        self._memory.pass_through(passing)
+        scaled = scaled_along_k(left.unscaled, right.unscaled)
+        held, passing = describing_bytes(left.unscaled, right.unscaled)
+        self._memory.hold(held)
+        self._memory.pass_through(passing + 8 * min(TILE, max(left.x.size, right.x.size)))
+        return describe(scaled[0]), describe(scaled[1])
+
+    def _relative_bits(self, scheme: Scheme, inner_scaling: bool) -> float:
         """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
 
         Otherwise it computes that product, and keeps it, since most often it is the one that is asked for next; where
         the limit leaves too little for a second result, some rows of A at a time.
         """
-        left, right = self._operand_pair
-        if self._product is None or self._product.scheme != scheme:
+        left, right = self._scaled_pair if inner_scaling else self._operand_pair
+        kept = self._product
+        if kept is None or (kept.scheme, kept.inner_scaling) != (scheme, inner_scaling):
             self.release()
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             rest, whole = self._memory.rest, results.nbytes(shape, self._dtype)
@@ -178,8 +202,8 @@ class Work:
             self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
             execute(scheme, "auto", left, right, c, self._memory, itself=self._itself, progress=self._progress)
-            self._product = results.Computed(scheme, c, nbytes=whole)
-        return bits_of(self._product, left, right, self._dtype, self._memory)
+            kept = self._product = results.Computed(scheme, c, nbytes=whole, inner_scaling=inner_scaling)
+        return bits_of(kept, left, right, self._dtype, self._memory)
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product, or an expression that the plan rounds once, into c, shape (batch, m, n)."""
@@ -188,19 +212,23 @@ class Work:
             self._proof.release()
         given = self._given_combination
         once = self._combination if given is not None and plan.rounds_once(given) else None
-        kept = self._product if once is None else None
-        if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
+        kept = self._product if once is None and plan.engine == "auto" else None
+        if kept is not None and (kept.scheme, kept.inner_scaling) == (plan.scheme, plan.inner_scaling):
             results.copy(kept.c, c)
             return
         self.release()
         if not self._described:
             self._describe(later=once is None and isinstance(plan.scheme, Residues))
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
+        if plan.inner_scaling:
+            left, right = self._scaled_pair
         memory, progress = self._memory, self._progress
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
             execute(plan.scheme, plan.engine, left, right, c, memory, once, self._itself, self._adjoint, progress)
         alpha = ONE if once is None else once.alpha
-        self._product = results.Computed(plan.scheme, c, alpha) if not isinstance(plan.scheme, Words) else None
+        self._product = None
+        if not isinstance(plan.scheme, Words):
+            self._product = results.Computed(plan.scheme, c, alpha, inner_scaling=plan.inner_scaling)
 
     def release(self) -> None:
         """Free the memory of a proof, and of a product before."""

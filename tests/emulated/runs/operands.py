@@ -43,6 +43,9 @@ def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, neighbours: int) -> np
 def same(expected: np.ndarray, got: np.ndarray) -> None:
     got = cp.asnumpy(got)
     assert expected.dtype == got.dtype and expected.shape == got.shape, (expected.dtype, got.dtype)
+    if expected.dtype.kind == "c":
+        same(np.ascontiguousarray(expected).view(expected.real.dtype), np.ascontiguousarray(got).view(got.real.dtype))
+        return
     differ = expected.view(f"u{expected.itemsize}") != got.view(f"u{got.itemsize}")
     differ &= ~(np.isnan(expected) & np.isnan(got))
     assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}"

@@ -22,15 +22,18 @@ def split(b: Builder, device: Device, operand: Described, side: str, scheme: Ker
     """Split a described operand into digits or residues, stored in `layout`."""
     if isinstance(scheme, Residues) and is_wide(scheme, operand.numbers is not None):
         return split_wide(b, operand, side, scheme, layout, device.block_memory)
-    slices = Slices.room(b, operand, layout)
-    kernel = _split_kernel(operand.x.view, operand.scaling(scheme), side, scheme, layout, operand.only_largest)
-    b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes))
+    slices, inner = Slices.room(b, operand, layout), operand.inner
+    kernel = _split_kernel(
+        operand.x.view, operand.scaling(scheme), side, scheme, layout, operand.only_largest, inner is not None
+    )
+    factors = [] if inner is None else [inner]
+    b.launch(kernel, operand.x, operand.fields, Out(slices.mu), Out(slices.planes), *factors)
     return slices
 
 
 @cached(1024)
 def _split_kernel(
-    view: View, scaling: Scaling, side: str, scheme: KernelScheme, layout: Layout, largest: bool
+    view: View, scaling: Scaling, side: str, scheme: KernelScheme, layout: Layout, largest: bool, scaled: bool
 ) -> Kernel:
     batch, rows, k = view.shape
     of_block = min(32, 256 // view.dtype.itemsize)  # rows
@@ -40,7 +43,10 @@ def _split_kernel(
     grid = (batch * ceil(layout.rows / of_block) * (layout.k // 128),)
     file, function, threads = "conversion/split.cu", "split", 128
     more = cutting_constants(scheme, side, layout)
+    if scaled:
+        macros, more = macros | {"INNER": 1}, (*more, None)
     if isinstance(scheme, Digits) and scheme.word == "fp16":
+        assert not scaled
         file, function, threads, more = "conversion/split_fp16.cu", "split_fp16", 256, ()
         macros = {name: x for name, x in macros.items() if name != "ROOM"} | {"SLICES": scheme.count}
     return Kernel.of(

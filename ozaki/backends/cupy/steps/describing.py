@@ -25,27 +25,28 @@ def fields_of(b: Builder, x: Array) -> Array:
     return b.array(f"{x.buffer.name}.fields", (len(FIELDS), *x.shape[:2]), "q", counted=False)
 
 
-def describe(b: Builder, x: Array) -> Described:
-    """Describe the rows of x, shape (batch, rows, k)."""
+def describe(b: Builder, x: Array, inner: Array | None = None) -> Described:
+    """Describe the rows of x, shape (batch, rows, k), or those that factors `inner` of inner indices make of them."""
     fields = fields_of(b, x)
-    describe_into(b, x, fields)
-    return Described(x, fields)
+    describe_into(b, x, fields, inner)
+    return Described(x, fields, inner=inner)
 
 
-def describe_into(b: Builder, x: Array, fields: Array) -> None:
-    """Describe the rows of x, shape (batch, rows, k), in `fields`, int64, shape (6, batch, rows)."""
-    size, kernels = _describe_kernels(x.view)
+def describe_into(b: Builder, x: Array, fields: Array, inner: Array | None = None) -> None:
+    """Do as `describe` does, into `fields`, int64, shape (6, batch, rows)."""
+    size, kernels = _describe_kernels(x.view, inner is not None)
     pieces = b.buffer(f"{x.buffer.name}.pieces", size, counted=False) if size else fields.at
     for kernel in kernels:
-        b.launch(kernel, x, Out(fields), Out(pieces))
+        b.launch(kernel, x, Out(fields), Out(pieces), *([] if inner is None else [inner]))
     if size:
         b.release(pieces)
 
 
 @cached(1024)
-def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
+def _describe_kernels(view: View, scaled: bool) -> tuple[int, tuple[Kernel, ...]]:
     """Bytes that the first kernel hands to the second, 0 if there is only one; and these kernels."""
     (batch, rows, k), steps, parts = view.shape, view.steps_of_parts, view.dtype.parts
+    inner: Macros = {"INNER": parts} if scaled else {}
     if batch * rows == 0:
         return 0, ()
     k *= parts
@@ -61,8 +62,9 @@ def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     else:
         warps, segment, group, finish_group = 8, 8 * held, 32, 32
     segments = max(-(-k // segment), 1)
-    macros: Macros = {"INPUT": view.dtype.ctype_of_part, "REALS": parts, "ALONG_K": view.along_k}
-    arguments = (None, None, None, *steps, batch, rows, k, segment, segments, warps, magnitude_bits(k))
+    macros: Macros = {"INPUT": view.dtype.ctype_of_part, "REALS": parts, "ALONG_K": view.along_k, **inner}
+    factors = (None,) if scaled else ()
+    arguments = (None, None, None, *steps, batch, rows, k, segment, segments, warps, magnitude_bits(k), *factors)
     grid = (batch * -(-rows // group) * segments,)
     first = Kernel.of("conversion/describe.cu", "describe", macros, grid, (256,), *arguments)
     if segments == 1:

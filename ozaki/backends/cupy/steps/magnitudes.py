@@ -137,19 +137,28 @@ def magnitudes(b: Builder, device: Device, left: Described, right: Described, le
     if found is not None and found is right.magnitudes and found.layout == layout:
         return found
     taken = Magnitudes.room(b, left.x, right.x, layout)
-    kernel = _taking_kernel(left.x.view, right.x.view, (left.only_largest, right.only_largest), layout)
-    b.launch(kernel, left.x, left.fields, Out(taken.left), right.x, right.fields, Out(taken.right))
+    scaled = left.inner is not None
+    kernel = _taking_kernel(left.x.view, right.x.view, (left.only_largest, right.only_largest), layout, scaled)
+    places: list[Array | Out] = []
+    for of, to in ((left, taken.left), (right, taken.right)):
+        places += [of.x, of.fields, Out(to), *([] if of.inner is None else [of.inner])]
+    b.launch(kernel, *places)
     return taken
 
 
 @cached(1024)
-def _taking_kernel(left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
+def _taking_kernel(
+    left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout, scaled: bool
+) -> Kernel:
     macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double", "REALS": left.dtype.parts}
     for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):
         macros |= {f"INPUT_{side}": view.dtype.ctype_of_part, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
         macros |= {f"LARGEST_{side}": int(alone)}
     views = list(zip((left, right), layout.rows, strict=True))
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
-    operands = [(None, None, None, view.shape[1], rows, *view.steps_of_parts) for view, rows in views]
+    factors: tuple[None, ...] = ()
+    if scaled:
+        macros, factors = macros | {"INNER": 1}, (None,)
+    operands = [(None, None, None, view.shape[1], rows, *view.steps_of_parts, *factors) for view, rows in views]
     sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(layout.sampled)
     return Kernel.of("proof/proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)

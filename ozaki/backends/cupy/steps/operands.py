@@ -24,6 +24,8 @@ class Described:
     magnitudes : the `Magnitudes` of both operands that were taken at the same time for a proof, or None
     numbers : the `NumbersArray` of the rows themselves, if they are multiprecision numbers; else None
     tops : int64, shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
+    inner : float64, shape (batch, k): factors of inner indices, which scale the rows that are described along k; None
+        if they are as given
     """
 
     x: Array
@@ -32,6 +34,7 @@ class Described:
     magnitudes: Any = None
     numbers: Any = None
     tops: Array | None = None
+    inner: Array | None = None
 
     @property
     def k(self) -> int:
@@ -62,7 +65,8 @@ class Described:
         fields = contiguous_rows(b, self.fields.part(1, *batch).part(2, *rows))
         numbers = None if self.numbers is None else self.numbers.part(0, *batch).part(1, *rows)
         tops = None if self.tops is None else contiguous_rows(b, self.tops.part(0, *batch).part(1, *rows))
-        return replace(self, x=x, fields=fields, magnitudes=None, numbers=numbers, tops=tops)
+        inner = None if self.inner is None else self.inner.part(0, *batch)
+        return replace(self, x=x, fields=fields, magnitudes=None, numbers=numbers, tops=tops, inner=inner)
 
     def release_rows(self, b: Builder, whole: Described) -> None:
         """Free the description that `whole.some_rows` copied for these rows, if it did."""

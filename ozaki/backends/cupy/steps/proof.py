@@ -98,8 +98,10 @@ def lower_bound(b: Builder, device: Device, left: Described, right: Described, l
     _multiply(b, types, found, products)
     if level == "wide":
         known = tuple(_LEAST if of.tops is None else LEAST_LEADING for of in (left, right))
-        kernel = _exponents_kernel(left.x.view, right.x.view, known, m, ld, 2 * found.layout.bits)
-        b.launch(kernel, left.x, left.fields, right.x, right.fields, Out(products))
+        scaled = left.inner is not None
+        kernel = _exponents_kernel(left.x.view, right.x.view, known, m, ld, 2 * found.layout.bits, scaled)
+        places = [place for of in (left, right) for place in (of.x, of.fields, of.inner) if place is not None]
+        b.launch(kernel, *places, Out(products))
     return Lower(found, products)
 
 
@@ -113,17 +115,23 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
 
 
 @cached(1024)
-def _exponents_kernel(left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int) -> Kernel:
+def _exponents_kernel(
+    left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int, scaled: bool
+) -> Kernel:
     """`known`: the least exponents that elements of both operands are known to have, relative to their row's top."""
     macros: Macros = {
         "INPUT_A": left.dtype.ctype_of_part,
         "INPUT_B": right.dtype.ctype_of_part,
         "REALS": left.dtype.parts,
     }
+    factors: tuple[None, ...] = ()
+    if scaled:
+        macros, factors = macros | {"INNER": 1}, (None,)
     operands = []
     for view, least in zip((left, right), known, strict=True):
         (batch, rows, _), steps = view.shape, view.steps_of_parts
-        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:], least))
+        numbers = rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:], least
+        operands.append((None, None, *numbers, *factors))
     tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
     sizes = left.shape[2], padded, ld

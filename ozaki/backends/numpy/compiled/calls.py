@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import Panels, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
@@ -20,12 +21,27 @@ from ozaki.schemes.image import EMPTY_TOP
 _Ints = npt.NDArray[np.int64]
 
 
-def can_read(x: npt.NDArray[Any]) -> bool:
+def can_read(x: npt.NDArray[Any] | ScaledRows) -> bool:
     """Whether the library reads the elements of x: where the parts of each lie at multiples of their size."""
+    x = x.x if isinstance(x, ScaledRows) else x
     return x.flags.aligned and all(step % part_size(x) == 0 for step in x.strides)
 
 
-def parts_of(x: npt.NDArray[Any]) -> int:
+def inner_factors(x: npt.NDArray[Any] | ScaledRows) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64] | None]:
+    """The array of rows that the library reads, and the factors of inner indices, shape (batch, k); None without."""
+    if not isinstance(x, ScaledRows):
+        return x, None
+    return x.x, np.ascontiguousarray(x.factors[:, 0], np.float64)
+
+
+def inner_fields(factors: npt.NDArray[np.float64] | None) -> tuple[int | None, int]:
+    """The fields `INNER` of a structure for factors, which have to live as long as it."""
+    if factors is None:
+        return None, 0
+    return factors.ctypes.data, 0 if len(factors) == 1 else factors.shape[1]
+
+
+def parts_of(x: npt.NDArray[Any] | ScaledRows) -> int:
     """Real numbers of an element: 2 of a complex one."""
     return 2 if x.dtype.kind == "c" else 1
 
@@ -35,67 +51,79 @@ def part_size(x: npt.NDArray[Any]) -> int:
     return x.itemsize // parts_of(x)
 
 
-def can_describe(x: npt.NDArray[Any]) -> bool:
+def can_describe(x: npt.NDArray[Any] | ScaledRows) -> bool:
     """Whether `describe` takes x: complex rows are contiguous, or neighbouring rows are neighbours in memory."""
     return x.dtype.kind in "fc" and can_read(x) and (x.dtype.kind == "f" or x.itemsize in x.strides[1:])
 
 
-def describe(library: Any, x: npt.NDArray[Any], fields: _Ints) -> None:
-    """Write the description of rows x, shape (batch, rows, k), into fields (`FIELDS`).
+def describe(library: Any, rows: npt.NDArray[Any] | ScaledRows, fields: _Ints) -> None:
+    """Write the description of rows, shape (batch, rows, k), into fields (`FIELDS`).
 
     Elements are float32 or float64, or complex numbers of which all parts are described together.
     """
+    x, inner = inner_factors(rows)
     if x.dtype.kind == "f":
-        _describe(library, x, magnitude_bits(x.shape[2]), fields)
+        _describe(library, x, inner, magnitude_bits(x.shape[2]), fields)
         return
     width = magnitude_bits(2 * x.shape[2])
     if x.strides[2] == x.itemsize:
-        _describe(library, x.view(x.real.dtype), width, fields)
+        of_parts = None if inner is None else np.repeat(inner, 2, axis=1)
+        _describe(library, x.view(x.real.dtype), of_parts, width, fields)
         return
     parts = x.swapaxes(1, 2).view(x.real.dtype).swapaxes(1, 2)
     of_both = np.empty((len(fields), *parts.shape[:2]), np.int64)
-    _describe(library, parts, width, of_both, pairs=True)
+    _describe(library, parts, inner, width, of_both, pairs=True)
     fields[...] = of_both[..., ::2]
 
 
-def _describe(library: Any, x: npt.NDArray[Any], width: int, fields: _Ints, pairs: bool = False) -> None:
+def _describe(
+    library: Any,
+    x: npt.NDArray[Any],
+    inner: npt.NDArray[np.float64] | None,
+    width: int,
+    fields: _Ints,
+    pairs: bool = False,
+) -> None:
     """Do as `describe` does, with magnitudes of `width` bits; of `pairs` of rows, that of both together, twice."""
     batch, rows, k = x.shape
     given = Describe(
         x.ctypes.data, x.itemsize == 4, batch, rows, k, *(step // x.itemsize for step in x.strides),
-        pairs, width, EMPTY_TOP, *(field.ctypes.data for field in fields),
+        pairs, width, EMPTY_TOP, *(field.ctypes.data for field in fields), *inner_fields(inner),
     )  # fmt: skip
     at = ctypes.byref(given)
 
     def call(begin: int, end: int) -> None:
         library.ozaki_cpu_describe(at, begin, end)
 
-    share_out(batch * -(-rows // 32), 2.0 * x.size, call, x, fields)
+    share_out(batch * -(-rows // 32), 2.0 * x.size, call, x, inner, fields)
 
 
-def split(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: Tables, narrow: bool = False) -> Panels:
-    """The residues of the images of rows x, shape (batch, rows, k), with exponents mu.
+def split(
+    library: Any, of: npt.NDArray[Any] | ScaledRows, mu: _Ints, side: str, tables: Tables, narrow: bool = False
+) -> Panels:
+    """The residues of the images of rows, shape (batch, rows, k), with exponents mu.
 
     Elements are of float32 or float64, or complex, and have as many parts as those of `tables`. NaN and Inf count as
     zero; images are below 2**63, `narrow` ones below 2**31.
     """
     function = library.ozaki_cpu_split if tables.parts == 1 else library.ozaki_cpu_split_complex
-    return split_into(function, x, mu, side, tables.residues[side], len(tables.moduli), narrow)
+    return split_into(function, of, mu, side, tables.residues[side], len(tables.moduli), narrow)
 
 
 def split_into(
     function: Callable[[Any, int, int, int], object],
-    x: npt.NDArray[Any],
+    of: npt.NDArray[Any] | ScaledRows,
     mu: _Ints,
     side: str,
     slices: npt.NDArray[Any],
     planes: int,
     narrow: bool,
 ) -> Panels:
-    """The panels of the images of rows x, as `split` makes them by a function of the library.
+    """The panels of the images of rows, as `split` makes them by a function of the library.
 
     `slices` says how images become them, and there are so many planes of them.
     """
+    x, inner = inner_factors(of)
     batch, rows, k = x.shape
     panels = Panels.empty(planes, batch, rows, k, side)
     memory = panels.memory
@@ -103,14 +131,14 @@ def split_into(
     given = Split(
         x.ctypes.data, part_size(x) == 4, batch, rows, k, *(step // part_size(x) for step in x.strides),
         exponents.ctypes.data, slices.ctypes.data, len(slices), memory.ctypes.data,
-        memory.strides[0], memory.strides[1], panels.depth, narrow,
+        memory.strides[0], memory.strides[1], panels.depth, narrow, *inner_fields(inner),
     )  # fmt: skip
     at = ctypes.byref(given)
 
     def call(begin: int, end: int) -> None:
         function(at, side == "right", begin, end)
 
-    share_out(batch * -(-rows // panels.width), float(x.size) * len(slices), call, x, exponents, slices, panels)
+    share_out(batch * -(-rows // panels.width), float(x.size) * len(slices), call, x, inner, exponents, slices, panels)
     return panels
 
 

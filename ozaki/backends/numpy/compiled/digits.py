@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled.calls import cost_of, operands_of, result_of, set_factors, split_into
 from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import WIDTHS, Panels, tile
@@ -64,7 +65,7 @@ def digit_tables_of(scheme: Digits) -> DigitTables:
     return DigitTables(scheme, digits, np.array([2.0 ** (bits * (2 * p - d)) for d in range(2, p + 2)]))
 
 
-def split_digits(library: Any, x: npt.NDArray[Any], mu: _Ints, side: str, tables: DigitTables) -> Panels:
+def split_digits(library: Any, x: npt.NDArray[Any] | ScaledRows, mu: _Ints, side: str, tables: DigitTables) -> Panels:
     """The digits of the images of rows x, shape (batch, rows, k), with exponents mu; NaN and Inf count as zero."""
     slices = tables.digits[side]
     return split_into(library.ozaki_cpu_split_digits, x, mu, side, slices, len(slices), tables.narrow)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.calls import can_read
+from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy.compiled.calls import can_read, inner_factors, inner_fields
 from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.panels import DEPTH, WIDTHS, padded
 from ozaki.backends.numpy.compiled.sharing import share_out
@@ -24,26 +25,17 @@ def magnitude_bytes(batch: int, rows: int, count: int, side: str) -> int:
 
 
 def sums_of_products(
-    library: Any,
-    rows: tuple[npt.NDArray[Any], npt.NDArray[Any]],
-    exponents: tuple[_Ints, _Ints],
-    count: int,
-    every: int,
+    library: Any, left: Block, right: Block, rows: tuple[int, int], count: int
 ) -> npt.NDArray[np.int32]:
-    """Sums of products of magnitudes floor(abs(x) 2**exponent), at most 127, of both operands, shape (batch, m, n).
+    """Sums of products of magnitudes of both operands, shape (batch, m, n).
 
     Parameters
     ----------
     library : as `Compiled` has it
-    rows : of both operands, shape (batch, rows, k), of floats or complex numbers, whose larger parts count; NaN and Inf
-        count as zero
-    exponents : of each row, shape (batch, rows)
-    count : of inner indices that are read, at most 2**17
-    every : of so many the first 32 are read; 32 for all of them
+    left, right : their panels, of so many rows (`magnitudes`)
+    count : of inner indices, at most 2**17
     """
-    sides = zip(rows, exponents, WIDTHS, strict=True)
-    left, right = (_panels(library, x, of_rows, side, count, every) for x, of_rows, side in sides)
-    (a, b), (m, n) = (left.array, right.array), (x.shape[1] for x in rows)
+    (a, b), (m, n) = (left.array, right.array), rows
     batch = max(len(a), len(b))
     out = np.zeros((batch, m, n), np.int32) if count == 0 else np.empty((batch, m, n), np.int32)
     steps = (0 if len(x) == 1 else x.strides[0] for x in (a, b))
@@ -58,25 +50,37 @@ def sums_of_products(
     return out
 
 
-def _panels(library: Any, x: npt.NDArray[Any], exponents: _Ints, side: str, count: int, every: int) -> Block:
-    """Panels of the magnitudes of an operand, shape (batch, bytes of a matrix)."""
+def magnitudes(
+    library: Any, of: npt.NDArray[Any] | ScaledRows, exponents: _Ints, side: str, count: int, every: int
+) -> Block:
+    """Panels of the magnitudes floor(abs(x) 2**exponent), at most 127, of an operand, shape (batch, bytes of a matrix).
+
+    Parameters
+    ----------
+    library : as `Compiled` has it
+    of : rows, shape (batch, rows, k), of floats or complex numbers, whose larger parts count; NaN and Inf count as zero
+    exponents : of each row, shape (batch, rows)
+    side : "left" or "right"
+    count : of inner indices that are read, at most 2**17
+    every : of so many the first 32 are read; 32 for all of them
+    """
+    x, inner = inner_factors(of if can_read(of) else of.copy())
     batch, rows, _ = x.shape
     complex_ = x.dtype.kind == "c"
-    x = x if can_read(x) else x.copy()
     real, imaginary = (x.real, x.imag) if complex_ else (x, None)
     block = Block((batch, padded(rows, count, side)))
     exponents = np.ascontiguousarray(exponents, np.int64)
     given = Magnitudes(
         real.ctypes.data, None if imaginary is None else imaginary.ctypes.data, real.itemsize == 4, batch, rows,
         *(step // real.itemsize for step in real.strides), exponents.ctypes.data, count, every,
-        block.array.ctypes.data, block.array.strides[0], -(-count // DEPTH) * DEPTH,
+        block.array.ctypes.data, block.array.strides[0], -(-count // DEPTH) * DEPTH, *inner_fields(inner),
     )  # fmt: skip
     at = ctypes.byref(given)
 
     def call(begin: int, end: int) -> None:
         library.ozaki_cpu_magnitudes(at, side == "right", begin, end)
 
-    share_out(batch * -(-rows // WIDTHS[side]), 2.0 * batch * rows * count, call, x, exponents, block)
+    share_out(batch * -(-rows // WIDTHS[side]), 2.0 * batch * rows * count, call, x, inner, exponents, block)
     return block
 
 

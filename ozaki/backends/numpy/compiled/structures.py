@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
+INNER = ("inner", ctypes.c_void_p), ("inner_matrix", ctypes.c_int64)
+"""The fields of the factors of inner indices: their address, and the step from one matrix's to the next one's."""
+
 
 class Describe(ctypes.Structure):
     """Rows, and where their description goes (describe.h)."""
@@ -13,6 +16,7 @@ class Describe(ctypes.Structure):
         *[(name, ctypes.c_int64) for name in ("single", "batch", "rows", "k", "of_batch", "of_rows", "of_k")],
         *[(name, ctypes.c_int64) for name in ("pairs", "width", "empty")],
         *[(name, ctypes.c_void_p) for name in ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")],
+        *INNER,
     )
 
 
@@ -28,6 +32,7 @@ class Split(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("out", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("plane", "matrix", "depth", "narrow")],
+        *INNER,
     )
 
 
@@ -89,6 +94,7 @@ class Magnitudes(ctypes.Structure):
         *[(name, ctypes.c_int64) for name in ("count", "every")],
         ("out", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("matrix", "depth")],
+        *INNER,
     )
 
 

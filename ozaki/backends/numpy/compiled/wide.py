@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.calls import cost_of, operands_of
+from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy.compiled.calls import cost_of, inner_factors, inner_fields, operands_of
 from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import Panels, tile
 from ozaki.backends.numpy.compiled.sharing import share_out
@@ -72,19 +73,24 @@ def planes_of(moduli: tuple[int, ...]) -> int:
     return sum(1 if m <= 256 else 3 for m in moduli)
 
 
-def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str, tables: WideTables) -> Panels:
-    """The residues of the images of rows x, shape (batch, rows, k), with exponents mu, as panels.
+def split_wide(
+    library: Any, of_rows: npt.NDArray[Any] | ScaledRows | Numbers, mu: _Ints, side: str, tables: WideTables
+) -> Panels:
+    """The residues of the images of rows, shape (batch, rows, k), with exponents mu, as panels.
 
     Rows are floats, of which NaN and Inf count as zero, or multiprecision numbers; images are as wide as the tables.
     """
+    x, inner = (of_rows, None) if isinstance(of_rows, Numbers) else inner_factors(of_rows)
     batch, rows, k = x.shape
     panels = Panels.empty(planes_of(tables.crt.moduli), batch, rows, k, side)
     memory, exponents, of = panels.memory, np.ascontiguousarray(mu, np.int64), tables.sides[side]
     if isinstance(x, Numbers):
-        source = Source(None, 0, (0, 0, 0), rows_of(x), exponents.ctypes.data)
+        source = Source(None, 0, (0, 0, 0), rows_of(x), exponents.ctypes.data, None, 0)
         limbs = len(x.limbs)
     else:
-        source = Source(x.ctypes.data, x.itemsize == 4, steps_of(x), no_rows(x), exponents.ctypes.data)
+        source = Source(
+            x.ctypes.data, x.itemsize == 4, steps_of(x), no_rows(x), exponents.ctypes.data, *inner_fields(inner)
+        )
         limbs = 0
     given = WideSplit(
         source, tables.words, of.rows.ctypes.data, of.starts.ctypes.data, of.bytes.ctypes.data, len(of.bytes),
@@ -96,7 +102,7 @@ def split_wide(library: Any, x: npt.NDArray[Any] | Numbers, mu: _Ints, side: str
         own = Block((room,))
         library.ozaki_cpu_split_wide(at, side == "right", begin, end, own.array.ctypes.data)
 
-    share_out(groups, float(x.size) * len(memory) * (4 + tables.words), call, x, exponents, tables, panels)
+    share_out(groups, float(x.size) * len(memory) * (4 + tables.words), call, x, inner, exponents, tables, panels)
     return panels
 
 

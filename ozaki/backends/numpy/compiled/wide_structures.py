@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy.compiled.structures import Operands, Result
+from ozaki.backends.numpy.compiled.structures import INNER, Operands, Result
 from ozaki.multiprecision.numbers import Numbers
 
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -52,6 +52,7 @@ class Source(ctypes.Structure):
 
     _fields_ = (
         ("floats", _POINTER), ("single", _INTEGER), ("of_floats", Steps), ("numbers", Rows), ("exponents", _POINTER),
+        *INNER,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import along_memory, scale
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import Side
@@ -95,12 +96,12 @@ class BlasEngine(ABC):
         `products` may be overwritten, and returned.
         """
 
-    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Floats:
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Floats:
         """The slices of rows of floats, as `Engine` says."""
         planes = np.empty((self.planes, x.size))
         return in_shape(planes, x.shape, self.split_real_rows(x, mu, side, finite, planes))
 
-    def split_real_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool, out: Floats) -> bool:
+    def split_real_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool, out: Floats) -> bool:
         """Split real rows x, shape (batch, rows, k), into out, shape (planes, batch rows k), in the memory order of x.
 
         So a transposed operand, too, is read and written along memory; returns whether its last two axes are exchanged.

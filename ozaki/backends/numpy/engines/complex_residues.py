@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines.by_blas import Ints, in_shape
 from ozaki.backends.numpy.engines.residues import ResidueEngine, least_product, limbs_of_product, reduce
@@ -66,7 +67,7 @@ class ComplexResidueEngine(ResidueEngine):
         """The engine that makes residues of the parts of elements."""
         return ResidueEngine(self.scheme, self.k, self.slab, self.crt)
 
-    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Floats:
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Floats:
         """The slices of complex rows, as `Engine` says."""
         planes = np.empty((self.planes, x.size))
         for part, of_part in zip((x.real, x.imag), np.split(planes, 2), strict=True):

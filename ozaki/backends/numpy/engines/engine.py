@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import Side
@@ -113,12 +114,12 @@ class Engine(Protocol):
         """The engine of a matrix times its own transpose whose slices serve both operands; None if there is none."""
         ...
 
-    def split_rows(self, x: npt.NDArray[Any], mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: npt.NDArray[np.int64], side: str, finite: bool) -> Any:
         """The slices of rows of floats: an array of shape (planes, *x.shape), or what is cut as one.
 
         Parameters
         ----------
-        x : shape (batch, rows, k), with any strides
+        x : shape (batch, rows, k), with any strides, perhaps scaled along k
         mu : exponents of the images, shape (batch, rows)
         side : "left" or "right"
         finite : whether x has no NaN and Inf, which count as zero

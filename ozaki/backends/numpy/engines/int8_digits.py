@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.digits import (
@@ -120,7 +121,7 @@ class Int8DigitEngine(DigitEngine):
         """So many rows and columns or some more that are whole panels."""
         return whole(rows, "left"), whole(columns, "right")
 
-    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
         return split_digits(self._library, x if can_read(x) else x.copy(), mu, side, self._tables)
 

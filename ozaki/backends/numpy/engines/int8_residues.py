@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rounded, split
 from ozaki.backends.numpy.compiled.panels import Panels, padded_depth, scratch_bytes, whole
@@ -124,7 +125,7 @@ class Int8ResidueEngine(ResidueEngine):
         """So many rows and columns or some more that are whole panels."""
         return whole(rows, "left"), whole(columns, "right")
 
-    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
         return split(self._library, x if can_read(x) else x.copy(), mu, side, self._tables, self._narrow)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends import results
+from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled.calls import can_read, multiply_rounded
 from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS
@@ -107,7 +108,7 @@ class Int8WideResidueEngine(Int8ResidueEngine):
             of_tile = max(of_tile, scratch_bytes(rows, columns, self.planes))
         return max(of_tile, split_room(self._words, limbs))
 
-    def split_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The slices of rows of floats, as `Engine` says."""
         if self._of_int64:
             return super().split_rows(x, mu, side, finite)

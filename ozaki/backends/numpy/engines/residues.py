@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import image_pieces
+from ozaki.backends.numpy._scaled import ScaledRows, plain
 from ozaki.backends.numpy._tiles import FEW, TILE
 from ozaki.backends.numpy.engines.by_blas import BlasEngine, Ints
 from ozaki.caches import cached_within
@@ -91,10 +92,11 @@ class ResidueEngine(BlasEngine):
         """Arrays held while a tile is rounded: residues, limbs, and scratch."""
         return 2 * self.planes + 2 * limbs_of_product(self.crt) + 12
 
-    def split_real_rows(self, x: npt.NDArray[Any], mu: Ints, side: str, finite: bool, out: Floats) -> bool:
+    def split_real_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool, out: Floats) -> bool:
         """Split real rows as `BlasEngine` does, those of images beyond the range of float64 as multiprecision ones."""
         if self.pieces * PIECE_BITS <= _WIDEST:
             return super().split_real_rows(x, mu, side, finite, out)
+        x = plain(x)
         numbers = of_floats(x if finite else np.where(np.isfinite(x), x, 0))
         self._split_numbers_into(numbers, mu, side, out.reshape(len(out), *x.shape))
         return False

@@ -1,0 +1,148 @@
+"""Rows that are scaled along k on NumPy: views of an operand, whose elements are multiplied as they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy._tiles import OBJECTS, TILE
+from ozaki.records.shapes import tiles_of_rows
+from ozaki.schemes.inner import REACH, Exponents, inner_exponents
+
+
+@dataclass(frozen=True)
+class ScaledRows:
+    """Rows x, each element times the factor of its inner index: what takes rows of floats reads them tile by tile.
+
+    Attributes
+    ----------
+    x : shape (batch, rows, k), real or complex, with any strides
+    factors : powers of two, or 0 for an inner index that does not count; in the format of a part of an element, shape
+        (batch, 1, k). No product leaves the normal numbers of the format.
+    """
+
+    x: npt.NDArray[Any]
+    factors: npt.NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the rows, as all attributes of the name that an array has."""
+        return self.x.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.x.dtype
+
+    @property
+    def size(self) -> int:
+        return self.x.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.x.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.x.strides
+
+    @property
+    def real(self) -> ScaledRows:
+        """The real parts of the elements."""
+        return ScaledRows(self.x.real, self.factors)
+
+    @property
+    def imag(self) -> ScaledRows:
+        """The imaginary parts of the elements."""
+        return ScaledRows(self.x.imag, self.factors)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, at: Any) -> ScaledRows:
+        """Part of the rows: `at` is one index for each axis, none of which it removes, or those of the first ones."""
+        index = at if isinstance(at, tuple) else (at,)
+        if Ellipsis in index:
+            before = index.index(Ellipsis)
+            index = index[:before] + (slice(None),) * (4 - len(index)) + index[before + 1 :]
+        index += (slice(None),) * (3 - len(index))
+        of_factors = tuple(
+            slice(None) if size == 1 else one for one, size in zip(index, self.factors.shape, strict=True)
+        )
+        return ScaledRows(self.x[index], self.factors[of_factors])
+
+    def swapaxes(self, one: int, other: int) -> ScaledRows:
+        """The rows with two axes exchanged."""
+        return ScaledRows(self.x.swapaxes(one, other), self.factors.swapaxes(one, other))
+
+    def copy(self) -> ScaledRows:
+        """The rows, of which the elements, not yet scaled, lie in new memory."""
+        return ScaledRows(self.x.copy(), self.factors)
+
+    def values(self) -> npt.NDArray[Any]:
+        """The scaled elements, as a new array: for a tile of them."""
+        with np.errstate(invalid="ignore"):  # Inf times 0, which is NaN, and counts as zero as Inf does
+            if self.x.dtype.kind != "c":
+                product: npt.NDArray[Any] = self.x * self.factors
+                return product
+            out = np.empty_like(self.x)
+            np.multiply(self.x.real, self.factors, out=out.real)
+            np.multiply(self.x.imag, self.factors, out=out.imag)
+            return out
+
+
+def plain(x: npt.NDArray[Any] | ScaledRows) -> npt.NDArray[Any]:
+    """The elements of a tile of rows: the tile itself, or scaled elements as a new array."""
+    return x.values() if isinstance(x, ScaledRows) else x
+
+
+def unscaled(x: npt.NDArray[Any] | ScaledRows) -> npt.NDArray[Any]:
+    """The rows as the operand has them."""
+    return x.x if isinstance(x, ScaledRows) else x
+
+
+def scaled_along_k(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[ScaledRows, ScaledRows]:
+    """Both operands, stacks of as many rows of A and columns of B, scaled along k (docs/definitions.md, 10)."""
+    batch, _, k = x.shape
+    formats = [str(each.real.dtype) for each in (x, y)]
+    left, right = (np.empty((batch, 1, k), form) for form in formats)
+    fits = np.ones(batch, bool)
+    for h in range(0, k, _SLAB):
+        hs = slice(h, h + _SLAB)
+        of_left, of_right = _exponents(x[..., hs]), _exponents(y[..., hs])
+        s, counts, in_reach = inner_exponents(of_left, of_right, (REACH[formats[0]], REACH[formats[1]]))
+        fits &= in_reach
+        left[:, 0, hs], right[:, 0, hs] = (np.where(counts, np.ldexp(1.0, power), 0.0) for power in (s, -s))
+    for factors in (left, right):
+        factors[~fits] = factors[~fits] > 0
+    return ScaledRows(x, left), ScaledRows(y, right)
+
+
+_SLAB = 2**12
+"""Inner indices whose factors are found at a time."""
+
+
+def factor_bytes(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[int, int]:
+    """Bytes of the factors of both operands, and of what finding them takes more."""
+    batch, _, k = x.shape
+    held = sum(batch * k * each.real.itemsize for each in (x, y))
+    return held, 40 * min(max(TILE, batch * min(k, _SLAB)), max(x.size, y.size)) + 200 * batch * min(k, _SLAB) + OBJECTS
+
+
+def _exponents(x: npt.NDArray[Any]) -> Exponents:
+    """The exponents of the elements of rows x, shape (batch, rows, k), at each inner index."""
+    batch, rows, k = x.shape
+    number, total = np.zeros((2, batch, k), np.int64)
+    least, largest = np.full((batch, k), 2**15), np.full((batch, k), -(2**15))
+    for part in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
+        for b, r in tiles_of_rows(batch, rows, k, TILE):
+            tile = part[b, r]
+            exponents = np.frexp(tile)[1]
+            counted = np.isfinite(tile) & (tile != 0)
+            number[b] += np.count_nonzero(counted, axis=1)
+            total[b] += np.add.reduce(exponents, axis=1, dtype=np.int64, where=counted)
+            np.minimum(least[b], exponents.min(axis=1, initial=2**15, where=counted), out=least[b])
+            np.maximum(largest[b], exponents.max(axis=1, initial=-(2**15), where=counted), out=largest[b])
+    return Exponents(number, total, least, largest)
