@@ -22,7 +22,7 @@ CROSSOVER = 16
 
 LEAST_SIZE = 4
 
-MOST_PRODUCTS = 2**23
+MOST_PRODUCTS = 2**21
 """Most products of elements that are added exactly for an input: of larger ones only some rows are measured."""
 
 LEAST_ROWS = 8

@@ -29,8 +29,8 @@ class Measured:
     way, ran, slices, seconds : as `Way` and `Ran` have them
     entries : number of entries that were measured
     error, mean : the largest and the mean componentwise error; where terms underflow, of what these roundings leave
-    row_column, normwise : errors of the same entries in other measures; None where the componentwise one is at most
-        `limit`, since these are no larger
+    row_column, normwise : errors of the same entries in other measures; None where the measure before is at most
+        `limit`, since each is no larger than that before
     limit : the most that an error may be
     passes : whether the test is passed: its zeros are zeros, or, of other tests, errors are at most `limit`
     against_float64 : the largest componentwise error against sums in float64, which `grade_blas3` prints; None but of
@@ -74,9 +74,10 @@ def _of_one(given: Input, way: Way, ran: Ran, errors: Array) -> Measured:
     limit, worst = FACTOR * k, float(np.max(errors, initial=0.0))
     judged = errors[: given.judged, : given.judged]
 
-    def otherwise(measure: Callable[..., float]) -> float | None:
-        return None if worst <= limit else measure(c, a, given.b) / EPSILON
+    def unless(error: float | None, measure: Callable[..., float]) -> float | None:
+        return None if error is None or error <= limit else measure(c, a, given.b) / EPSILON
 
+    row_column = unless(worst, reference.row_column_error)
     return Measured(
         test=given.test,
         n=n,
@@ -88,8 +89,8 @@ def _of_one(given: Input, way: Way, ran: Ran, errors: Array) -> Measured:
         entries=errors.size,
         error=worst,
         mean=float(np.mean(errors)),
-        row_column=otherwise(reference.row_column_error),
-        normwise=otherwise(reference.normwise_error),
+        row_column=row_column,
+        normwise=unless(row_column, reference.normwise_error),
         limit=limit,
         passes=bool((ran.c[given.zeros] == 0).all() if given.zeros[0].size else (judged <= limit).all()),
         against_float64=_against_float64(c, a, given.b) if given.test == "growth" else None,

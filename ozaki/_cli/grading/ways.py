@@ -96,5 +96,5 @@ def native(device: str) -> Way:
 
 
 def ways(device: str, **options: Any) -> list[Way]:
-    """Return ours on a device, and the native products of this and of the CPU."""
+    """Return ours on a device, with the arguments of `ours`, and the native products of this and of the CPU."""
     return [ours(device, **options), *(native(each) for each in dict.fromkeys((device, "cpu")))]
