@@ -266,3 +266,4 @@ def test_what_the_command_prints(run):
     assert "FAILED" in text and "│ B " in text and "fixed point" in text and "residues" in text
     assert run("--size", "16", "--accuracy", "fp32", code=1).count("│ none ") == 1
     run("--size", "2", code=2)
+    run("--size", "4", "--scheme", "native", code=2)

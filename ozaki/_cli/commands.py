@@ -324,6 +324,8 @@ def grade(
     for products that keep to this relative to the norms of rows and columns, or
     of matrices. The exit code is 1 if ozaki's product earns no A.
     """
+    if scheme == "native":
+        raise ValueError("--scheme: the native product is graded anyway; expected auto, digits or residues")
     sizes, where = sorted(set(size or (16, 64, 256))), pick_device(device)
     named = {} if slices is not None and accuracy is None else {"accuracy": of_text(accuracy or "fp64")}
     compared, found = ways(where, **named, scheme=scheme, slices=slices), []

@@ -55,16 +55,17 @@ def _grade(found: Sequence[Measured]) -> Grade:
         grade="A" if componentwise else "B" if row_column else "C" if normwise else "none",
         slope=slope,
         slope_against_float64=_slope([(one.n, one.against_float64 or 0.0) for one in uniform]),
-        algorithm=_algorithm({one.test for one in found if not one.passes}),
+        algorithm=_algorithm(found),
         failed=tuple(f"{one.test}, n = {one.n}" for one in found if not one.passes),
     )
 
 
-def _algorithm(failed: set[str]) -> str:
-    """The algorithm that `test_blas3` would name, whose test 6 counts only where test 2 is failed."""
-    if "zeros" in failed:
-        return f"Strassen in {'fixed' if 'Strassen' in failed else 'floating'} point"
-    return f"{'fixed' if 'spread' in failed else 'floating'} point"
+def _algorithm(found: Sequence[Measured]) -> str:
+    """The algorithm that `test_blas3` would name, whose test 6 counts only where test 2 is failed, and test 4 else."""
+    is_strassen = not all(one.keeps_zeros for one in found)
+    judged = "Strassen" if is_strassen else "spread"
+    point = "floating point" if all(one.passes for one in found if one.test == judged) else "fixed point"
+    return f"Strassen in {point}" if is_strassen else point
 
 
 def _slope(points: Sequence[tuple[int, float]]) -> float | None:

@@ -32,7 +32,8 @@ class Measured:
     row_column, normwise : errors of the same entries in other measures; None where the measure before is at most
         `limit`, since each is no larger than that before
     limit : the most that an error may be
-    passes : whether the test is passed: its zeros are zeros, or, of other tests, errors are at most `limit`
+    keeps_zeros : whether the entries are zero that a test wants to be; True of tests that want none
+    passes : whether they are, and the errors that the test judges are at most `limit`
     against_float64 : the largest componentwise error against sums in float64, which `grade_blas3` prints; None but of
         the data of that program
 
@@ -52,6 +53,7 @@ class Measured:
     row_column: float | None
     normwise: float | None
     limit: int
+    keeps_zeros: bool
     passes: bool
     against_float64: float | None
 
@@ -72,6 +74,7 @@ def _of_one(given: Input, way: Way, ran: Ran, errors: Array) -> Measured:
     """What is measured of one way; `errors` are the componentwise errors of the entries to measure."""
     (n, k), a, c = given.a.shape, given.a[given.rows], ran.c[given.rows]
     limit, worst = FACTOR * k, float(np.max(errors, initial=0.0))
+    keeps_zeros = bool((ran.c[given.zeros] == 0).all())
     judged = errors[: given.judged, : given.judged]
 
     def unless(error: float | None, measure: Callable[..., float]) -> float | None:
@@ -92,7 +95,8 @@ def _of_one(given: Input, way: Way, ran: Ran, errors: Array) -> Measured:
         row_column=row_column,
         normwise=unless(row_column, reference.normwise_error),
         limit=limit,
-        passes=bool((ran.c[given.zeros] == 0).all() if given.zeros[0].size else (judged <= limit).all()),
+        keeps_zeros=keeps_zeros,
+        passes=keeps_zeros and bool((judged <= limit).all()),
         against_float64=_against_float64(c, a, given.b) if given.test == "growth" else None,
     )
 
