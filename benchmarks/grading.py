@@ -155,7 +155,7 @@ def tables_of(result: Result) -> str:
     """The grades on a device and, for each kind of elements, slices, errors and times at the largest size."""
     versions = ", ".join(f"{name} {result['versions'][name]}" for name in ("numpy", "cupy", "cublas", "openblas")
                          if result["versions"].get(name))  # fmt: skip
-    parts = [f"**{result['device']}** ({versions}):\n", _table(_grade_lines(result["grades"]), "l")]
+    parts = [f"**{result['device']}** ({versions}):\n", _table(_grade_lines(result["grades"], result["rows"]), "l")]
     for kind in KINDS:
         rows = [row for row in result["rows"] if row["kind"] == kind]
         if rows:
@@ -165,13 +165,14 @@ def tables_of(result: Result) -> str:
     return "\n".join(parts)
 
 
-def _grade_lines(found: Sequence[dict[str, Any]]) -> list[list[str]]:
+def _grade_lines(found: Sequence[dict[str, Any]], tests: Sequence[dict[str, Any]]) -> list[list[str]]:
     head = ["elements", "product", "grade", "errors grow as", "against float64 sums", "not told from", "tests failed"]
     lines = []
     for row in found:
         slopes = [_power(row["slope"]), _power(row["slope_against_float64"])]
-        failed = row["failed"].split("; ") if row["failed"] else []
-        lines.append([row["kind"], row["way"], row["grade"], *slopes, row["algorithm"], str(len(failed))])
+        of_it = [one for one in tests if (one["kind"], one["way"]) == (row["kind"], row["way"])]
+        failed = f"{sum(not one['passes'] for one in of_it)} of {len(of_it)}"
+        lines.append([row["kind"], row["way"], row["grade"], *slopes, row["algorithm"], failed])
     return [head, *lines]
 
 

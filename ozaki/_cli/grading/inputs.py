@@ -25,6 +25,9 @@ LEAST_SIZE = 4
 MOST_PRODUCTS = 2**21
 """Most products of elements that are added exactly for an input: of larger ones only some rows are measured."""
 
+MOST_OF_GROWTH = 2**25
+"""The same of data whose errors of several sizes are compared: the largest of fewer entries would be smaller."""
+
 LEAST_ROWS = 8
 
 
@@ -63,7 +66,7 @@ def zeros(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
         inside = rng.permutation(n) < rng.integers(1, n)
         a[row, inside] = 0
         b[~inside, column] = 0
-    return Input("zeros", a, b, _rows(n, n, rng), zeros=(i, j))
+    return Input("zeros", a, b, _rows(n, rng), zeros=(i, j))
 
 
 def spread(n: int, rng: np.random.Generator, is_complex: bool, orders: int | None = None) -> Input:
@@ -79,7 +82,7 @@ def spread(n: int, rng: np.random.Generator, is_complex: bool, orders: int | Non
     x = _drawn(_from_1_to_2(rng), (n,), is_complex)
     circulant = (np.arange(n)[:, None] + np.arange(n)) % n
     name = "spread" if orders is None else f"spread 2^±{orders}"
-    return Input(name, (x * d)[circulant], (x.conj() / d)[circulant], _rows(n, n, rng))
+    return Input(name, (x * d)[circulant], (x.conj() / d)[circulant], _rows(n, rng))
 
 
 def strassen(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
@@ -95,14 +98,14 @@ def strassen(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
     a, b, row, column = (_drawn(_from_1_to_2(rng), shape, is_complex) for shape in ((n, n), (n, n), (n,), (n,)))
     a, b = a * d, b / d[:, None]
     a[-1], b[:, -1] = np.ldexp(1.0, most) * row, np.ldexp(1.0, most) * column
-    rows = np.union1d(np.append(np.arange(period - 1), n - 1), _rows(n, n, rng))
+    rows = np.union1d(np.append(np.arange(period - 1), n - 1), _rows(n, rng))
     return Input("Strassen", a, b, rows, judged=period - 1)
 
 
 def growth(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
     """The data of `grade_blas3`, whose errors of several n may grow no faster than n: uniform elements in [0, 1]."""
     a, b = (_drawn(rng.random, (n, n), is_complex) for _ in range(2))
-    return Input("growth", a, b, _rows(n, n, rng))
+    return Input("growth", a, b, _rows(n, rng, MOST_OF_GROWTH))
 
 
 def scaled(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
@@ -112,7 +115,7 @@ def scaled(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
     """
     a, b = (_drawn(rng.random, (n, n), is_complex) for _ in range(2))
     left, right = np.ldexp(1.0, rng.integers(-100, 101, (2, n)))
-    return Input("scaled", a * left[:, None], b * right, _rows(n, n, rng))
+    return Input("scaled", a * left[:, None], b * right, _rows(n, rng))
 
 
 def subnormal(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
@@ -138,7 +141,7 @@ def tiny(n: int, rng: np.random.Generator, is_complex: bool) -> Input:
     bits = rng.integers(1, 53, (n, n))
     a = np.ldexp(_drawn(_from_1_to_2(rng), (n, n), is_complex).view(float).reshape(n, n, -1), bits[..., None] - 1075)
     b = _drawn(rng.standard_normal, (n, n), is_complex) * 2.0**1000
-    return Input("tiny", a.view(np.complex128)[..., 0] if is_complex else a[..., 0], b, _rows(n, n, rng))
+    return Input("tiny", a.view(np.complex128)[..., 0] if is_complex else a[..., 0], b, _rows(n, rng))
 
 
 TESTS: tuple[Callable[[int, np.random.Generator, bool], Input], ...] = (
@@ -182,7 +185,7 @@ def _most_orders(n: int) -> int:
     return int(frexp(sqrt(np.finfo(np.float64).max))[1] - log2(n) - 2)
 
 
-def _rows(n: int, k: int, rng: np.random.Generator) -> Array:
-    """Rows to measure: all, or as many as `MOST_PRODUCTS` allows, at random."""
-    count = min(n, max(MOST_PRODUCTS // (n * k), LEAST_ROWS))
+def _rows(n: int, rng: np.random.Generator, most: int = MOST_PRODUCTS) -> Array:
+    """Rows to measure: all, or as many as so many products of elements allow, at random."""
+    count = min(n, max(most // n**2, LEAST_ROWS))
     return np.sort(rng.choice(n, count, replace=False))

@@ -114,9 +114,7 @@ def _errors_beyond_underflow(c: Array, a: Array, b: Array) -> Array:
         if not np.isfinite(entry):
             return float("nan") if np.isnan(entry) else float("inf")
         off = abs(Fraction(float(entry.real)) - integer * Fraction(2) ** exponent) + abs(Fraction(float(entry.imag)))
-        return (
-            float(max(off - allowed, Fraction(0)) / (scale * Fraction(2) ** scale_exponent)) if off > allowed else 0.0
-        )
+        return float(max(off - allowed, Fraction()) / (scale * Fraction(2) ** scale_exponent))
 
     found: Array = np.vectorize(beyond, otypes=[float])(c, exact, scales)
     return found
