@@ -16,6 +16,11 @@ from ozaki._cli import dgemm, files, judging, longley, picture, planning, trade_
 from ozaki._cli.devices import EXTRAS, backend_on, environment, pick_device, placed, places, recorded, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
+from ozaki._cli.grading.grading import grades
+from ozaki._cli.grading.inputs import LEAST_SIZE, TESTS, inputs
+from ozaki._cli.grading.measuring import measured
+from ozaki._cli.grading.showing import show
+from ozaki._cli.grading.ways import ways
 from ozaki._cli.options import (
     Device,
     DeviceOption,
@@ -34,6 +39,7 @@ from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki.call.operands import holds_complex
+from ozaki.records.accuracy import of_text
 from ozaki.records.report import ReportKind, bytes_in_words, rounded_up, several
 from ozaki.records.shapes import shapes
 
@@ -293,6 +299,47 @@ def _verify_product(product: str, a: str, b: str, accuracy: Any, sample: tuple[i
     else:
         out.print(verdict.in_words(judged, printable(product)), soft_wrap=True, markup=False)
     if not judged.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+def grade(
+    *,
+    accuracy: Annotated[str | None, typer.Option("--accuracy", help="As of other commands. Default: fp64.")] = None,
+    scheme: Annotated[str, typer.Option("--scheme", help="auto, digits or residues.")] = "auto",
+    slices: Annotated[int | None, typer.Option("--slices", help="A number of slices instead of an accuracy.")] = None,
+    size: Annotated[
+        list[int] | None,
+        typer.Option("--size", min=LEAST_SIZE, help="Rows of the matrices; may be repeated. Default: 16, 64 and 256."),
+    ] = None,
+    of_complex: Annotated[bool, typer.Option("--complex", help="Multiply complex numbers.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random elements.")] = 0,
+    device: DeviceOption = Device.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Grade ozaki's product, and the native ones, by the tests of "How to grade the accuracy of the BLAS".
+
+    Errors are measured against exact entries. Grade A: each is at most 5 n
+    2^-52 of abs(A) abs(B), on all data, and grows no faster than n. B and C are
+    for products that keep to this relative to the norms of rows and columns, or
+    of matrices. The exit code is 1 if ozaki's product earns no A.
+    """
+    if scheme == "native":
+        raise ValueError("--scheme: the native product is graded anyway; expected auto, digits or residues")
+    sizes, where = sorted(set(size or (16, 64, 256))), pick_device(device)
+    named = {} if slices is not None and accuracy is None else {"accuracy": of_text(accuracy or "fp64")}
+    compared, found = ways(where, **named, scheme=scheme, slices=slices), []
+    with progress(as_json, len(sizes) * len(TESTS)) as step:
+        for n in sizes:
+            for given in inputs(n, seed, of_complex):
+                found += measured(given, compared)
+                step(f"n = {n}, {given.test}")
+    graded = grades(found)
+    if as_json:
+        print_json({"device": where, "grades": [asdict(x) for x in graded], "tests": [asdict(x) for x in found]})
+    else:
+        show(found, graded)
+    if graded[0].grade != "A":
         raise typer.Exit(1)
 
 
