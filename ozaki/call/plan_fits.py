@@ -42,8 +42,24 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):
                 raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
+    if plan.inner_scaling:
+        _check_scaled(pair)
     check_engine(plan.engine, pair.backend)
     check_runs(plan.scheme, plan.engine, pair.backend.machine())
+
+
+def _check_scaled(pair: Pair) -> None:
+    """Refuse operands that a plan with inner scaling does not fit."""
+    if pair.left.prepared and pair.right.prepared:
+        raise ValueError(
+            "a, b: both prepared with inner scaling, each for itself; prepare one, or plan with inner_scaling=False"
+        )
+    several = any(x.value.slices.x.shape[0] > 1 for x, _ in pair.operands if x.prepared)
+    if pair.sizes.broadcast and (several or not pair.prepared):
+        raise ValueError(
+            "plan: has inner scaling, which an operand that is broadcast would have anew for each matrix; give both as "
+            "many, or plan with inner_scaling=False"
+        )
 
 
 _KINDS = {1: "real", 2: "complex"}

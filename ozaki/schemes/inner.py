@@ -50,11 +50,29 @@ def inner_exponents(
     in_reach : shape (batch,), whether the formats hold all scaled elements; where they do not, at any index, s is 0
     """
     counts: npt.NDArray[np.bool_] = (left.number > 0) & (right.number > 0)
-    means = (of.total // np.maximum(of.number, 1) for of in (left, right))
-    of_left, of_right = means
-    s = np.where(counts, (of_right - of_left) >> 1, 0)
-    fits = np.abs(s) <= min(reaches)
-    for of, shift, reach in zip((left, right), (s, -s), reaches, strict=True):
-        fits &= (of.least + shift >= -reach) & (of.largest + shift <= reach)
-    in_reach: npt.NDArray[np.bool_] = np.all(fits | ~counts, axis=-1)
-    return s, counts, in_reach
+    s = np.where(counts, (_means(right) - _means(left)) >> 1, 0)
+    fits = in_reach(left, s, reaches[0]) & in_reach(right, -s, reaches[1]) & (np.abs(s) <= min(reaches))
+    return s, counts, np.all(fits | ~counts, axis=-1)
+
+
+def own_exponents(of: Exponents, reach: int) -> tuple[Ints, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """The exponents by which an operand that is prepared alone is scaled, the other one by their negatives.
+
+    The mean exponent at each inner index becomes 0. Returns what `inner_exponents` returns.
+    """
+    counts: npt.NDArray[np.bool_] = of.number > 0
+    s = np.where(counts, -_means(of), 0)
+    fits = in_reach(of, s, reach) & (np.abs(s) <= reach)
+    return s, counts, np.all(fits | ~counts, axis=-1)
+
+
+def in_reach(of: Exponents, shift: Ints, reach: int) -> npt.NDArray[np.bool_]:
+    """Whether the elements at each inner index, times 2**shift, are within the reach of a format."""
+    fits: npt.NDArray[np.bool_] = (of.least + shift >= -reach) & (of.largest + shift <= reach)
+    return fits
+
+
+def _means(of: Exponents) -> Ints:
+    """The mean exponents at inner indices, rounded down; 0 where there are none."""
+    means: Ints = of.total // np.maximum(of.number, 1)
+    return means

@@ -55,6 +55,10 @@ class PreparedSlices:
 def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     """Split rows, shape (batch, rows, k), for products by a plan of slices or words."""
     assert plan.scheme is not None
+    if plan.inner_scaling:
+        raise NotImplementedError(
+            "plan: operands of CuPy arrays are prepared without inner scaling; plan with inner_scaling=False"
+        )
     device, b, execution = devices.current(), Builder(), Execution()
     multiprecision = isinstance(rows, Numbers)
     if multiprecision:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.records.shapes import tiles_of_rows
-from ozaki.schemes.inner import REACH, Exponents, inner_exponents
+from ozaki.schemes.inner import REACH, Exponents, in_reach, inner_exponents, own_exponents
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,43 @@ def scaled_along_k(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[ScaledRows
     for factors in (left, right):
         factors[~fits] = factors[~fits] > 0
     return ScaledRows(x, left), ScaledRows(y, right)
+
+
+def scaled_alone(x: npt.NDArray[Any]) -> ScaledRows:
+    """The rows of an operand that is prepared, scaled along k by what it has itself."""
+    batch, _, k = x.shape
+    form = str(x.real.dtype)
+    factors, fits = np.empty((batch, 1, k), form), np.ones(batch, bool)
+    for h in range(0, k, _SLAB):
+        hs = slice(h, h + _SLAB)
+        s, counts, within = own_exponents(_exponents(x[..., hs]), REACH[form])
+        fits &= within
+        factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
+    factors[~fits] = factors[~fits] > 0
+    return ScaledRows(x, factors)
+
+
+def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> ScaledRows:
+    """The rows of an operand beside one that is prepared: each inner index by the inverse of its factor there.
+
+    Raises
+    ------
+    ValueError
+        Naming the operand, if scaled elements leave the reach of their format.
+    """
+    form, k = str(x.real.dtype), x.shape[2]
+    factors = np.zeros(prepared.factors.shape, form)
+    for h in range(0, k, _SLAB):
+        hs = slice(h, h + _SLAB)
+        own = prepared.factors[:, 0, hs]
+        s, counts, of = np.where(own > 0, 1 - np.frexp(own)[1], 0).astype(np.int64), own > 0, _exponents(x[..., hs])
+        if not (in_reach(of, s, REACH[form]) | (of.number == 0) | ~counts).all():
+            raise ValueError(
+                f"{name}: elements leave the range of {form} once they are scaled as the prepared operand asks; "
+                "prepare it with a plan of inner_scaling=False"
+            )
+        factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
+    return ScaledRows(x, factors)
 
 
 _SLAB = 2**12

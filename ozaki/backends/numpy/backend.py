@@ -15,6 +15,7 @@ from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
 from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._proof import facts_program
+from ozaki.backends.numpy._scaled import scaled_alone
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._words import WordSlices, word_program
@@ -125,4 +126,4 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:
     """The slices of an operand, shape (batch, rows, k), to be used in many products."""
-    return _split(describe(rows), side, plan)
+    return _split(describe(scaled_alone(rows) if plan.inner_scaling else rows), side, plan)

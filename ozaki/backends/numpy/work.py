@@ -20,7 +20,7 @@ from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
 from ozaki.backends.numpy._relative import bits_of, bits_of_strips
-from ozaki.backends.numpy._scaled import factor_bytes, scaled_along_k
+from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, scaled_along_k, scaled_beside
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
@@ -138,6 +138,8 @@ class Work:
                     left, right = self._scaled_pair if inner_scaling else (left, right)
                     return left.span, right.span
                 case NativeInRange():
+                    if isinstance(left.x, ScaledRows) or isinstance(right.x, ScaledRows):
+                        left, right = self._scaled_pair  # the same products
                     return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
                 case RowsBound(scheme, measure, exponent):
                     spans = left.span, right.span
@@ -172,10 +174,17 @@ class Work:
 
     @cached_property
     def _scaled_pair(self) -> tuple[Described, Described]:
-        """Both operands scaled along k, with the descriptions of the scaled rows; a matrix beside itself as it is."""
+        """Both operands scaled along k, with the descriptions of the scaled rows; a matrix beside itself as it is.
+
+        Beside a prepared operand, which is scaled already, the other one follows.
+        """
         left, right = self._operand_pair
         if self._itself:
             return left, right
+        if isinstance(left.x, ScaledRows):
+            return left, self._beside("b", right.unscaled, left.x)
+        if isinstance(right.x, ScaledRows):
+            return self._beside("a", left.unscaled, right.x), right
         held, passing = factor_bytes(left.unscaled, right.unscaled)
         self._memory.hold(held)
         self._memory.pass_through(passing)
@@ -184,6 +193,13 @@ class Work:
         self._memory.hold(held)
         self._memory.pass_through(passing + 8 * min(TILE, max(left.x.size, right.x.size)))
         return describe(scaled[0]), describe(scaled[1])
+
+    def _beside(self, name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Described:
+        """An operand scaled as a prepared one beside it asks, and described."""
+        (held, passing), (described, describing) = factor_bytes(x, x), describing_bytes(x)
+        self._memory.hold(held // 2 + described)
+        self._memory.pass_through(max(passing, describing + 8 * min(TILE, x.size)))
+        return describe(scaled_beside(name, x, prepared))
 
     def _relative_bits(self, scheme: Scheme, inner_scaling: bool) -> float:
         """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
@@ -221,7 +237,7 @@ class Work:
             self._describe(later=once is None and isinstance(plan.scheme, Residues))
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         if plan.inner_scaling:
-            left, right = self._scaled_pair
+            left, right = (self._slices.get(side, of) for side, of in zip(SIDES, self._scaled_pair, strict=True))
         memory, progress = self._memory, self._progress
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
             execute(plan.scheme, plan.engine, left, right, c, memory, once, self._itself, self._adjoint, progress)
