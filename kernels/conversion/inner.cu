@@ -6,7 +6,8 @@
 //   exponents  of one operand: the frexp exponents of its finite nonzero numbers at each inner index, int64
 //              [4][batch][k]: their number, their sum, the largest of RAISED - e, and the largest of RAISED + e. The
 //              caller sets all to zero first. All are integers: grid and order change no bit.
-//   factors    of both: 2^s and 2^-s, or 0 where an index does not count, float64 [batch][k] each
+//   factors    of both: 2^s and 2^-s, or 0 where an index does not count, float64 [batch][k] each; and the largest
+//              difference of two s of a matrix, an integer that the caller sets to zero first
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
 
@@ -17,8 +18,8 @@ constexpr int WARPS = 8;
 
 #ifdef INPUT
 
-// Macros: INPUT (double or float); REALS: 1, or 2 if elements are complex; ALONG_K: 1 if neighbouring threads read along
-// k, 0 if along the rows (whichever is contiguous in memory).
+// Macros: INPUT (double or float); REALS: 1, or 2 if elements are complex; ALONG_K: 1 if neighbouring threads read
+// along k, 0 if along the rows (whichever is contiguous in memory).
 //
 // 256 threads. ALONG_K = 1: grid batch * ceil(k / 32) * ceil(rows / 512), a lane owns an inner index, the warps share
 // 512 rows. 0: grid batch * ceil(k / 8), a warp owns an inner index, the lanes share its rows.
@@ -123,8 +124,12 @@ __device__ __forceinline__ bool within(const Side& side, int64_t at, int64_t ste
 
 // 1024 threads; grid batch: a block for each matrix, in which s is 0 if some exponent leaves the reach of a format.
 extern "C" __global__ void __launch_bounds__(1024)
-factors(const Side left, const Side right, int64_t batch, int64_t k) {
+factors(const Side left, const Side right, Count* __restrict__ range, int64_t batch, int64_t k) {
   after_previous();
+  __shared__ int extremes[2];  // the largest RAISED - s and RAISED + s
+  if (threadIdx.x == 0) extremes[0] = extremes[1] = 0;
+  __syncthreads();
+  int least = 0, largest = 0;
   const int64_t step = batch * k, begin = blockIdx.x * k;
   const long long most = smaller(left.reach, right.reach);
   bool leaves = false;
@@ -139,11 +144,21 @@ factors(const Side left, const Side right, int64_t batch, int64_t k) {
         leaves = leaves || (counts && !fits);
       } else {
         if (leaves) s = 0;
+        if (counts) {
+          least = larger(least, RAISED - static_cast<int>(s));
+          largest = larger(largest, RAISED + static_cast<int>(s));
+        }
         left.factors[at] = counts ? __longlong_as_double((s + 1023) << 52) : 0.0;
         right.factors[at] = counts ? __longlong_as_double((1023 - s) << 52) : 0.0;
       }
     }
     if (pass == 0) leaves = __syncthreads_or(leaves) != 0;
+  }
+  atomicMax(extremes, least);
+  atomicMax(extremes + 1, largest);
+  __syncthreads();
+  if (threadIdx.x == 0 && extremes[1] != 0) {
+    atomicMax(range, static_cast<Count>(extremes[0] + extremes[1] - 2 * RAISED));
   }
 }
 

@@ -40,14 +40,24 @@ from ozaki.planning.candidates import (
     native_bound,
 )
 from ozaki.planning.checks import check_proven
-from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
+from ozaki.planning.facts import (
+    CutBound,
+    Facts,
+    InnerRange,
+    LeastProduct,
+    NativeInRange,
+    Overlap,
+    Sample,
+    Spans,
+    or_need,
+)
 from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_bits, holds_every_bit, proven_bound
-from ozaki.planning.question import Question
+from ozaki.planning.question import Question, ordinary_spans
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import Choice, choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
-from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan, plan_of
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import FAMILIES, integer_scheme, least_of, scheme_of
@@ -133,9 +143,9 @@ def _exact(question: Question, facts: Facts) -> Plan:
     return replace(plan, bound=0.0)  # the format has room for all bits
 
 
-_WIDE, _NARROWER = 24, 8
-"""Exponents that the largest and the smallest element of a row lie apart, at least, and bits that scaling along k has
-to take from the spans of both operands, for the scaled rows to be weighed: else less than a slice would be saved."""
+_WIDER, _NARROWER = 8, 8
+"""Bits by which rows are wider than ordinary ones, at least, and bits that scaling along k has to take from the spans
+of both operands, for the scaled rows to be weighed: else no slice would be saved, or less than one."""
 
 
 _LEAST_ROWS = 32
@@ -150,7 +160,10 @@ def _worth_scaling_along_k(question: Question, facts: Facts, spans: tuple[int, i
     if question.options.inner_scaling is False or question.inner_scaling_obstacle or question.empty:
         return False
     _, m, n = question.sizes.stack
-    if m + n < _LEAST_ROWS or max(spans) - precision_of(question.dtype) < _WIDE:
+    ordinary = ordinary_spans(question)
+    if m + n < _LEAST_ROWS or all(span < usual + _WIDER for span, usual in zip(spans, ordinary, strict=True)):
+        return False
+    if facts[InnerRange()] < _NARROWER:
         return False
     scaled: tuple[int, int] = facts[Spans(inner_scaling=True)]
     return sum(scaled) + _NARROWER <= sum(spans)

@@ -63,6 +63,14 @@ class Spans(Need):
 
 
 @dataclass(frozen=True)
+class InnerRange(Need):
+    """How far the exponents of S that scale the operands along k (definitions.md, 10) lie apart: int, in bits.
+
+    The largest difference of two of them in a matrix: scaling takes no more from the span of a row.
+    """
+
+
+@dataclass(frozen=True)
 class RowsBound(Need):
     """The bound of a scheme that the descriptions of all rows prove, in a measure: float.
 

@@ -18,6 +18,7 @@ from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
     Facts,
+    InnerRange,
     LeastProduct,
     NativeInRange,
     Need,
@@ -29,11 +30,9 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.planning.proof import holds_every_bit
-from ozaki.planning.question import Question
-from ozaki.records.formats import precision_of
+from ozaki.planning.question import Question, ordinary_spans
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.image import ceil_log2
 
 
 def foresee(question: Question, facts: Facts) -> tuple[Plan, tuple[Need, ...]]:
@@ -61,11 +60,8 @@ class _OrdinaryFacts(Facts):
     def __init__(self, question: Question, facts: Facts) -> None:
         super().__init__(facts)
         self._k = max(question.length, 1)
-        _, m, n = question.sizes.real_stack
         self._sampling_factor = SAMPLED_EVERY[min(question.sizes.parts)] / SAMPLE
-        bits = precision_of(question.dtype)
-        # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
-        self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
+        self._spans = ordinary_spans(question)
         self.asked: dict[Need, None] = {}
 
     def __getitem__(self, need: Need) -> Any:
@@ -94,6 +90,8 @@ class _OrdinaryFacts(Facts):
                 return 1.0
             case Spans():
                 return self._spans
+            case InnerRange():
+                return 0
             case NativeInRange():
                 return True
             case LeastProduct():

@@ -17,10 +17,10 @@ from ozaki.records.shapes import REAL, Parts, spread_of
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.image import ceil_log2
 
-_WIDE_PRODUCT = 24
+_WIDE_PRODUCT = 30
 """Slice products that the wide level, a float64 product, has to save to be worth its time.
 
-It takes as long as 23 slice products on an A100, 27 on an H200, and 400 where float64 is slow. The number is the
+It takes as long as 23 slice products on an A100, 30 on an H200, and 400 where float64 is slow. The number is the
 same for all machines, though far too small for these last ones, so that plans are the same everywhere.
 """
 

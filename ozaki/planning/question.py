@@ -14,6 +14,7 @@ from ozaki.records.options import Options
 from ozaki.records.shapes import COMPLEX, Shapes
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
+from ozaki.schemes.image import ceil_log2
 
 Way = Scheme | Words | None
 """What may compute a product: slices of a scheme, low-precision words, or the native product (None)."""
@@ -147,6 +148,16 @@ class Question:
         options = self.options
         open_ = options.scheme in ("auto", "native") and options.engine == "auto"
         return open_ and not options.reproducible and not options.inner_scaling
+
+
+def ordinary_spans(question: Question) -> tuple[int, int]:
+    """The largest exponent spans of rows of A and of columns of B to expect of normally distributed elements.
+
+    The smallest of N elements is about N times smaller than the largest, and its last bit lies a format's bits lower.
+    """
+    _, m, n = question.sizes.real_stack
+    bits, k = precision_of(question.dtype), max(question.length, 1)
+    return bits + ceil_log2(m * k), bits + ceil_log2(n * k)
 
 
 def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:

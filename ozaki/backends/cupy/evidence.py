@@ -35,6 +35,11 @@ def least_span(of: Description) -> int:
     return int((of.top - of.bottom)[~of.empty].min(initial=NO_SPAN))
 
 
+def inner_range(apart: int = 0) -> int:
+    """The fact `InnerRange`; 0 of a matrix beside itself, which is not scaled."""
+    return apart
+
+
 def spans(left: Description, right: Description) -> tuple[int, int]:
     """The largest top - bottom of a row of each operand, in bits."""
     return span(left), span(right)

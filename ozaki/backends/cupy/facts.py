@@ -17,7 +17,7 @@ from ozaki.backends.cupy.program.steps import Stream
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
-from ozaki.backends.cupy.steps.inner import inner_factors
+from ozaki.backends.cupy.steps.inner import Factors, inner_factors, inner_range
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes, room_for_one_read
 from ozaki.backends.cupy.steps.numbers import describe_numbers, leading_bytes
 from ozaki.backends.cupy.steps.operands import Described, Slices
@@ -32,6 +32,7 @@ from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import error_terms
 from ozaki.planning.facts import (
     CutBound,
+    InnerRange,
     LeastProduct,
     NativeInRange,
     Need,
@@ -75,6 +76,7 @@ class Made:
     open : the lower bound of the last level of proof, or None
     spans : evidence of a `Ratio`, which has the spans of the operands; None if there is none yet
     scaled : the same of the rows scaled along k, whose slices are never made early; None if nothing was asked of them
+    factors : of the inner indices of such rows; None of rows as they are, and until they are found
     """
 
     described: Mapping[Side, Described] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class Made:
     open: OpenLevel | None = None
     spans: Evidence | None = None
     scaled: Made | None = None
+    factors: Factors | None = None
 
     @classmethod
     def of(cls, inputs: Inputs) -> Made:
@@ -101,8 +104,6 @@ class Made:
                 kept += slices.planes, slices.mu
         for of in described:
             kept += of.x, of.fields
-            if of.inner is not None:
-                kept.append(of.inner)
             if of.tops is not None:
                 kept.append(of.tops)
             if of.magnitudes is not None:
@@ -113,6 +114,7 @@ class Made:
                 kept.append(self.open.lower.products)
         for each in magnitudes:
             kept += each.left, each.right, *each.results
+        kept += self.factors or ()
         return kept + (self.scaled.arrays if self.scaled is not None else [])
 
     def beside_leading(self, limit: int | None, inputs: Inputs) -> int | None:
@@ -189,7 +191,7 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
     scaled = _Finding(inputs, device, asked, made.scaled or Made(), finding.b, inner_scaling=True)
     likely = asked.likely
     for need in asked.needs:
-        if getattr(need, "inner_scaling", False):
+        if isinstance(need, InnerRange) or getattr(need, "inner_scaling", False):
             scaled.add(need)
             continue
         if likely is not None and isinstance(need, WorstRatio | RowsBound):
@@ -200,18 +202,16 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
         finding.both()
     for side in asked.bring:
         (scaled if asked.of_scaled else finding).description(side)
-    found = replace(finding.made, scaled=scaled.made if scaled.made.described else None)
+    found = replace(finding.made, scaled=scaled.made if scaled.made != Made() else None)
     return finding.b.program(keeps=found.arrays), found
 
 
-def scaled_rows(b: Builder, inputs: Inputs) -> tuple[Described, Described]:
-    """Both operands, described as rows scaled along k; a matrix beside itself is as it is."""
+def scaled_rows(b: Builder, inputs: Inputs, factors: Factors | None) -> tuple[Described, Described]:
+    """Both operands, described as rows scaled along k; without factors as they are."""
     left, right = (inputs.rows_given[side] for side in SIDES)
-    factors: tuple[Array, Array] | tuple[None, None] = (None, None)
-    if not inputs.views.itself:
-        factors = inner_factors(b, left, right)
-    x, y = (describe(b, of, inner) for of, inner in zip((left, right), factors, strict=True))
-    return x, y
+    if factors is None:
+        return describe(b, left), describe(b, right)
+    return describe(b, left, factors.left), describe(b, right, factors.right)
 
 
 def needs_descriptions(need: Need) -> bool:
@@ -253,7 +253,7 @@ class _Finding:
     def _describe(self, side: Side) -> Described:
         """The whole description of an operand; adds the steps that compute it if there are none yet."""
         if side not in self.made.described and self._inner_scaling:
-            left, right = scaled_rows(self.b, self._inputs)
+            left, right = scaled_rows(self.b, self._inputs, self._factors())
             self.made = replace(self.made, described={"left": left, "right": right})
         if side not in self.made.described:
             inputs = self._inputs
@@ -261,6 +261,13 @@ class _Finding:
             of = describe(self.b, inputs.rows_given[side]) if numbers is None else describe_numbers(self.b, numbers)
             self.made = replace(self.made, described={**self.made.described, side: of})
         return self.made.described[side]
+
+    def _factors(self) -> Factors | None:
+        """The factors of inner indices; None of a matrix beside itself."""
+        if self.made.factors is None and not self._inputs.views.itself:
+            rows = self._inputs.rows_given
+            self.made = replace(self.made, factors=inner_factors(self.b, rows["left"], rows["right"]))
+        return self.made.factors
 
     def both(self) -> tuple[Described, Described]:
         """The whole descriptions of both operands."""
@@ -303,6 +310,10 @@ class _Finding:
                 b.read(need, (overlap(b, *self._both_rows()),), evidence.unchanged)
             case NativeInRange():
                 b.read(need, self._descriptions(), partial(evidence.native_in_range, dtype=self._asked.dtype))
+            case InnerRange():
+                factors = self._factors()
+                found = () if factors is None else (inner_range(b, factors),)
+                b.read(need, found, evidence.inner_range)
             case Spans() if self.made.spans is not None:
                 b.read(need, (self.made.spans,), evidence.spans_of)
             case Spans():

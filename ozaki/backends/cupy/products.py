@@ -23,8 +23,10 @@ from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
+from ozaki.backends.cupy.steps.inner import inner_factors
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
+from ozaki.backends.cupy.steps.operands import Described
 from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
@@ -78,8 +80,7 @@ def product_program(
             # Operands may be prepared for an engine that rounds nothing but products.
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
             if plan.inner_scaling:
-                scaled = made.scaled.described if made.scaled is not None else {}
-                left, right = (scaled["left"], scaled["right"]) if scaled else scaled_rows(b, inputs)
+                left, right = _scaled(b, inputs, made.scaled or Made())
             else:
                 left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
         result = out.array("c", b.given)
@@ -117,6 +118,16 @@ def _operand(b: Builder, inputs: Inputs, made: Made, side: Side) -> product.Give
         return describe_numbers(b, inputs.numbers[side])
     rows = inputs.rows_given[side]
     return describe(b, rows) if known or inputs.multiprecision else rows
+
+
+def _scaled(b: Builder, inputs: Inputs, made: Made) -> tuple[Described, Described]:
+    """Both operands, described as rows scaled along k, as far as `made` has not what that takes."""
+    if made.described:
+        return made.described["left"], made.described["right"]
+    factors = made.factors
+    if factors is None and not inputs.views.itself:
+        factors = inner_factors(b, inputs.rows_given["left"], inputs.rows_given["right"])
+    return scaled_rows(b, inputs, factors)
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,20 @@ def plain(x: npt.NDArray[Any] | ScaledRows) -> npt.NDArray[Any]:
     return x.values() if isinstance(x, ScaledRows) else x
 
 
+def inner_range(rows: ScaledRows) -> int:
+    """The fact `InnerRange`, from the factors of either operand."""
+    exponents, counts = np.frexp(rows.factors[:, 0])[1], rows.factors[:, 0] > 0
+    least, largest = (
+        reduce.reduce(exponents, axis=1, initial=first, where=counts)
+        for reduce, first in ((np.minimum, _FAR), (np.maximum, -_FAR))
+    )
+    return max(int((largest - least).max(initial=0)), 0)
+
+
+_FAR = 2**15
+"""More than any exponent."""
+
+
 def unscaled(x: npt.NDArray[Any] | ScaledRows) -> npt.NDArray[Any]:
     """The rows as the operand has them."""
     return x.x if isinstance(x, ScaledRows) else x

@@ -20,7 +20,7 @@ from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
 from ozaki.backends.numpy._relative import bits_of, bits_of_strips
-from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, scaled_along_k, scaled_beside
+from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, inner_range, scaled_along_k, scaled_beside
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
@@ -30,6 +30,7 @@ from ozaki.bounds.of_scheme import rows_bound
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
     CutBound,
+    InnerRange,
     LeastProduct,
     NativeInRange,
     Need,
@@ -137,6 +138,8 @@ class Work:
                 case Spans(inner_scaling):
                     left, right = self._scaled_pair if inner_scaling else (left, right)
                     return left.span, right.span
+                case InnerRange():
+                    return 0 if self._itself else inner_range(self._scaled_rows[0])
                 case NativeInRange():
                     if isinstance(left.x, ScaledRows) or isinstance(right.x, ScaledRows):
                         left, right = self._scaled_pair  # the same products
@@ -185,14 +188,20 @@ class Work:
             return left, self._beside("b", right.unscaled, left.x)
         if isinstance(right.x, ScaledRows):
             return self._beside("a", left.unscaled, right.x), right
-        held, passing = factor_bytes(left.unscaled, right.unscaled)
-        self._memory.hold(held)
-        self._memory.pass_through(passing)
-        scaled = scaled_along_k(left.unscaled, right.unscaled)
+        scaled = self._scaled_rows
         held, passing = describing_bytes(left.unscaled, right.unscaled)
         self._memory.hold(held)
         self._memory.pass_through(passing + 8 * min(TILE, max(left.x.size, right.x.size)))
         return describe(scaled[0]), describe(scaled[1])
+
+    @cached_property
+    def _scaled_rows(self) -> tuple[ScaledRows, ScaledRows]:
+        """Both operands scaled along k, not described."""
+        left, right = self._operand_pair
+        held, passing = factor_bytes(left.unscaled, right.unscaled)
+        self._memory.hold(held)
+        self._memory.pass_through(passing)
+        return scaled_along_k(left.unscaled, right.unscaled)
 
     def _beside(self, name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Described:
         """An operand scaled as a prepared one beside it asks, and described."""

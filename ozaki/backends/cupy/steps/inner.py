@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import NamedTuple
 
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
+from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.caches import cached
 from ozaki.schemes.inner import REACH
 
 
-def inner_factors(b: Builder, x: Array, y: Array) -> tuple[Array, Array]:
-    """Find the factors of both operands, stacks of as many matrices, shapes (batch, rows, k): float64, (batch, k)."""
+class Factors(NamedTuple):
+    """Factors of inner indices.
+
+    Attributes
+    ----------
+    left, right : of both operands, float64, shape (batch, k)
+    range : how far their exponents lie apart, one int64
+    """
+
+    left: Array
+    right: Array
+    range: Array
+
+
+def inner_factors(b: Builder, x: Array, y: Array) -> Factors:
+    """Find the factors of both operands, stacks of as many matrices, shapes (batch, rows, k)."""
     batch, _, k = x.shape
     found = []
     for of in (x, y):
@@ -23,9 +39,17 @@ def inner_factors(b: Builder, x: Array, y: Array) -> tuple[Array, Array]:
         found.append(exponents)
     left, right = (b.array(f"{of.buffer.name}.inner factors", (batch, k), "d") for of in (x, y))
     reaches = tuple(REACH["float32" if of.view.dtype.ctype_of_part == "float" else "float64"] for of in (x, y))
-    b.launch(_factors_kernel(batch, k, reaches), found[0], Out(left), found[1], Out(right))
+    apart = b.array("inner range", (1,), "q", counted=False)
+    b.add(Clear(b.stream, apart.at, apart.nbytes))
+    b.launch(_factors_kernel(batch, k, reaches), found[0], Out(left), found[1], Out(right), Out(apart))
     b.release(*found)
-    return left, right
+    return Factors(left, right, apart)
+
+
+def inner_range(b: Builder, factors: Factors) -> Evidence:
+    """Begin to copy `InnerRange` to the host: an int."""
+    arrival = b.to_host("inner range on host", factors.range.at, (1,), "q")
+    return b.evidence(arrival, lambda found: int(found[0]))
 
 
 @cached(1024)
@@ -44,4 +68,4 @@ _ROWS = 512
 @cached(1024)
 def _factors_kernel(batch: int, k: int, reaches: tuple[int, ...]) -> Kernel:
     sides = [(None, None, reach) for reach in reaches]
-    return Kernel.of("conversion/inner.cu", "factors", {}, (batch,), (1024,), *sides, batch, k)
+    return Kernel.of("conversion/inner.cu", "factors", {}, (batch,), (1024,), *sides, None, batch, k)
