@@ -352,10 +352,10 @@ def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
 
 
 HEAVY = {
-    "lognormal": (6, lambda rng, shape: np.exp(2 * rng.standard_normal(shape))),
-    "steeper": (7, lambda rng, shape: np.exp(3 * rng.standard_normal(shape))),
-    "cauchy": (7, lambda rng, shape: rng.standard_cauchy(shape)),
-    "sparse": (10, lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.05)),
+    "lognormal": (2, lambda rng, shape: np.exp(2 * rng.standard_normal(shape))),
+    "steeper": (2, lambda rng, shape: np.exp(3 * rng.standard_normal(shape))),
+    "cauchy": (2, lambda rng, shape: rng.standard_cauchy(shape)),
+    "sparse": (2, lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.05)),
     "kernel": (8, lambda _, shape: np.exp(-((np.subtract.outer(*(np.linspace(0, 20, n) for n in shape))) ** 2))),
 }
 
@@ -374,7 +374,8 @@ def test_few_comparisons_find_the_count_of_all(monkeypatch, kind):
     monkeypatch.setattr(search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
     monkeypatch.setattr(Proof, "_surely_unproven", lambda *_: False)
     assert ozaki.plan(a, b, accuracy="fp64", reproducible=True) == plan
-    assert few <= most and few < len(compared) - few, (few, len(compared) - few)
+    # Where exact images are taken after one proof of each level, nothing is tried one by one.
+    assert few <= most and few <= max(len(compared) - few - 1, 2), (few, len(compared) - few)
 
 
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64", 2.0**-8, 2.0**-12, 2.0**-40, 2.0**-70])

@@ -138,7 +138,9 @@ def _cheapest(
             if fewer is None or at_least(fewer) > accuracy.tolerance:
                 continue
             start, last = min(start, fewer.count), fewer.count
-        choice = _fewest(name, bound, accuracy, k, start, last)
+        choice = _fewest(name, bound, accuracy, k, start, last, most >= 2 * scheme_of(name, start).products)
+        if choice is None and most < inf and bound(scheme_of(name, start)) == inf:
+            break  # an entry has no lower bound at this level, so that slices of another kind prove no more
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
@@ -170,9 +172,12 @@ def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> 
 
 
 def _fewest(
-    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, last: int
+    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, last: int, persist: bool
 ) -> Choice | None:
-    """The smallest count up to `last` that meets the target, searched from `first` on; None if none is found."""
+    """The smallest count up to `last` that meets the target, searched from `first` on; None if none is found.
+
+    `persist`: whether one more count is tried where the first bound is infinite, with which more rows may be exact.
+    """
 
     def meets(choice: Choice) -> bool:
         usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
@@ -186,7 +191,7 @@ def _fewest(
     while not meets(choice):
         count = choice.scheme.count
         following = min(_in_reach(choice, accuracy, k), last)
-        if following == count or (choice.bound == inf and count > first):
+        if following == count or (choice.bound == inf and (count > first or not persist)):
             return None
         choice = at(following)
     while choice.scheme.count > 1 and choice.bound * choice.scheme.growth <= accuracy.tolerance:
