@@ -32,7 +32,7 @@ CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
 
-METHOD = "scheme='auto', slices=None, engine='auto', reproducible=False, workspace_limit=None"
+METHOD = "scheme='auto', slices=None, engine='auto', reproducible=False, inner_scaling=None, workspace_limit=None"
 OPTIONS = f"accuracy=None, {METHOD}, dtype=None"
 
 SIGNATURES = {
@@ -72,6 +72,7 @@ FIELDS = {
         "why",
         "strict",
         "parts",
+        "inner_scaling",
         "candidates",
     ],
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],

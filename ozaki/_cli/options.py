@@ -63,6 +63,14 @@ _OPTIONS = {
         "scheme": Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")],
         "slices": Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")],
         "reproducible": Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")],
+        "inner_scaling": Annotated[
+            bool | None,
+            typer.Option(
+                "--inner-scaling/--no-inner-scaling",
+                help="Slice A S and S^-1 B, S of powers of two: fewer slices where columns of A have other units. "
+                "Default: where that is so, and no number of slices is named.",
+            ),
+        ],
     }.items()
 }
 """The options of `ozaki.matmul` that commands have, in the order of their help."""

@@ -26,6 +26,7 @@ _TYPES = {
     str | Words: "str",
     str: "str",
     bool: "bool",
+    bool | None: "bool?",
     int | None: "int?",
 }
 """What each type of an option is as an argument of an operator."""
