@@ -137,10 +137,10 @@ def matmul(
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
     inner_scaling : bool, optional
-        Slice A S and S^-1 B in place of A and B, S a diagonal of powers of two (docs/definitions.md, 10): the product is
-        the same, and where elements are graded along the inner dimension, as columns in other units are, fewer slices
-        prove as much. None: where that is so, and no number of slices is named. True: in any case; it has bounds in the
-        componentwise measure alone, and broadcast operands, words and multiprecision numbers are not scaled.
+        Slice A S and S^-1 B in place of A and B, S a diagonal of powers of two (docs/definitions.md, 10): the product
+        is the same, and where elements are graded along the inner dimension, as columns in other units are, fewer
+        slices prove as much. None: where that is so, and no number of slices is named. True: in any case; it has bounds
+        in the componentwise measure alone, and broadcast operands, words and multiprecision numbers are not scaled.
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
