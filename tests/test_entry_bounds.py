@@ -149,7 +149,7 @@ def test_no_bound_is_broken(seed, kind, other, dtypes, way):
     assert same_bits(c, plain) and usual.bounds is None and report.bound == usual.bound
     assert not broken(c, report.bounds, exact(a, b)), (seed, report.bounds)
     if report.native:
-        assert (report.bounds == np.inf).all()
+        assert (report.bounds < np.inf)[np.isfinite(c)].all() == (report.bound < np.inf or not np.isfinite(c).any())
     else:
         assert (report.bounds < np.inf)[np.isfinite(c)].all()
 
@@ -231,6 +231,7 @@ def test_they_are_tight(rng):
         ("float32", {"accuracy": "fp32", "reproducible": True}),
         ("complex128", {"accuracy": "fp64", "reproducible": True}),
         ("complex128", {"scheme": "digits", "slices": 5}),
+        ("float64", {"scheme": "residues", "slices": 25}),
     ):
         a, b = (matrix(rng, shape, "normal", dtype, "") for shape in ((16, 300), (300, 16)))
         c, report = ozaki.matmul(a, b, return_report="bounds", **way)
@@ -310,10 +311,22 @@ def test_of_nothing(rng):
     assert report.bounds.shape == (2, 2) and not report.bounds.any()
 
 
-def test_entries_of_native_products_and_words_have_none(rng):
+def test_entries_of_words_and_of_what_may_leave_the_range_on_the_way_have_none(rng):
     a, b = rng.standard_normal((2, 9, 9)).astype("float32")
-    for options in ({"scheme": "native"}, {"scheme": "halfhalf"}):
-        assert (ozaki.matmul(a, b, return_report="bounds", **options)[1].bounds == np.inf).all()
+    assert (ozaki.matmul(a, b, scheme="halfhalf", return_report="bounds")[1].bounds == np.inf).all()
+    a[0, 0] = 1e-44
+    assert (ozaki.matmul(a, b, scheme="native", return_report="bounds")[1].bounds == np.inf).all()
+    assert (ozaki.gemm(2, b, b, 0, None, scheme="native", return_report="bounds")[1].bounds == np.inf).all()
+
+
+def test_native_products_have_bounds_by_norms(rng):
+    for left, right in (("float64", "float64"), ("float32", "float32"), ("complex128", "complex128"),
+                        ("complex64", "float32"), ("float64", "complex128")):  # fmt: skip
+        a, b = matrix(rng, (9, 200), "normal", left, ""), matrix(rng, (200, 8), "normal", right, "")
+        c, report = ozaki.matmul(a, b, scheme="native", return_report="bounds")
+        assert not broken(c, report.bounds, exact(a, b))
+        one = report.bound * (abs(a).astype(float) @ abs(b).astype(float))
+        assert (report.bounds < 4 * one).all() and np.median(report.bounds / one) > 0.5
 
 
 def test_both_kinds_and_what_is_printed(rng):

@@ -84,7 +84,8 @@ class Work(Protocol):
         """Compute the bounds of the entries of the result c into `bounds`, float64, both of shape (batch, m, n).
 
         c is the product by a plan of slices that this object has computed, or its expression rounded once, perhaps
-        complex where the object multiplied rows of parts. Without a plan the product is zero, and c what is added.
+        complex where the object multiplied rows of parts; or a native product that is in range, of the same operands.
+        Without a plan the product is zero, and c what is added.
 
         Raises
         ------

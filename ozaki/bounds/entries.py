@@ -1,4 +1,4 @@
-"""A bound for each entry of a product of slices: what rows and columns contribute to it (docs/bounds.md, B13)."""
+"""A bound for each entry of a product: what rows and columns contribute to it (docs/bounds.md, B13)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.bounds import native
 from ozaki.bounds.description import Description, Ints
 from ozaki.bounds.relative import image_errors
+from ozaki.bounds.rounding import UP
 from ozaki.records.combination import Factor
-from ozaki.schemes import Scheme, scaling_of
+from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 
 LEAST_EXPONENT = {"float32": -125, "float64": -1021}
 """The frexp exponent of the smallest normal number: a unit in the last place is no smaller below it."""
@@ -59,6 +61,17 @@ def row_terms(
         own = np.where(bits + description.bottom < description.top, -bits, description.bottom - description.top)
         found.append(RowTerms(of, units, np.where(description.empty, FARTHEST, units + own)))
     return found[0], found[1], exponent
+
+
+def native_terms(left: Description, right: Description, dtype: str) -> tuple[RowTerms, RowTerms, int]:
+    """Those of a native product that is in range: gamma_k times the norms of both rows, roundings included."""
+    found = []
+    for description, factor in ((left, native.bound(left.k, dtype)), (right, 1.0)):
+        terms = np.zeros((3, *description.top.shape))
+        norms = np.sqrt(description.squares.astype(np.float64)) * 2.0 ** -magnitude_bits(description.k)
+        terms[0] = norms * (factor * UP)
+        found.append(RowTerms(terms, description.top, np.full(description.top.shape, FARTHEST)))
+    return found[0], found[1], 0
 
 
 def of_zeros(rows: int) -> RowTerms:

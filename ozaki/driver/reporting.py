@@ -6,11 +6,10 @@ from math import inf
 from typing import Any
 
 from ozaki.backends import as_computed
-from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.range import out_of_range
-from ozaki.driver.bounding import entry_bounds
+from ozaki.driver.bounding import entry_bounds, native_bound
 from ozaki.driver.settling import Settled
 from ozaki.driver.works import Works
 from ozaki.planning.facts import NativeInRange, RelativeError
@@ -35,7 +34,7 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
     nonfinite = 0 if pair.empty or is_multiprecision(plan.dtype) else None
     if not pair.empty and (scheme is None or not plan.a_priori):
         if scheme is None:
-            bound = unrounded = _native_bound(works)
+            bound = unrounded = native_bound(works)
         elif settled.proven is not None:
             unrounded, bound, _ = settled.proven
         nonfinite = sum(pair.flagged(side, works.of_rows.nonfinite(side) > 0) for side in SIDES)
@@ -70,14 +69,6 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         rounded_once=once,
         bounds=bounds,
     )
-
-
-def _native_bound(works: Works) -> float:
-    """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""
-    pair = works.pair
-    if pair.native_obstacle or not works.measure(NativeInRange()):
-        return inf
-    return native.bound(max(pair.sizes.length, 1), pair.dtype, pair.sizes.spread)
 
 
 def _out_of_range(works: Works, plan: Plan, c: Any) -> int:

@@ -76,8 +76,9 @@ class Report:
         where an entry may be no larger than its error (None: not asked for by return_report="relative").
     bounds : array, float64, of the shape of c, in its library and on its device
         Proven bounds of abs(c - C), entry by entry, C the exact product or expression, the rounding to the output
-        included: absolute, rounded up, 0 where c is exact; inf where nothing is proven: of a native product, of words,
-        of a `gemm` that is not rounded once, of entries that are NaN or Inf. Of a complex entry one number, for its
+        included: absolute, rounded up, 0 where c is known to be exact; inf where nothing is proven: of words, of a
+        native product that might over- or underflow on the way, of a `gemm` that is not rounded once, of entries that
+        are NaN or Inf. Of a complex entry one number, for its
         modulus. Beside arrays of JAX one of NumPy or CuPy, unless JAX has float64 switched on (None: not asked for by
         return_report="bounds").
     rounded_once

@@ -24,7 +24,7 @@ from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import multiple
-from ozaki.backends.cupy.steps.bounds import entry_bounds, terms_of, terms_of_zeros
+from ozaki.backends.cupy.steps.bounds import entry_bounds, terms_of, terms_of_zeros, terms_uploaded
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
@@ -36,6 +36,7 @@ from ozaki.backends.cupy.steps.relative import worst_quotient
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import NO_SPAN, Description
+from ozaki.bounds.entries import native_terms
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.relative import image_errors
 from ozaki.multiprecision.floats import empty as empty_numbers
@@ -535,6 +536,10 @@ class Work:
         if plan is None:
             alpha, b = ONE, Builder()
             terms = terms_of_zeros(b, bounds.shape)
+        elif plan.scheme is None:
+            b = Builder()
+            *on_host, unit = native_terms(*self._descriptions(), self._dtype)
+            terms = terms_uploaded(b, *on_host)
         else:
             assert is_exact(plan.scheme)
             scaled = plan.inner_scaling

@@ -27,7 +27,7 @@ from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
-from ozaki.bounds.entries import of_zeros, row_terms
+from ozaki.bounds.entries import native_terms, of_zeros, row_terms
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
@@ -263,6 +263,9 @@ class Work:
         if plan is None:
             terms = of_zeros(c.shape[1]), of_zeros(c.shape[2]), 0
             alpha = ONE
+        elif plan.scheme is None:
+            left, right = self._operand_pair
+            terms = native_terms(left.on_host, right.on_host, self._dtype)
         else:
             assert is_exact(plan.scheme)
             left, right = self._scaled_pair if plan.inner_scaling else self._operand_pair

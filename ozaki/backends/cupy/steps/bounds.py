@@ -5,13 +5,16 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
-from ozaki.backends.cupy.program.steps import Clear, Out
+from ozaki.backends.cupy.program.steps import Clear, Out, Upload
 from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.bounds.description import FIELDS
+from ozaki.bounds.entries import RowTerms as OnHost
 from ozaki.bounds.entries import factor_up
 from ozaki.caches import cached
 from ozaki.records.combination import Factor
@@ -131,6 +134,16 @@ def _rows_kernel(
         "proof/bounds.cu", "row_terms", {}, grid, (256,), *sides, *rule, float(dropped), magnitude_bits(k), float(k),
         -scaling.base,
     )  # fmt: skip
+
+
+def terms_uploaded(b: Builder, left: OnHost, right: OnHost) -> tuple[RowTerms, RowTerms]:
+    """The terms of the rows of both operands, which the host has computed."""
+    found = []
+    for name, terms in (("a", left), ("b", right)):
+        of = RowTerms.room(b, name, *terms.units.shape)
+        b.add(Upload(b.stream, b"".join(np.ascontiguousarray(field).tobytes() for field in terms), of.places[0]))
+        found.append(of)
+    return found[0], found[1]
 
 
 def terms_of_zeros(b: Builder, shape: tuple[int, ...]) -> tuple[RowTerms, RowTerms]:
