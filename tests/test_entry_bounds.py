@@ -181,7 +181,7 @@ def test_no_bound_of_gemm_is_broken(seed, kind, other, way):
 MP_KINDS = ["uniform", "graded", "far", "sparse", "one", "zeros", "whole", "cancelling"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.randoms(use_true_random=False), st.sampled_from(MP_KINDS), st.sampled_from(MP_KINDS),
     st.sampled_from([{}, {"accuracy": 60}, {"accuracy": 700}, {"accuracy": 1300}, {"accuracy": "exact"},
@@ -350,3 +350,26 @@ def test_a_limit_holds_and_changes_nothing(rng):
     limit = 2**21
     _, report = ozaki.matmul(a, b, workspace_limit=limit, **options)
     assert report.workspace_bytes <= limit and same_bits(report.bounds, free.bounds)
+
+
+def test_of_tensors_they_are_tensors(rng):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    a, b = rng.standard_normal((2, 5, 9, 9)).astype("float32")
+    options = {"accuracy": "fp32", "reproducible": True, "return_report": "bounds"}
+    expected = ozaki.matmul(a, b, **options)[1]
+    c, report = ozaki.matmul(torch.from_numpy(a), torch.from_numpy(b), **options)
+    assert isinstance(report.bounds, torch.Tensor) and report.bounds.dtype == torch.float64
+    assert report.bounds.shape == c.shape and (report.bounds.numpy() == expected.bounds).all()
+    assert str(report) == str(expected)
+
+
+def test_of_arrays_of_jax_they_are_numpy_s_unless_float64_is_on(rng):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    a, b = rng.standard_normal((2, 9, 9)).astype("float32")
+    options = {"accuracy": "fp32", "reproducible": True, "return_report": "bounds"}
+    expected = ozaki.matmul(a, b, **options)[1]
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            c, report = ozaki.matmul(jax.numpy.asarray(a), jax.numpy.asarray(b), **options)
+            assert isinstance(c, jax.Array) and isinstance(report.bounds, jax.Array) == wide
+            assert (np.asarray(report.bounds) == expected.bounds).all() and str(report) == str(expected)
