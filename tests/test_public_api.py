@@ -94,6 +94,7 @@ FIELDS = {
         "exponent",
         "relative_bound",
         "rounded_once",
+        "bounds",
     ],
     "Words": [
         "word",

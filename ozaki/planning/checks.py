@@ -71,7 +71,7 @@ def check_report(x: Any) -> None:
     kinds = get_args(ReportKind)
     for each in (x or ("",)) if isinstance(x, tuple) else (x,):
         if not (isinstance(each, str) and each in kinds) and (isinstance(x, tuple) or not isinstance(x, _FLAG)):
-            expected = f"expected True or False, {', '.join(map(repr, kinds))}, or a tuple of these names"
+            expected = f"expected True or False, or {', '.join(map(repr, kinds))}, or a tuple of these"
             raise TypeError(f"return_report: {repr(x) if isinstance(x, tuple) else _given(x)}; {expected}")
 
 
