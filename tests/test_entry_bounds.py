@@ -373,3 +373,14 @@ def test_of_arrays_of_jax_they_are_numpy_s_unless_float64_is_on(rng):
             c, report = ozaki.matmul(jax.numpy.asarray(a), jax.numpy.asarray(b), **options)
             assert isinstance(c, jax.Array) and isinstance(report.bounds, jax.Array) == wide
             assert (np.asarray(report.bounds) == expected.bounds).all() and str(report) == str(expected)
+
+
+def test_what_is_out_of_reach_of_one_format_is_not_scaled(rng):
+    """A float32 operand holds no factors for float64 ones of 2**-500."""
+    a, b = rng.standard_normal((4, 9)).astype("float32"), rng.standard_normal((9, 3)) * 2.0**-500
+    options = {"scheme": "residues", "slices": 12, "return_report": "bounds"}
+    for x, y in ((a, b), (b.T, a.T)):
+        c, report = ozaki.matmul(x, y, inner_scaling=True, **options)
+        plain, usual = ozaki.matmul(x, y, **options)
+        assert same_bits(c, plain) and same_bits(report.bounds, usual.bounds)
+        assert not broken(c, report.bounds, exact(x, y)) and c.any()
