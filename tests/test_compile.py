@@ -61,6 +61,8 @@ REGISTERS = {
     "combine_digits": 64,
     "recombine_numbers": 168,
     "worst_quotient": 64,
+    "row_terms": 48,
+    "entry_bounds": 64,
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
@@ -297,6 +299,10 @@ EVERYWHERE = [
     *(("conversion/leading.cu", {"ALONG_K": along_k}) for along_k in (0, 1)),
     ("proof/relative.cu", {"MULTIPRECISION": 1}),
     ("proof/relative.cu", {"MULTIPRECISION": 0, "OUTPUT": "double"}),
+    ("proof/bounds.cu", {}),
+    *(("proof/bounds.cu", {"ENTRIES": 2, "PARTS": parts}) for parts in (1, 2)),
+    *(("proof/bounds.cu", {"ENTRIES": 1, "PARTS": 1, "OUTPUT": of}) for of in ("float", "double")),
+    ("proof/bounds.cu", {"ENTRIES": 1, "PARTS": 2, "OUTPUT": "double"}),
     describe("double", 0, 2),
     split("double", 30, 2, 0, 0, reals=2),
     recombine_complex("double", 15, 15, 4),

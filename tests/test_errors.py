@@ -401,6 +401,12 @@ CASES = {
     "reproducible of shapes": (shapes(scheme="residues", slices=9, reproducible=[]), TypeError, "reproducible", "True"),
     "gemm transposed by no letter of BLAS": (gemm(trans_a="H"), TypeError, "trans_a", "'N', 'T' or 'C'"),
     "return_report": (matmul(return_report="no"), TypeError, "return_report", "True or False, or 'relative'"),
+    "return_report of a tuple": (
+        matmul(return_report=("bounds", True)),
+        TypeError,
+        "return_report",
+        "a tuple of these",
+    ),
     "return_report of a number": (matmul(return_report=1), TypeError, "return_report", "True or False"),
     "gemm transposed b": (gemm(trans_b=1), TypeError, "trans_b", "True or False"),
     # arguments in each other's places

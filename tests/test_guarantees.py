@@ -18,6 +18,10 @@ PROMISES = {
     "entries that NaN or Inf touch": ["test_relative.py::test_entries_that_nan_touches_do_not_count"],
     "entries that overflow, which are Inf": ["shared/test_values.py::test_overflow_gives_infinity"],
     "errors that A and B had before": [],  # no promise
+    "So `report.bound * (abs(a) @ abs(b))` bounds": [
+        "test_entry_bounds.py::test_the_one_bound_is_one_of_each_entry",
+        "test_entry_bounds.py::test_no_bound_is_broken",
+    ],
     "If you name an accuracy": [
         "test_bound.py::test_a_named_accuracy_is_met_whatever_runs",
         "test_plan.py::test_a_plan_is_refused_for_operands_that_it_does_not_suit",

@@ -95,6 +95,7 @@ FIELDS = {
         "exponent",
         "relative_bound",
         "rounded_once",
+        "bounds",
     ],
     "Words": [
         "word",

@@ -80,6 +80,20 @@ class Work(Protocol):
         """
         ...
 
+    def entry_bounds(self, plan: Plan | None, c: Any, bounds: Any) -> None:
+        """Compute the bounds of the entries of the result c into `bounds`, float64, both of shape (batch, m, n).
+
+        c is the product by a plan of slices that this object has computed, or its expression rounded once, perhaps
+        complex where the object multiplied rows of parts; or a native product that is in range, of the same operands.
+        Without a plan the product is zero, and c what is added.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be computed within the limit of workspace.
+        """
+        ...
+
     def nonfinite(self, side: Side) -> Any:
         """Number of elements of each row that are NaN or Inf, shape (batch, rows), in host memory."""
         ...

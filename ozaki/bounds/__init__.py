@@ -1,4 +1,4 @@
-"""Error bounds (B1 to B6, B8 to B10) and estimates (E1 to E5); docs/bounds.md derives them.
+"""Error bounds (B1 to B6, B8 to B10, B13) and estimates (E1 to E5); docs/bounds.md derives them.
 
 B7 is a comparison that backends make, and planning takes the bound from it (`planning/proof.py`). The factor of B11, of
 complex products, is in `records/shapes.py`.

@@ -6,10 +6,10 @@ from math import inf
 from typing import Any
 
 from ozaki.backends import as_computed
-from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
 from ozaki.call.range import out_of_range
+from ozaki.driver.bounding import entry_bounds, native_bound
 from ozaki.driver.settling import Settled
 from ozaki.driver.works import Works
 from ozaki.planning.facts import NativeInRange, RelativeError
@@ -21,18 +21,20 @@ from ozaki.records.shapes import SIDES
 from ozaki.schemes import Words, is_exact
 
 
-def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
+def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Report:
     """The report of a product c; the bound of a given plan is the one proven for these operands.
 
-    With `relative` it has the relative bound, too, which the computed product proves.
+    With "relative" in `asked` it has the relative bound, too, which the computed product proves; with "bounds" those of
+    all entries.
     """
-    pair, plan = works.pair, settled.plan
+    pair, plan, relative = works.pair, settled.plan, "relative" in asked
+    bounds = entry_bounds(works, plan, c) if "bounds" in asked else None
     scheme, bound, unrounded = plan.scheme, plan.bound, plan.unrounded_bound
     # A multiprecision result refuses NaN and Inf, and has no range that it could leave.
     nonfinite = 0 if pair.empty or is_multiprecision(plan.dtype) else None
     if not pair.empty and (scheme is None or not plan.a_priori):
         if scheme is None:
-            bound = unrounded = _native_bound(works)
+            bound = unrounded = native_bound(works)
         elif settled.proven is not None:
             unrounded, bound, _ = settled.proven
         nonfinite = sum(pair.flagged(side, works.of_rows.nonfinite(side) > 0) for side in SIDES)
@@ -65,15 +67,8 @@ def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
         estimate=estimate,
         relative_bound=relative_error,
         rounded_once=once,
+        bounds=bounds,
     )
-
-
-def _native_bound(works: Works) -> float:
-    """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""
-    pair = works.pair
-    if pair.native_obstacle or not works.measure(NativeInRange()):
-        return inf
-    return native.bound(max(pair.sizes.length, 1), pair.dtype, pair.sizes.spread)
 
 
 def _out_of_range(works: Works, plan: Plan, c: Any) -> int:

@@ -43,7 +43,7 @@ from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import SILENT, ProgressFunction, progress_of
-from ozaki.records.report import Report, ReportKind
+from ozaki.records.report import AskedReport, Report, ReportKind, kinds_of
 from ozaki.records.shapes import Side, shape_of, shapes
 
 
@@ -66,7 +66,7 @@ def matmul(
     *,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: Literal[True] | ReportKind,
+    return_report: Literal[True] | ReportKind | tuple[ReportKind, ...],
     **options: Unpack[ProductOptions],
 ) -> tuple[Any, Report]: ...
 @any_arrays("a", "b", "out")
@@ -79,7 +79,7 @@ def matmul(
     *,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: bool | ReportKind = False,
+    return_report: AskedReport = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
@@ -161,9 +161,9 @@ def matmul(
         counted. A native product is one unit, "products", and so is one by the program of an earlier call.
         A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
         product; `out` then may hold any of its own and of the product's entries.
-    return_report : bool or "relative"
+    return_report : bool, "relative", "bounds", or a tuple of both
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
-        `report.relative_bound`.
+        `report.relative_bound`. "bounds": also a bound of the error of each entry, `report.bounds`.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def _multiply(
     out: Any,
     options: Options,
     plan: Plan | None,
-    return_report: bool | ReportKind,
+    return_report: AskedReport,
     terms: tuple[Any, Any, Any] | None,
     adjoint: bool = False,
     progress: ProgressFunction | None = None,
@@ -245,7 +245,6 @@ def _multiply(
             memory.hold_copy(copied)
         pair = Pair(a, b, memory, options, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         watched = Watched(name, pair.left, pair.right, pair.combination, pair.asked) if watching() else None
-        relative = return_report == "relative"
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors, adjoint
             if not return_report and (before := repeated(*pair.given, key)) is not None:
@@ -267,7 +266,9 @@ def _multiply(
             raise
         reported = None
         if return_report:
-            reported = report(works, found, relative, c)  # before the result overwrites an operand in `out`
+            reported = report(
+                works, found, kinds_of(return_report), c
+            )  # before the result overwrites an operand in `out`
         elif pair.backend.keep is not None:
             keep(works, found, key)
         c = pair.returned(c)
@@ -452,7 +453,7 @@ def gemm(
     out: Any = None,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
-    return_report: bool | ReportKind = False,
+    return_report: AskedReport = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
     """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does; by exact slices rounded once.

@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from ozaki.interchange.classes import OfClasses
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 from ozaki.process.placement import elsewhere
+from ozaki.records.report import Report
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -182,8 +184,10 @@ def _viewed(kind: Kind, name: str, x: Any, first: _Placed) -> tuple[Any, _Placed
 
 
 def _returned(kind: Kind, found: Any, device: Any, out: Any) -> Any:
-    """A result as the caller gets it: arrays of this kind, everything else as it is."""
+    """A result as the caller gets it: arrays of this kind, that of a report, too; everything else as it is."""
     if out is not None:
         return out
+    if isinstance(found, Report) and found.bounds is not None and kind.holds(found.bounds.dtype):
+        return replace(found, bounds=kind.made(found.bounds, device))
     is_array = isinstance(found, np.ndarray | np.generic) or type(found).__module__.partition(".")[0] == "cupy"
     return kind.made(found, device) if is_array else found

@@ -69,6 +69,10 @@ class JaxArrays:
     def written(self, out: Any) -> None:
         """Arrays of JAX do not change (`view` refuses them as `out`)."""
 
+    def holds(self, dtype: Any) -> bool:
+        """Whether arrays of this dtype are made as they are: float64, where that is switched on."""
+        return bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
+
     def made(self, c: Any, device: Any) -> Any:
         """An array as one of JAX, on that device.
 

@@ -39,6 +39,10 @@ class Kind(Protocol):
         """Tell the library that the memory of `out` has other elements now."""
         ...
 
+    def holds(self, dtype: Any) -> bool:
+        """Whether arrays of this kind may have a dtype of NumPy's as things are set."""
+        ...
+
     def made(self, c: Any, device: Any) -> Any:
         """A NumPy or CuPy array, or a NumPy scalar, as an array of this kind on that device; a view, if c is one."""
         ...

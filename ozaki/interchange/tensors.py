@@ -90,6 +90,10 @@ class Tensors:
         """Let autograd know that the elements have changed, of which it may have kept some for a gradient."""
         torch.autograd.graph.increment_version(out)
 
+    def holds(self, dtype: Any) -> bool:
+        """Whether arrays of a dtype that results have become tensors as they are: all do."""
+        return True
+
     def made(self, c: Any, device: torch.device) -> Any:
         """An array as a tensor."""
         if device is None or device.type == "cpu":

@@ -67,10 +67,12 @@ def check_transposition(name: str, x: Any) -> None:
 
 
 def check_report(x: Any) -> None:
-    """Refuse a `return_report` that names no report."""
+    """Refuse a `return_report` that names no report, or a tuple with something else."""
     kinds = get_args(ReportKind)
-    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x in kinds):
-        raise TypeError(f"return_report: {_given(x)}; expected True or False, or {', '.join(map(repr, kinds))}")
+    for each in (x or ("",)) if isinstance(x, tuple) else (x,):
+        if not (isinstance(each, str) and each in kinds) and (isinstance(x, tuple) or not isinstance(x, _FLAG)):
+            expected = f"expected True or False, or {', '.join(map(repr, kinds))}, or a tuple of these"
+            raise TypeError(f"return_report: {repr(x) if isinstance(x, tuple) else _given(x)}; {expected}")
 
 
 def check_is_plan(plan: Any) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
 from math import frexp, inf, isfinite
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from ozaki.records.accuracy import Measure
 from ozaki.schemes import PRESETS
 
-ReportKind = Literal["relative"]
-"""What `return_report` may be beside True and False: reports that state more than usual ones, by name."""
+ReportKind = Literal["relative", "bounds"]
+"""What reports state on request beside what usual ones do, by name."""
+
+AskedReport = bool | ReportKind | tuple[ReportKind, ...]
+"""What `return_report` may be."""
+
+
+def kinds_of(asked: AskedReport) -> frozenset[str]:
+    """What a report is to state beside what usual ones do."""
+    return frozenset(asked if isinstance(asked, tuple) else (asked,) if isinstance(asked, str) else ())
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,13 @@ class Report:
         Proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the rounding to the
         output, unless the result over- or underflows; inf where nothing is proven: of a native product, of words, and
         where an entry may be no larger than its error (None: not asked for by return_report="relative").
+    bounds : array, float64, of the shape of c, in its library and on its device
+        Proven bounds of abs(c - C), entry by entry, C the exact product or expression, the rounding to the output
+        included: absolute, rounded up, 0 where c is known to be exact; inf where nothing is proven: of words, of a
+        native product that might over- or underflow on the way, of a `gemm` that is not rounded once, of entries that
+        are NaN or Inf. Of a complex entry one number, for its
+        modulus. Beside arrays of JAX one of NumPy or CuPy, unless JAX has float64 switched on (None: not asked for by
+        return_report="bounds").
     rounded_once
         Of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression, relative to
         abs(alpha) abs(A) abs(B) + abs(beta) abs(C) (componentwise; other measures alike); else it is that of A B. None
@@ -88,6 +105,7 @@ class Report:
     exponent: int = 0
     relative_bound: float | None = None
     rounded_once: bool | None = None
+    bounds: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         what = "native product"
@@ -115,6 +133,8 @@ class Report:
             lines.append(f"no relative error is proven: {why}")
         elif self.relative_bound and self.measure != "relative":
             lines.append(f"proven: relative error of every entry <= {rounded_up(self.relative_bound, self.exponent)}")
+        if self.bounds is not None:
+            lines += _of_entries(self.bounds)
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
@@ -132,6 +152,24 @@ class Report:
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)
+
+
+def _of_entries(bounds: Any) -> list[str]:
+    """The line about the bounds of entries, unless there are no entries; copies them to the host."""
+    on_host = getattr(bounds, "get", None) or getattr(bounds, "cpu", None)  # of CuPy, of PyTorch
+    found = np.asarray(bounds if on_host is None else on_host()).ravel()
+    proven = found[found < inf]
+    if not found.size:
+        return []
+    if not proven.size:
+        return ["no bound of any entry by itself"]
+    if proven.size == found.size and not proven.any():
+        return ["proven of each entry by itself: exact"]
+    of_all = float(proven.min()), float(np.median(proven)), float(proven.max())
+    least, median, largest = map(rounded_up, of_all)
+    missing = found.size - proven.size
+    rest = f"; none of {missing} of {found.size} entries" if missing else ""
+    return [f"proven of each entry by itself: error <= {least} to {largest}, median {median}{rest}"]
 
 
 def counted(slices: int, scheme: str) -> str:

@@ -163,7 +163,7 @@ class Asked(NamedTuple):
     likely : the plan of slices that both operands are split for before the first proof; None to split nothing
     describe : whether to describe both operands
     bring : operands whose descriptions are to arrive on the host
-    of_scaled : whether these are the descriptions of the rows scaled along k
+    of_scaled : whether both speak of the rows scaled along k
     sampled : words that lose part of an element, so that their `CutBound` asks for a sample
     descriptions : of both operands, or of their scaled rows where facts of these are asked for, if they are on the host
         already, as error terms that are computed there ask for
@@ -199,7 +199,7 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
             likely = None
         finding.add(need)
     if asked.describe:
-        finding.both()
+        (scaled if asked.of_scaled else finding).both()
     for side in asked.bring:
         (scaled if asked.of_scaled else finding).description(side)
     found = replace(finding.made, scaled=scaled.made if scaled.made != Made() else None)

@@ -24,22 +24,25 @@ from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import multiple
+from ozaki.backends.cupy.steps.bounds import entry_bounds, terms_of, terms_of_zeros, terms_uploaded
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import leading_bytes
+from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.relative import worst_quotient
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.steps.words import count_underflows
-from ozaki.bounds.description import Description
+from ozaki.bounds.description import NO_SPAN, Description
+from ozaki.bounds.entries import native_terms
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.relative import image_errors
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.planning.facts import CutBound, Need, RelativeError, WorstRatio
+from ozaki.planning.facts import CutBound, Need, RelativeError, Spans, WorstRatio
 from ozaki.records.accuracy import default_accuracy
 from ozaki.records.combination import ONE, Combination
 from ozaki.records.formats import COMPLEX, MULTIPRECISION, part_of, precision_of
@@ -266,6 +269,17 @@ class Work:
                 fact = self._execution.fact(self._readers[need])
         return fact
 
+    def _described(self, scaled: bool) -> tuple[Described, Described]:
+        """Both operands with their descriptions, or those of rows scaled along k, on the device; waits for nothing."""
+
+        def made() -> Made:
+            return self._made.scaled or Made() if scaled else self._made
+
+        if len(made().described) < 2:
+            self._find((), describe=True, of_scaled=scaled)
+        left, right = (made().described[side] for side in SIDES)
+        return left, right
+
     def _descriptions(self, scaled: bool = False) -> tuple[Description, Description]:
         """The descriptions of both operands, or of rows scaled along k, on the host; waits for the device."""
 
@@ -423,9 +437,9 @@ class Work:
         self._run_into(program, c, self._progress)
         self._free(made)
 
-    def _run_into(self, program: Program, c: Any, progress: Progress = SILENT) -> None:
-        """Run a program whose last given arrays are those of a result."""
-        arrays = arrays_of(c)
+    def _run_into(self, program: Program, c: Any, progress: Progress = SILENT, bounds: Any = None) -> None:
+        """Run a program whose last given arrays are those of a result, and after them its bounds, if any."""
+        arrays = arrays_of(c) if bounds is None else (*arrays_of(c), bounds)
         buffers = program.given[-len(arrays) :]
         self._execution.bind(buffers, arrays)
         self._run(program, progress)
@@ -513,6 +527,29 @@ class Work:
         self._run_into(b.program(), c)
 
     # For reports and repeated calls -----------------------------------------------------------------------------------
+
+    def entry_bounds(self, plan: Plan | None, c: Any, bounds: Any) -> None:
+        """Compute the bounds of the entries of the result c, both of shape (batch, m, n), into `bounds`."""
+        given, unit = self._combination, 0
+        alpha, sums = (ONE, False) if given is None else (given.alpha, not given.beta.is_zero)
+        c = c.parts if isinstance(c, Numbers) else c
+        if plan is None:
+            alpha, b = ONE, Builder()
+            terms = terms_of_zeros(b, bounds.shape)
+        elif plan.scheme is None:
+            b = Builder()
+            *on_host, unit = native_terms(*self._descriptions(), self._dtype)
+            terms = terms_uploaded(b, *on_host)
+        else:
+            assert is_exact(plan.scheme)
+            scaled = plan.inner_scaling
+            spans = self.measure(Spans(scaled)) if plan.scheme.drop else (NO_SPAN, NO_SPAN)
+            left, right = self._described(scaled)
+            b = Builder(self._inputs().buffers)
+            terms, unit = terms_of(b, left, right, plan.scheme, plan.scheme.dropped(left.k, spans))
+        entries = result_view(c).array("c", b.given)
+        entry_bounds(b, terms, unit, alpha, sums, entries, b.given("bounds", view_of(bounds)))
+        self._run_into(b.program(), c, bounds=bounds)
 
     def nonfinite(self, side: Side) -> npt.NDArray[Any]:
         """The number of NaN and Inf in each row of an operand, shape (batch, rows); waits for the device."""

@@ -122,12 +122,13 @@ def scaled_along_k(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[ScaledRows
     batch, _, k = x.shape
     formats = [str(each.real.dtype) for each in (x, y)]
     left, right = (np.empty((batch, 1, k), form) for form in formats)
-    fits = np.ones(batch, bool)
+    fits, reach = np.ones(batch, bool), min(REACH[form] for form in formats)
     for h in range(0, k, _SLAB):
         hs = slice(h, h + _SLAB)
         of_left, of_right = _exponents(x[..., hs]), _exponents(y[..., hs])
         s, counts, in_reach = inner_exponents(of_left, of_right, (REACH[formats[0]], REACH[formats[1]]))
         fits &= in_reach
+        s = np.clip(s, -reach, reach)  # or a factor of a matrix that is out of reach would become 0, or Inf
         left[:, 0, hs], right[:, 0, hs] = (np.where(counts, np.ldexp(1.0, power), 0.0) for power in (s, -s))
     for factors in (left, right):
         factors[~fits] = factors[~fits] > 0

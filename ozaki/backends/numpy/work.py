@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _words
+from ozaki.backends.numpy._bounds import entry_bounds
 from ozaki.backends.numpy._describe import Described, describe, describe_both, describing_bytes, sample
 from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
@@ -26,6 +27,7 @@ from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
+from ozaki.bounds.entries import native_terms, of_zeros, row_terms
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
@@ -46,7 +48,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words, is_exact
 
 _SERIAL = 2**16
 """Multiplications of a product of slices that BLAS computes by one thread, whatever their number (OpenBLAS: 2**18)."""
@@ -278,6 +280,22 @@ class Work:
         """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
         assert self._combination is not None
         addend_into(self._combination, c, self._memory)
+
+    def entry_bounds(self, plan: Plan | None, c: Any, bounds: npt.NDArray[np.float64]) -> None:
+        """Compute the bounds of the entries of the result c, both of shape (batch, m, n), into `bounds`."""
+        given = self._given_combination
+        alpha, sums = (ONE, False) if given is None else (given.alpha, not given.beta.is_zero)
+        if plan is None:
+            terms = of_zeros(c.shape[1]), of_zeros(c.shape[2]), 0
+            alpha = ONE
+        elif plan.scheme is None:
+            left, right = self._operand_pair
+            terms = native_terms(left.on_host, right.on_host, self._dtype)
+        else:
+            assert is_exact(plan.scheme)
+            left, right = self._scaled_pair if plan.inner_scaling else self._operand_pair
+            terms = row_terms(left.on_host, right.on_host, plan.scheme, (left.span, right.span))
+        entry_bounds(c, bounds, *terms, alpha, sums, self._memory)
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """Number of elements of each row that are NaN or Inf, shape (batch, rows)."""

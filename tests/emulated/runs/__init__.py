@@ -30,6 +30,7 @@ FUNCTIONS = {
         "hopper-fair-shares",
         "hopper-triangles",
     ),
+    "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach"),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),

@@ -40,20 +40,21 @@ def inner_scaling(rng: np.random.Generator) -> None:
                 b = b.swapaxes(-1, -2).copy().swapaxes(-1, -2)
             on_device = cp.asarray(a), cp.asarray(b)
             bits = "fp32" if dtype in ("f4", "c8") else "fp64"
-            for way in (
+            ways: list[dict[str, Any]] = [
                 {"accuracy": bits, "reproducible": True},
                 {"accuracy": "exact"},
                 {"accuracy": bits, "inner_scaling": True},
                 {"scheme": "residues", "slices": 16, "inner_scaling": True},
-            ):
+            ]
+            for way in ways:
                 expected, report = ozaki.matmul(a, b, return_report=True, **way)
                 got, found = ozaki.matmul(*on_device, return_report=True, **way)
                 same(expected, got)
                 assert (report.slices, report.bound, report.nonfinite) == (found.slices, found.bound, found.nonfinite)
                 same(expected, ozaki.matmul(*on_device, **way))  # a repeated call
         a, b = graded(rng, left, right, "f8")
-        way = {"scheme": "digits", "slices": 8, "inner_scaling": True}
-        same(ozaki.matmul(a, b, **way), ozaki.matmul(cp.asarray(a), cp.asarray(b), **way))
+        digits: dict[str, Any] = {"scheme": "digits", "slices": 8, "inner_scaling": True}
+        same(ozaki.matmul(a, b, **digits), ozaki.matmul(cp.asarray(a), cp.asarray(b), **digits))
 
 
 def out_of_reach(rng: np.random.Generator) -> None:
@@ -62,5 +63,6 @@ def out_of_reach(rng: np.random.Generator) -> None:
     a[0, :, 3] *= 2.0**1000
     a[0, 1, 3] = 2.0**-600
     a[1] *= np.exp2(np.linspace(0, 60, 50))
-    for way in ({"accuracy": "exact"}, {"scheme": "residues", "slices": 20, "inner_scaling": True}):
+    named: dict[str, Any] = {"scheme": "residues", "slices": 20, "inner_scaling": True}
+    for way in ({"accuracy": "exact"}, named):
         same(ozaki.matmul(a, b, **way), ozaki.matmul(cp.asarray(a), cp.asarray(b), **way))
