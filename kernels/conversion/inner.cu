@@ -8,6 +8,8 @@
 //              caller sets all to zero first. All are integers: grid and order change no bit.
 //   factors    of both: 2^s and 2^-s, or 0 where an index does not count, float64 [batch][k] each; and the largest
 //              difference of two s of a matrix, an integer that the caller sets to zero first
+//   own        of an operand that is prepared alone: 2^-(the mean exponent at an index), or 0 where there is none
+//   beside     of the other one: the inverses of these; and whether scaled elements leave the reach of their format
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
 
@@ -160,6 +162,46 @@ factors(const Side left, const Side right, Count* __restrict__ range, int64_t ba
   if (threadIdx.x == 0 && extremes[1] != 0) {
     atomicMax(range, static_cast<Count>(extremes[0] + extremes[1] - 2 * RAISED));
   }
+}
+
+// 1024 threads; grid batch.
+extern "C" __global__ void __launch_bounds__(1024)
+own(const Side side, int64_t batch, int64_t k) {
+  after_previous();
+  const int64_t step = batch * k, begin = blockIdx.x * k;
+  bool leaves = false;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int64_t at = begin + threadIdx.x; at < begin + k; at += 1024) {
+      const bool counts = side.exponents[at] != 0;
+      long long s = counts ? -mean(side.exponents + at, step) : 0;
+      if (pass == 0) {
+        const bool fits = s <= side.reach && s >= -side.reach && within(side, at, step, s);
+        leaves = leaves || (counts && !fits);
+      } else {
+        if (leaves) s = 0;
+        side.factors[at] = counts ? __longlong_as_double((s + 1023) << 52) : 0.0;
+      }
+    }
+    if (pass == 0) leaves = __syncthreads_or(leaves) != 0;
+  }
+}
+
+// 256 threads; grid ceil(batch k / 256). `given` are the factors of the prepared operand, for `own_batch` matrices, 1 or
+// all; `leaves` is set to 1 where an element leaves the reach. The caller sets it to zero first.
+extern "C" __global__ void __launch_bounds__(256)
+beside(const Side side, const double* __restrict__ given, Count* __restrict__ leaves, int64_t own_batch, int64_t batch,
+       int64_t k) {
+  after_previous();
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (at >= batch * k) return;
+  const double factor = given[own_batch == 1 ? at % k : at];
+  if (factor == 0.0) {
+    side.factors[at] = 0.0;
+    return;
+  }
+  const long long s = 1023 - (__double_as_longlong(factor) >> 52 & 0x7ff);
+  side.factors[at] = __longlong_as_double((s + 1023) << 52);
+  if (side.exponents[at] != 0 && !within(side, at, batch * k, s)) atomicMax(leaves, static_cast<Count>(1));
 }
 
 #endif

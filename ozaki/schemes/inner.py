@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,19 @@ def own_exponents(of: Exponents, reach: int) -> tuple[Ints, npt.NDArray[np.bool_
     s = np.where(counts, -_means(of), 0)
     fits = in_reach(of, s, reach) & (np.abs(s) <= reach)
     return s, counts, np.all(fits | ~counts, axis=-1)
+
+
+def out_of_reach(name: str, form: str) -> NoReturn:
+    """Refuse an operand beside a prepared one, whose scaled elements leave their format.
+
+    Raises
+    ------
+    ValueError
+    """
+    raise ValueError(
+        f"{name}: elements leave the range of {form} once they are scaled as the prepared operand asks; prepare it "
+        "with a plan of inner_scaling=False"
+    )
 
 
 def in_reach(of: Exponents, shift: Ints, reach: int) -> npt.NDArray[np.bool_]:

@@ -207,11 +207,14 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
 
 
 def scaled_rows(b: Builder, inputs: Inputs, factors: Factors | None) -> tuple[Described, Described]:
-    """Both operands, described as rows scaled along k; without factors as they are."""
-    left, right = (inputs.rows_given[side] for side in SIDES)
-    if factors is None:
-        return describe(b, left), describe(b, right)
-    return describe(b, left, factors.left), describe(b, right, factors.right)
+    """Both operands, described as rows scaled along k; without factors as they are, and prepared ones as those are."""
+    left, right = (None, None) if factors is None else (factors.left, factors.right)
+
+    def scaled(side: Side, inner: Array | None) -> Described:
+        prepared = inputs.prepared.get(side)
+        return prepared.described if prepared is not None else describe(b, inputs.rows_given[side], inner)
+
+    return scaled("left", left), scaled("right", right)
 
 
 def needs_descriptions(need: Need) -> bool:

@@ -28,12 +28,14 @@ class OperandView(NamedTuple):
         where they do; None of a prepared operand, and where no step needs rows
     bits : of multiprecision numbers; 0 of floats
     layout : of the slices of a prepared operand
+    scaled : whether that is scaled along k
     """
 
     arrays: tuple[View, ...]
     rows: tuple[View, ...] | None = None
     bits: int = 0
     layout: Layout | None = None
+    scaled: bool = False
 
     def array(self, name: str, given: Callable[[str, View], Array]) -> Array | NumbersArray:
         """The symbolic array of a result, whose arrays `given` names."""
@@ -161,7 +163,10 @@ class Inputs:
 
 def _slices_named(name: str, of: OperandView, named: Callable[[str, View], Array]) -> Slices:
     """The slices of a prepared operand as given arrays."""
-    names = name, f"{name}.fields", f"{name}.planes", f"{name}.exponents", f"{name}.tops"
-    x, fields, planes, mu, *tops = (named(*each) for each in zip(names, of.arrays, strict=False))
+    last = f"{name}.inner factors" if of.scaled else f"{name}.tops"
+    names = name, f"{name}.fields", f"{name}.planes", f"{name}.exponents", last
+    x, fields, planes, mu, *more = (named(*each) for each in zip(names, of.arrays, strict=False))
     assert of.layout is not None
-    return Slices(Described(x, fields, tops=tops[0] if tops else None), planes, of.layout, mu)
+    found = more[0] if more else None
+    described = Described(x, fields, inner=found) if of.scaled else Described(x, fields, tops=found)
+    return Slices(described, planes, of.layout, mu)

@@ -12,6 +12,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.inner import own_factors
 from ozaki.backends.cupy.steps.numbers import describe_numbers
 from ozaki.backends.cupy.steps.operands import Layout
 from ozaki.multiprecision.numbers import Numbers
@@ -31,6 +32,7 @@ class PreparedSlices:
     layout : where slices lie in `planes`
     tops : int64, shape (batch, rows), after `fields` in memory, if `x` is the leading bits of multiprecision rows; else
         None
+    inner : factors of inner indices by which the rows are scaled along k, float64, shape (batch, k); else None
     """
 
     x: Any
@@ -39,26 +41,23 @@ class PreparedSlices:
     mu: Any
     layout: Layout
     tops: Any = None
+    inner: Any = None
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """The arrays that a product reads: `x`, `fields`, `planes` and `mu`; and `tops`, if there are any."""
-        tops = () if self.tops is None else (self.tops,)
-        return self.x, self.fields, self.planes, self.mu, *tops
+        """The arrays that a product reads: `x`, `fields`, `planes`, `mu`; and `tops` or `inner`, if there are any."""
+        more = (array for array in (self.tops, self.inner) if array is not None)
+        return self.x, self.fields, self.planes, self.mu, *more
 
     @property
     def view(self) -> OperandView:
         """Everything but addresses."""
-        return OperandView(tuple(map(view_of, self.arrays)), layout=self.layout)
+        return OperandView(tuple(map(view_of, self.arrays)), layout=self.layout, scaled=self.inner is not None)
 
 
 def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     """Split rows, shape (batch, rows, k), for products by a plan of slices or words."""
     assert plan.scheme is not None
-    if plan.inner_scaling:
-        raise NotImplementedError(
-            "plan: operands of CuPy arrays are prepared without inner scaling; plan with inner_scaling=False"
-        )
     device, b, execution = devices.current(), Builder(), Execution()
     multiprecision = isinstance(rows, Numbers)
     if multiprecision:
@@ -69,11 +68,13 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     else:
         x = b.given(side, view_of(rows))
         execution.bind([x.buffer], [rows])
-        described = describe(b, x)
+        described = describe(b, x, own_factors(b, x) if plan.inner_scaling else None)
     slices = engine_of(device, plan, multiprecision).split(b, described, side, plan.scheme)
     wanted = [described.fields, slices.planes, slices.mu]
     if described.tops is not None:
         wanted += [described.tops, described.x]
+    if described.inner is not None:
+        wanted.append(described.inner)
     execution.run(b.program(keeps=wanted))
 
     kept, tops = rows, None
@@ -83,7 +84,8 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
         kept, tops = execution.array(straight), execution.array(described.tops)
         kept = kept if x.contiguous else kept.swapaxes(1, 2)
     fields, planes, exponents = map(execution.array, (described.fields, slices.planes, slices.mu))
-    return PreparedSlices(kept, fields, planes, exponents, slices.layout, tops)
+    inner = None if described.inner is None else execution.array(described.inner)
+    return PreparedSlices(kept, fields, planes, exponents, slices.layout, tops, inner)
 
 
 def alike(x: Numbers) -> Numbers:

@@ -80,7 +80,8 @@ def product_program(
             # Operands may be prepared for an engine that rounds nothing but products.
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
             if plan.inner_scaling:
-                left, right = _scaled(b, inputs, made.scaled or Made())
+                rows = _scaled(b, inputs, made.scaled or Made())
+                left, right = (prepared.get(side) or of for side, of in zip(SIDES, rows, strict=True))
             else:
                 left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
         result = out.array("c", b.given)

@@ -28,6 +28,7 @@ from ozaki.backends.cupy.steps.bounds import entry_bounds, terms_of, terms_of_ze
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
+from ozaki.backends.cupy.steps.inner import Factors, factors_beside
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import leading_bytes
@@ -52,6 +53,7 @@ from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.constants import product_limbs
+from ozaki.schemes.inner import out_of_reach
 
 _MOST_STEPS = 4096
 """The most steps of a program that is kept. With more, as for large batches that are multiplied one by one, the host
@@ -221,6 +223,8 @@ class Work:
         """Run the program that finds facts, and brings descriptions to the host; waits for nothing that it brings."""
         inputs = self._inputs()
         self._execution.finish()
+        if any(getattr(need, "inner_scaling", False) for need in needs):
+            self._scale_beside_prepared()
         if any(map(needs_descriptions, needs)):
             scaled = any(getattr(need, "inner_scaling", False) for need in needs)
             more["descriptions"] = self._descriptions(scaled)
@@ -235,6 +239,31 @@ class Work:
         for need in needs:
             self._asked.needs[need] = None
             self._readers[need] = program.readers[need]
+
+    def _scale_beside_prepared(self) -> None:
+        """Find the factors of an operand beside one that is prepared and scaled along k; waits for the device.
+
+        Raises
+        ------
+        ValueError
+            If its scaled elements leave their format.
+        """
+        inputs = self._inputs()
+        if not inputs.prepared or self._made.scaled is not None:
+            return
+        (side, prepared), *_ = inputs.prepared.items()
+        assert prepared.described.inner is not None
+        self._asked.valid_for_others = False
+        other: Side = "left" if side == "right" else "right"
+        b, x = Builder(inputs.buffers), inputs.rows_given[other]
+        factors, leaves = factors_beside(b, x, prepared.described.inner)
+        self._run(b.program(keeps=[factors]))
+        if self._execution.evidence(leaves):
+            form = "float32" if x.view.dtype.ctype_of_part == "float" else "float64"
+            out_of_reach("a" if other == "left" else "b", form)
+        pair = (factors, prepared.described.inner)
+        left, right = pair if other == "left" else pair[::-1]
+        self._made = replace(self._made, scaled=Made(factors=Factors(left, right, factors)))
 
     def _free(self, before: Made) -> None:
         """Free what was made before and is not kept any more."""
@@ -405,6 +434,8 @@ class Work:
         """
         assert plan.scheme is not None
         self._execution.finish()
+        if plan.inner_scaling:
+            self._scale_beside_prepared()
         once = self._combination is not None and plan.rounds_once(self._combination)
         if once:
             self._read_addend()

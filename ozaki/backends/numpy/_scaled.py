@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.records.shapes import tiles_of_rows
-from ozaki.schemes.inner import REACH, Exponents, in_reach, inner_exponents, own_exponents
+from ozaki.schemes.inner import REACH, Exponents, in_reach, inner_exponents, out_of_reach, own_exponents
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,7 @@ def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Scale
         own = prepared.factors[:, 0, hs]
         s, counts, of = np.where(own > 0, 1 - np.frexp(own)[1], 0).astype(np.int64), own > 0, _exponents(x[..., hs])
         if not (in_reach(of, s, REACH[form]) | (of.number == 0) | ~counts).all():
-            raise ValueError(
-                f"{name}: elements leave the range of {form} once they are scaled as the prepared operand asks; "
-                "prepare it with a plan of inner_scaling=False"
-            )
+            out_of_reach(name, form)
         factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
     return ScaledRows(x, factors)
 

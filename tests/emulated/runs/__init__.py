@@ -31,7 +31,7 @@ FUNCTIONS = {
         "hopper-triangles",
     ),
     "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
-    "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach"),
+    "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (

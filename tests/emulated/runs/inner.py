@@ -6,6 +6,7 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
+import pytest
 
 import ozaki
 from runs.operands import same
@@ -66,3 +67,28 @@ def out_of_reach(rng: np.random.Generator) -> None:
     named: dict[str, Any] = {"scheme": "residues", "slices": 20, "inner_scaling": True}
     for way in ({"accuracy": "exact"}, named):
         same(ozaki.matmul(a, b, **way), ozaki.matmul(cp.asarray(a), cp.asarray(b), **way))
+
+
+def beside_prepared(rng: np.random.Generator) -> None:
+    """An operand that is prepared is scaled alone, and the other one follows; elements out of reach are refused."""
+    for dtype in ("f8", "f4", "c16"):
+        a, b = graded(rng, (2, 40, 70), (2, 70, 50), dtype)
+        a, b = np.nan_to_num(a, nan=1.0), np.nan_to_num(b, posinf=1.0)
+        for x, y in ((a, b), (a[0], b[0])):
+            bits = "fp32" if dtype == "f4" else "fp64"
+            plan = ozaki.plan(x, y, accuracy=bits, reproducible=True, inner_scaling=True)
+            on_device = cp.asarray(x), cp.asarray(y)
+            for side in (0, 1):
+                given, found = [x, y], [*on_device]
+                given[side] = ozaki.prepare(given[side], ("left", "right")[side], plan)
+                found[side] = ozaki.prepare(found[side], ("left", "right")[side], plan)
+                expected, report = ozaki.matmul(*given, plan=plan, return_report=True)
+                got, of_device = ozaki.matmul(*found, plan=plan, return_report=True)
+                same(expected, got)
+                assert report.bound == of_device.bound
+                same(expected, ozaki.matmul(*found, plan=plan))
+    a, b = graded(rng, (40, 70), (70, 50), "f8")
+    plan = ozaki.plan(a, b, scheme="residues", slices=15, inner_scaling=True)
+    right = ozaki.prepare(cp.asarray(np.ldexp(np.nan_to_num(b, posinf=1.0), 600)), "right", plan)
+    with pytest.raises(ValueError, match=r"^a: elements leave the range of float64"):
+        ozaki.matmul(cp.asarray(np.ldexp(np.nan_to_num(a, nan=1.0), 940)), right, plan=plan)
