@@ -51,6 +51,7 @@ REGISTERS = {
     "tops": 80,
     "sample": 128,  # two blocks of 256 threads
     "overlap": 128,
+    **dict.fromkeys(("exponents", "factors", "own", "beside"), 64),
     "word_mma": 255,
     "word_gemm": 168,
     "word_pairs": 168,
@@ -237,6 +238,12 @@ def lower_by_exponents(a, b, reals=1):
     return "proof/proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b, "REALS": reals}
 
 
+def scaled(case, reals=1):
+    """The case with rows that are scaled along k."""
+    file, macros = case
+    return file, macros | {"INNER": reals}
+
+
 def patch(a, b, c, reals=1):
     return "conversion/nonfinite.cu", {"REALS": reals, "INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
@@ -279,6 +286,20 @@ EVERYWHERE = [
     magnitudes("double", "double", 1, 0, "double"),
     overlap("double", "double", 12),
     overlap("float", "double", 1),
+    ("conversion/inner.cu", {}),
+    *(
+        ("conversion/inner.cu", {"INPUT": dtype, "REALS": reals, "ALONG_K": along_k})
+        for dtype, reals, along_k in (("double", 1, 1), ("double", 1, 0), ("float", 2, 1), ("float", 1, 0))
+    ),
+    scaled(describe("double", 1)),
+    scaled(describe("double", 0, 2), 2),
+    scaled(describe("float", 0)),
+    scaled(split("double", 14, 2, 0, 1)),
+    scaled(split("double", 15, 2, 0, 0, reals=2)),
+    scaled(split("float", 7, 1, 0, 0)),
+    scaled(magnitudes("double", "double", 1, 0)),
+    scaled(magnitudes("double", "double", 1, 0, "double")),
+    scaled(lower_by_exponents("double", "double")),
     sample(1, 0, 1),
     sample(0, 1, 0),
     ("proof/proof.cu", {}),

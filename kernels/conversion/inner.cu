@@ -16,9 +16,10 @@
 typedef unsigned long long Count;
 
 constexpr int RAISED = 4096;  // more than any exponent
-constexpr int WARPS = 8;
 
 #ifdef INPUT
+
+constexpr int WARPS = 8;
 
 // Macros: INPUT (double or float); REALS: 1, or 2 if elements are complex; ALONG_K: 1 if neighbouring threads read
 // along k, 0 if along the rows (whichever is contiguous in memory).
