@@ -17,6 +17,7 @@ from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import REAL, Side
+from ozaki.records.verification import Verification
 from ozaki.schemes import Words
 
 
@@ -177,6 +178,7 @@ class Backend(Planner, Protocol):
         addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = ...,
+        verification: Verification | None = ...,
     ) -> Work:
         """The `Work` of one product; nothing is computed yet.
 
@@ -193,6 +195,7 @@ class Backend(Planner, Protocol):
             expression that has one
         adjoint : whether complex B is the conjugate transpose of A, so that the product is Hermitian
         progress : is told of each part of the product that is computed or, on a device, launched
+        verification : the account of checks of the product of integers by slices, or None: it is not checked
         """
         ...
 

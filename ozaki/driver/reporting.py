@@ -65,6 +65,8 @@ def report(works: Works, settled: Settled, relative: bool, c: Any) -> Report:
         estimate=estimate,
         relative_bound=relative_error,
         rounded_once=once,
+        verified=None if works.verification is None else works.verification.verified,
+        recomputed=None if works.verification is None else works.verification.recomputed,
     )
 
 

@@ -108,8 +108,8 @@ def candidates_of(question: Question) -> Candidates:
     ruled_out: str | None
     if options.scheme != "auto":
         ruled_out = ""
-    elif options.reproducible:
-        ruled_out = "native product ruled out by reproducible=True"
+    elif options.by_slices is not None:
+        ruled_out = f"native product ruled out by {options.by_slices}=True"
     elif options.inner_scaling:
         ruled_out = "native product ruled out by inner_scaling=True"
     elif options.engine != "auto":

@@ -47,6 +47,7 @@ from ozaki.records.memory import Memory, too_few_bytes
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
+from ozaki.records.verification import Verification
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.constants import product_limbs
 
@@ -98,6 +99,7 @@ class Work:
         addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = SILENT,
+        verification: Verification | None = None,
     ) -> None:
         """See what the operands are; nothing is computed.
 
@@ -111,12 +113,17 @@ class Work:
         addend : returns its addend, a stack
         adjoint : whether B is the conjugate transpose of A
         progress : is told of each launch of the product
+        verification : the account of checks of the product, or None
 
         Raises
         ------
         ValueError
             If the leading bits of multiprecision operands take as much.
+        NotImplementedError
+            With `verification`.
         """
+        if verification is not None:
+            raise NotImplementedError("verify: True checks products of NumPy arrays so far, not those of CuPy arrays")
         self.memory, self._device = memory, devices.current()
         self._operands, self._rows_of = (a, b), rows
         self._dtype, self._adjoint, self._progress = dtype, adjoint, progress

@@ -36,6 +36,7 @@ class Views(NamedTuple):
     copied : bytes of an element of operands that compiled code cannot read where they are; 0 without any
     written : bytes of an element of a result that compiled code cannot write where it is; 0 without any
     threads : how many there are for compiled code
+    verified : whether the sums are projected before they are rounded
     """
 
     batch: int
@@ -50,6 +51,7 @@ class Views(NamedTuple):
     copied: int = 0
     written: int = 0
     threads: int = 1
+    verified: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
     )
     slices = engine.slice_bytes(together, rows, cols, views.threads, limbs)
     slices += views.copied * max(rows, cols) * engine.slab
-    if engine.rounds and engine.k <= engine.slab and not views.combined:
+    if engine.rounds and engine.k <= engine.slab and not (views.combined or views.verified):
         return slices + views.written * entries + OBJECTS
     return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS
 
