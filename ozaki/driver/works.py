@@ -88,6 +88,13 @@ class Works:
         self._made.append(work)
         return work
 
+    def computed(self, plan: Plan) -> Plan:
+        """The plan as the backend computes it (`as_computed`); by parts, where complex slices would not be checked."""
+        backend = self.pair.backend
+        if self.verification is not None and not backend.checks_complex_slices and not self.pair.prepared:
+            return plan.of_real
+        return as_computed(plan, backend)
+
     # What computes ----------------------------------------------------------------------------------------------------
 
     def of(self, computed: Plan) -> Work:
@@ -160,7 +167,7 @@ class Works:
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Start to find these facts, and to split the operands for a plan by exact slices, if a device does so."""
-        computed = as_computed(plan, self.pair.backend)
+        computed = self.computed(plan)
         if computed.parts == COMPLEX or not self.pair.of_complex_rows:
             self.of_rows.begin(needs, computed)
 

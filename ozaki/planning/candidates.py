@@ -103,6 +103,8 @@ def candidates_of(question: Question) -> Candidates:
     options, dtype, target = question.options, question.dtype, question.target
     assert isinstance(options.scheme, str)
     families = names_of(options.scheme, question.length, question.multiprecision, question.complex_rows)
+    if options.verify and options.scheme == "auto":  # GPUs check no digits, and plans are the same everywhere
+        families = tuple(name for name in families if name != "digits")
     words: tuple[Words, ...] = ()
     tolerance = 0.0 if target is None else target.tolerance
     ruled_out: str | None

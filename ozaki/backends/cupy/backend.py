@@ -115,6 +115,9 @@ def describing_bytes(rows: Any) -> tuple[int, int]:
 # Products -----------------------------------------------------------------------------------------------------------
 
 
+checks_complex_slices = False
+
+
 def work(
     a: Any,
     b: Any,

@@ -31,6 +31,10 @@ FUNCTIONS = {
         "hopper-triangles",
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach"),
+    "verifying": (
+        *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),
+        *("flipped", "hopper-flipped", "hopper-flipped-quadrants", "lasting-faults", "hopper-lasting-faults"),
+    ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
