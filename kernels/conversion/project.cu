@@ -1,13 +1,13 @@
 // Random projections of a product modulo two primes: C x beside A (B x), A and B the images of both operands
 // (docs/checking.md). C x is summed by the kernels that recombine. A vector holds two numbers for each index, modulo
-// either prime; sums of a vector are uint64, and only `verify` reduces them.
+// either prime; sums of a vector are uint64, and are reduced last.
 //
-//   random_vector  x, uint32 [n][2]: words of Philox 4x32-10, keyed by `seed`, modulo the primes
-//   reduce_sums    sums [count][2] to uint32 [count][2]
-//   exponents      adds to wrong[0] how many exponents of slices are not those that the description of the rows gives
-//   project        adds the image of an operand times a vector to sums
-//   flip           a fault, for tests
-//   verify         adds to wrong[1 + 2 b + i] how many sums of matrix b modulo prime i differ
+//   random_vector    x, uint32 [n][2]: words of Philox 4x32-10, keyed by `seed`, modulo the primes
+//   project          adds the image of an operand times a vector to sums
+//   reduce_sums      sums [count][2] to uint32 [count][2]
+//   check_exponents  adds to wrong[0] how many exponents of slices are not those that the description of the rows gives
+//   verify_sums      adds to wrong[1 + 2 b + i] how many sums of matrix b modulo prime i differ
+//   flip             a fault, for tests
 #include "arithmetic/fixed_point.cuh"
 #include "arithmetic/projection.cuh"
 #include "hardware/launch.cuh"
@@ -16,17 +16,17 @@ typedef unsigned long long Sum;
 
 #ifdef INPUT
 
-// Macros: INPUT (double or float); LIMBS: 32-bit limbs of an image; ALONG: 1 if neighbouring elements are summed, 0 if
+// Macros: INPUT (double or float); LIMBS: 32-bit limbs of an image; ALONG_Q: 1 if neighbouring elements are summed, 0 if
 // neighbouring elements belong to different sums (whichever lie closer together in memory); OF_SUMMED: 1 if exponents
 // belong to indices that are summed (and factors to the others), else 0; INNER: 1 if there are factors.
 //
 // The operand is a view (matrices, p, q): element (b, p, q) = x[b sb + p sp + q sq]; sums over q go to out[b][p]. An
 // operand of one matrix has sb = 0, vectors and exponents likewise.
 //
-// 256 threads; grid batch * ceil(p / (ALONG ? 32 : 256)) * ceil(q / CHUNK), all on x. ALONG: a warp owns four p, and its
+// 256 threads; grid batch * ceil(p / (ALONG_Q ? 32 : 256)) * ceil(q / CHUNK), all on x. ALONG_Q: a warp owns four p, and its
 // lanes share the q of a chunk; else a thread owns a p.
 typedef BitsOf<INPUT>::type Bits;
-constexpr int CHUNK = ALONG ? 1024 : 64, OWN = ALONG ? 4 : 1;
+constexpr int CHUNK = ALONG_Q ? 1024 : 64, OWN = ALONG_Q ? 4 : 1;
 
 #if INNER
 #define FACTORS , const double* __restrict__ factors, int64_t factors_batch
@@ -40,13 +40,13 @@ project(const INPUT* __restrict__ x, int64_t sb, int64_t sp, int64_t sq, int64_t
         int64_t vector_batch, Sum* __restrict__ out, int64_t out_batch) {
   after_previous();
   const uint32_t chunks = static_cast<uint32_t>((count_q + CHUNK - 1) / CHUNK);
-  constexpr int OF_BLOCK = ALONG ? 32 : 256;
+  constexpr int OF_BLOCK = ALONG_Q ? 32 : 256;
   const uint32_t blocks = static_cast<uint32_t>((count_p + OF_BLOCK - 1) / OF_BLOCK);
   const uint32_t chunk = blockIdx.x % chunks, rest = blockIdx.x / chunks;
   const int64_t b = rest / blocks;
-  const int64_t p0 = static_cast<int64_t>(rest % blocks) * OF_BLOCK + (ALONG ? threadIdx.x / 32 * OWN : threadIdx.x);
+  const int64_t p0 = static_cast<int64_t>(rest % blocks) * OF_BLOCK + (ALONG_Q ? threadIdx.x / 32 * OWN : threadIdx.x);
   const int64_t q0 = static_cast<int64_t>(chunk) * CHUNK, end = smaller(q0 + CHUNK, count_q);
-  if (p0 >= count_p) return;  // in ALONG whole warps
+  if (p0 >= count_p) return;  // in ALONG_Q whole warps
   const Bits* const from = reinterpret_cast<const Bits*>(x) + b * sb;
   mu += b * mu_batch;
 #if INNER
@@ -56,19 +56,20 @@ project(const INPUT* __restrict__ x, int64_t sb, int64_t sp, int64_t sq, int64_t
 
   Sum sums[OWN][PRIMES];
   int scale[OWN];
+#if INNER
   double factor[OWN];
+#endif
 #pragma unroll
   for (int i = 0; i < OWN; ++i) {
     const int64_t p = smaller(p0 + i, count_p - 1);
     scale[i] = OF_SUMMED ? 0 : mu[p];
-    factor[i] = 1.0;
 #if INNER
-    if (OF_SUMMED) factor[i] = factors[p];
+    factor[i] = OF_SUMMED ? factors[p] : 1.0;
 #endif
     sums[i][0] = sums[i][1] = 0;
   }
 #pragma unroll 2
-  for (int64_t q = q0 + (ALONG ? threadIdx.x % 32 : 0); q < end; q += ALONG ? 32 : 1) {
+  for (int64_t q = q0 + (ALONG_Q ? threadIdx.x % 32 : 0); q < end; q += ALONG_Q ? 32 : 1) {
     const uint2 v = vector[q];
     const int of_q = OF_SUMMED ? mu[q] : 0;
 #pragma unroll
@@ -85,14 +86,14 @@ project(const INPUT* __restrict__ x, int64_t sb, int64_t sp, int64_t sq, int64_t
   }
 #pragma unroll
   for (int i = 0; i < OWN; ++i) {
-    if (ALONG) {
+    if (ALONG_Q) {
 #pragma unroll
       for (int offset = 16; offset > 0; offset /= 2) {
         sums[i][0] += __shfl_xor_sync(ALL, sums[i][0], offset);
         sums[i][1] += __shfl_xor_sync(ALL, sums[i][1], offset);
       }
     }
-    if (p0 + i >= count_p || (ALONG && threadIdx.x % 32 != 0)) continue;
+    if (p0 + i >= count_p || (ALONG_Q && threadIdx.x % 32 != 0)) continue;
     Sum* const to = out + b * out_batch + (p0 + i) * PRIMES;
     atomicAdd(to, static_cast<Sum>(folded<0>(sums[i][0])));
     atomicAdd(to + 1, static_cast<Sum>(folded<1>(sums[i][1])));
@@ -136,7 +137,7 @@ reduce_sums(const Sum* __restrict__ sums, uint2* __restrict__ to, int64_t count)
 // 256 threads; grid ceil(count / 256). `description` and `statistic` as in split.cu, without the largest elements in
 // place of tops; of each matrix of it `rows` rows have exponents here, from `first` on.
 extern "C" __global__ void __launch_bounds__(256)
-exponents(const int64_t* __restrict__ description, int64_t batch_rows, int64_t of_matrix, int64_t first, int64_t count,
+check_exponents(const int64_t* __restrict__ description, int64_t batch_rows, int64_t of_matrix, int64_t first, int64_t count,
           int64_t rows, int statistic, int step, int base, int64_t threshold, const int32_t* __restrict__ mu,
           uint32_t* __restrict__ wrong) {
   after_previous();
@@ -149,7 +150,7 @@ exponents(const int64_t* __restrict__ description, int64_t batch_rows, int64_t o
 
 // 256 threads; grid ceil(batch rows / 256).
 extern "C" __global__ void __launch_bounds__(256)
-verify(const Sum* __restrict__ found, const Sum* __restrict__ expected, int64_t batch, int64_t rows,
+verify_sums(const Sum* __restrict__ found, const Sum* __restrict__ expected, int64_t batch, int64_t rows,
        uint32_t* __restrict__ wrong) {
   after_previous();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;

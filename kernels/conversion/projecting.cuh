@@ -13,22 +13,18 @@ struct Projection {
 // times its element of x. Each is asked for once.
 template <typename Entries> struct Projected {
   const Entries& entries;
-  uint2 (&x)[4];
+  const uint2* x;  // of the first of them
+  int64_t left;    // columns from the first one on; those beyond do not count
   uint64_t (&sums)[PRIMES];
 
   template <typename Constants, int LENGTH>
   __device__ __forceinline__ void integer(int j, const Constants& constants, uint32_t (&limbs)[LENGTH]) const {
     entries.integer(j, constants, limbs);
-    sums[0] += product_modulo<0>(residue_of_limbs<0, LENGTH>(limbs), x[j].x);
-    sums[1] += product_modulo<1>(residue_of_limbs<1, LENGTH>(limbs), x[j].y);
+    const uint2 of_column = j < left ? x[j] : make_uint2(0, 0);
+    sums[0] += product_modulo<0>(residue_of_limbs<0, LENGTH>(limbs), of_column.x);
+    sums[1] += product_modulo<1>(residue_of_limbs<1, LENGTH>(limbs), of_column.y);
   }
 };
-
-// The elements of x of four columns from `col` on; zeros beyond the last column.
-__device__ __forceinline__ void load_vector(const uint2* x, int64_t col, int64_t cols, uint2 (&four)[4]) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j) four[j] = col + j < cols ? x[col + j] : make_uint2(0, 0);
-}
 
 // Adds the sums of all lanes of a warp, which own columns of one row, to those of the row. The lanes share the work: the
 // halves of both sums are four numbers, and each lane keeps one of them.

@@ -143,8 +143,6 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   // Lanes beyond the last column stay, since a warp sums its row together.
   const bool inside = col < cols;
   if (row0 >= rows) return;
-  uint2 x[4];
-  load_vector(projection.x, col, cols, x);
 #else
   constexpr bool inside = true;
   if (row0 >= rows || col >= cols) return;
@@ -166,7 +164,7 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
     const int exponent = factor - mu[b * mu_batch + row];
 #ifdef PROJECTED
     uint64_t sums[PRIMES] = {0, 0};
-    const Projected<Entries> of_row = {entries[i], x, sums};
+    const Projected<Entries> of_row = {entries[i], projection.x + col, cols - col, sums};
 #else
     const Entries& of_row = entries[i];
 #endif

@@ -87,9 +87,7 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
 #ifdef PROJECTED
     if (r >= rows) continue;
     uint64_t sums[PRIMES] = {0, 0};
-    uint2 x[4];
-    load_vector(projection.x, h, cols, x);
-    const Projected<Entries> of_row = {quadrant[q], x, sums};
+    const Projected<Entries> of_row = {quadrant[q], projection.x + h, cols - h, sums};
     if (inside && h < cols) {
 #else
     if (r >= rows || h >= cols) continue;

@@ -131,10 +131,11 @@ def lasting_faults(rng: np.random.Generator) -> None:
 def refused(rng: np.random.Generator) -> None:
     """What no kernel projects."""
     a, b = cp.asarray(matrix(rng, (40, 70), "f8")), cp.asarray(matrix(rng, (70, 50), "f8"))
-    for way in (
+    ways: tuple[dict[str, Any], ...] = (
         {"scheme": "digits", "slices": 4},
         {"scheme": "residues", "slices": 60},
         {"dtype": "mp", "accuracy": 80},
-    ):
+    )
+    for way in ways:
         with pytest.raises(ValueError, match=r"^verify: on a GPU True checks products of floats"):
             ozaki.matmul(a, b, verify=True, **way)

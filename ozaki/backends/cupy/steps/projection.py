@@ -158,7 +158,7 @@ def _project_kernel(
     if of_columns:
         steps, along, (p, q) = (steps[0], steps[2], steps[1]), 1 - view.along_k, (k, rows)
     macros: Macros = {
-        "INPUT": view.dtype.ctype, "LIMBS": constants.image_limbs(scheme), "ALONG": along,
+        "INPUT": view.dtype.ctype, "LIMBS": constants.image_limbs(scheme), "ALONG_Q": along,
         "OF_SUMMED": int(of_columns), "INNER": int(scaled),
     }  # fmt: skip
     grid = (batch * ceil(p / (32 if along else 256)) * ceil(q / (1024 if along else 64)),)
@@ -183,7 +183,7 @@ def _reduce_kernel(count: int) -> Kernel:
 def _exponents_kernel(scaling: Scaling, fields: tuple[int, ...], rows: int, first: int) -> Kernel:
     _, batch, of_matrix = fields
     return Kernel.of(
-        "conversion/project.cu", "exponents", {}, (ceil(batch * rows / 256),), (256,), None, batch * of_matrix,
+        "conversion/project.cu", "check_exponents", {}, (ceil(batch * rows / 256),), (256,), None, batch * of_matrix,
         of_matrix, first, batch * rows, rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None,
     )  # fmt: skip
@@ -192,4 +192,4 @@ def _exponents_kernel(scaling: Scaling, fields: tuple[int, ...], rows: int, firs
 @cached(256)
 def _verify_kernel(batch: int, m: int) -> Kernel:
     grid = (ceil(batch * m / 256),)
-    return Kernel.of("conversion/project.cu", "verify", {}, grid, (256,), None, None, batch, m, None)
+    return Kernel.of("conversion/project.cu", "verify_sums", {}, grid, (256,), None, None, batch, m, None)
