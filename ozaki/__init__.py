@@ -17,6 +17,7 @@ from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.report import Report
+from ozaki.records.verification import VerificationError
 from ozaki.schemes import Words
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "Prepared",
     "Recording",
     "Report",
+    "VerificationError",
     "Words",
     "__version__",
     "ascupy",

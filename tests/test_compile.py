@@ -64,6 +64,8 @@ REGISTERS = {
     "worst_quotient": 64,
     "row_terms": 48,
     "entry_bounds": 64,
+    "project": 96,
+    **dict.fromkeys(("random_vector", "reduce_sums", "check_exponents", "verify_sums", "flip"), 40),
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
@@ -149,6 +151,18 @@ def recombine(dtype, slices, limbs, digit_bits, sum64=0, lower=0):
     together = 2 if digit_bits == 0 and limbs <= 4 else 1
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "LIMBS": limbs, "SUM64": sum64}
     return "conversion/recombine.cu", macros | {"TOGETHER": together, "LOWER": lower}
+
+
+def projected(case):
+    """The same kernel, which also projects; of recombine.cu a thread has one row then."""
+    *before, file, macros = case
+    together = {"TOGETHER": 1} if "TOGETHER" in macros else {}
+    return *before, file, macros | together | {"PROJECTED": 1}
+
+
+def project(dtype, limbs, along_q, of_summed, inner=0):
+    macros = {"INPUT": dtype, "LIMBS": limbs, "ALONG_Q": along_q, "OF_SUMMED": of_summed, "INNER": inner}
+    return "conversion/project.cu", macros
 
 
 def recombine_complex(dtype, moduli, pairs, limbs):
@@ -282,6 +296,10 @@ EVERYWHERE = [
         for entry in ("double", "double2")
     ),
     combined(recombine("double", 14, 4, 0)),
+    projected(recombine("double", 14, 4, 0)),
+    ("conversion/project.cu", {}),
+    project("double", 2, 1, 0),
+    project("double", 2, 1, 1),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
     overlap("double", "double", 12),
@@ -334,6 +352,12 @@ EVERYWHERE = [
     recombine_numbers("double", 8),
 ]
 MORE = [
+    projected(recombine("float", 7, 2, 0)),
+    projected(combined(recombine("double", 24, 6, 0))),
+    project("double", 2, 0, 1),
+    project("double", 3, 1, 1, 1),
+    project("float", 1, 1, 0),
+    project("double", 6, 0, 0, 1),
     describe("double", 0),
     describe("float", 1),
     *(describe(dtype, along_k, 2) for dtype in ("float", "double") for along_k in (0, 1)),
@@ -433,6 +457,10 @@ CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((
 CASES += [
     ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs})
     for dtype, slices, _, limbs in QUADRANTS
+]
+CASES += [
+    projected(("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": "double", "SLICES": slices, "LIMBS": limbs}))
+    for slices, limbs in ((14, 4), (20, 5))
 ]
 CASES += [
     combined(

@@ -68,6 +68,10 @@ PROMISES = {
         "test_errors.py::test_bad_input",
         "shared/test_values.py::test_reports_count_entries_out_of_range",
     ],
+    "`verify=True` also checks what is computed": [
+        "test_verify.py::test_a_flipped_bit_changes_no_result",
+        "test_verify.py::test_a_lasting_fault_ends_the_product",
+    ],
 }
 """How each paragraph and item of the page begins, and the tests that would fail if it did not hold."""
 

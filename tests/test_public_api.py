@@ -29,10 +29,14 @@ FUNCTIONS = [
 ]  # fmt: skip
 CONTEXTS = ["Emulation", "Recording"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
+ERRORS = ["VerificationError"]
 ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
 
-METHOD = "scheme='auto', slices=None, engine='auto', reproducible=False, inner_scaling=None, workspace_limit=None"
+METHOD = (
+    "scheme='auto', slices=None, engine='auto', reproducible=False, inner_scaling=None, verify=False, "
+    "workspace_limit=None"
+)
 OPTIONS = f"accuracy=None, {METHOD}, dtype=None"
 
 SIGNATURES = {
@@ -96,6 +100,8 @@ FIELDS = {
         "relative_bound",
         "rounded_once",
         "bounds",
+        "verified",
+        "recomputed",
     ],
     "Words": [
         "word",
@@ -113,11 +119,11 @@ FIELDS = {
 
 
 def test_the_public_names():
-    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS + CONTEXTS), "__version__", *sorted(FUNCTIONS + MODULES)]
+    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS + CONTEXTS + ERRORS), "__version__", *sorted(FUNCTIONS + MODULES)]
     for name in ozaki.__all__:
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
-    assert sorted(public) == sorted(CLASSES + ARRAYS + CONTEXTS + FUNCTIONS)
+    assert sorted(public) == sorted(CLASSES + ARRAYS + CONTEXTS + ERRORS + FUNCTIONS)
 
 
 WITHOUT_EXAMPLES = {"ascupy"}  # one would need a GPU

@@ -13,6 +13,8 @@
 // c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
 // everything is aligned.
 //
+// With the macro PROJECTED the integers are also projected (projecting.cuh); then LOWER is 0.
+//
 // With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
 //
 // Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
@@ -21,6 +23,9 @@
 #include "hardware/launch.cuh"
 #include "arithmetic/residues.cuh"
 #include "conversion/results.cuh"
+#ifdef PROJECTED
+#include "conversion/projecting.cuh"
+#endif
 
 typedef BitsOf<OUTPUT>::type Bits;
 
@@ -28,6 +33,12 @@ typedef BitsOf<OUTPUT>::type Bits;
 #define COMBINATION , const Combination<ADDEND> combination
 #else
 #define COMBINATION
+#endif
+
+#ifdef PROJECTED
+#define PROJECTION , const Projection projection
+#else
+#define PROJECTION
 #endif
 
 #if DIGIT_BITS == 0
@@ -118,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
-          int64_t cols MORE_ARGUMENTS COMBINATION) {
+          int64_t cols MORE_ARGUMENTS COMBINATION PROJECTION) {
   after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
@@ -128,7 +139,14 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
 #endif
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+#ifdef PROJECTED
+  // Lanes beyond the last column stay, since a warp sums its row together.
+  const bool inside = col < cols;
+  if (row0 >= rows) return;
+#else
+  constexpr bool inside = true;
   if (row0 >= rows || col >= cols) return;
+#endif
   if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
@@ -137,23 +155,34 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   Entries entries[TOGETHER];
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i)
-    if (row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+    if (inside && row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
   // 2. Combine, round, store.
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i) {
     const int64_t row = row0 + 8 * i;
     if (row >= rows) return;
     const int exponent = factor - mu[b * mu_batch + row];
+#ifdef PROJECTED
+    uint64_t sums[PRIMES] = {0, 0};
+    const Projected<Entries> of_row = {entries[i], projection.x + col, cols - col, sums};
+#else
+    const Entries& of_row = entries[i];
+#endif
+    if (inside) {
     const auto place = [&] {
       return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
     };
 #ifdef ADDEND
     const ADDEND* const addend =
         combination.c + (b * combination.batch + row * combination.row_stride + col * combination.col_stride);
-    combine_and_store<OUTPUT, LIMBS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride,
+    combine_and_store<OUTPUT, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride,
                                      combination.alpha, combination.beta, addend, combination.col_stride);
 #else
-    round_and_store<OUTPUT, BITS, LIMBS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
+    round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride);
+#endif
+    }
+#ifdef PROJECTED
+    add_to_row(sums, projection.sums + b * projection.sums_batch + row * PRIMES);
 #endif
   }
 }

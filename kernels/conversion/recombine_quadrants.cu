@@ -10,6 +10,8 @@
 //   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5
 // of which the first has half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
+// With the macro PROJECTED the integers are also projected (projecting.cuh).
+//
 // Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
 // columns of a row in each quadrant. Phases: 1. for each modulus: load seven products, add; 2. for each quadrant:
 // integers, round, store.
@@ -18,6 +20,9 @@
 #include "arithmetic/residues.cuh"
 #include "conversion/results.cuh"
 #include "arithmetic/winograd.cuh"
+#ifdef PROJECTED
+#include "conversion/projecting.cuh"
+#endif
 
 typedef BitsOf<OUTPUT>::type Bits;
 
@@ -27,6 +32,12 @@ constexpr int BLOCKS = 2;
 #else
 #define COMBINATION
 constexpr int BLOCKS = 3;
+#endif
+
+#ifdef PROJECTED
+#define PROJECTION , const Projection projection
+#else
+#define PROJECTION
 #endif
 
 // The bytes y_t of C at four columns of a row; integer(j, ...) is Cbar at column j.
@@ -43,38 +54,58 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
                     int64_t rows, int64_t cols, const CrtConstants<SLICES, LIMBS> constants, int64_t half_rows,
-                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION) {
+                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION PROJECTION) {
   after_previous();
   const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
   const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
-  if (row >= smaller(half_rows, rows) || col >= smaller(half_cols, cols)) return;
+  const bool inside = col < smaller(half_cols, cols);
+#ifdef PROJECTED
+  if (row >= smaller(half_rows, rows)) return;  // lanes beyond the last column stay, since a warp sums its row together
+#else
+  if (row >= smaller(half_rows, rows) || !inside) return;
+#endif
 
   // 1. Add.
   Entries quadrant[4];
   const uint8_t* at = planes + (row * ld + col);
+  if (inside) {
 #pragma unroll
-  for (int t = 0; t < SLICES; ++t) {
-    uint32_t product[7], sum[4];
+    for (int t = 0; t < SLICES; ++t) {
+      uint32_t product[7], sum[4];
 #pragma unroll
-    for (int i = 0; i < 7; ++i, at += each) product[i] = *reinterpret_cast<const uint32_t*>(at);
-    product_sums(product, Modulus(moduli.of[t].modulus), sum);
+      for (int i = 0; i < 7; ++i, at += each) product[i] = *reinterpret_cast<const uint32_t*>(at);
+      product_sums(product, Modulus(moduli.of[t].modulus), sum);
 #pragma unroll
-    for (int q = 0; q < 4; ++q) quadrant[q].y[t] = sum[q];
+      for (int q = 0; q < 4; ++q) quadrant[q].y[t] = sum[q];
+    }
   }
   // 2. Combine, round, store.
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
     const int64_t r = row + q / 2 * half_rows, h = col + q % 2 * half_cols;
+#ifdef PROJECTED
+    if (r >= rows) continue;
+    uint64_t sums[PRIMES] = {0, 0};
+    const Projected<Entries> of_row = {quadrant[q], projection.x + h, cols - h, sums};
+    if (inside && h < cols) {
+#else
     if (r >= rows || h >= cols) continue;
+    const Entries& of_row = quadrant[q];
+    {
+#endif
     const auto place = [&] { return reinterpret_cast<Bits*>(c) + r * c_row_stride + h * c_col_stride; };
 #ifdef ADDEND
-    combine_and_store<OUTPUT, LIMBS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride,
+    combine_and_store<OUTPUT, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride,
                                      combination.alpha, combination.beta,
                                      combination.c + (r * combination.row_stride + h * combination.col_stride),
                                      combination.col_stride);
 #else
-    round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride);
+    round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride);
+#endif
+    }
+#ifdef PROJECTED
+    add_to_row(sums, projection.sums + r * PRIMES);
 #endif
   }
 }

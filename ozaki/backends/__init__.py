@@ -17,6 +17,7 @@ from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import REAL, Side
+from ozaki.records.verification import Verification
 from ozaki.schemes import Words
 
 
@@ -172,6 +173,11 @@ class Backend(Planner, Protocol):
         """Whether two arrays are the same elements of the same memory in the same order; False of prepared operands."""
         ...
 
+    @property
+    def checks_complex_slices(self) -> bool:
+        """Whether products of slices of complex rows can be checked by projections."""
+        ...
+
     def same_slices(self, plan: Plan, other: Plan) -> bool:
         """Whether slices made for `plan` also serve `other`: what they depend on is the same for both."""
         ...
@@ -191,6 +197,7 @@ class Backend(Planner, Protocol):
         addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = ...,
+        verification: Verification | None = ...,
     ) -> Work:
         """The `Work` of one product; nothing is computed yet.
 
@@ -207,6 +214,7 @@ class Backend(Planner, Protocol):
             expression that has one
         adjoint : whether complex B is the conjugate transpose of A, so that the product is Hermitian
         progress : is told of each part of the product that is computed or, on a device, launched
+        verification : the account of checks of the product of integers by slices, or None: it is not checked
         """
         ...
 

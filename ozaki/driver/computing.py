@@ -37,7 +37,7 @@ def compute(works: Works, plan: Plan) -> Any:
         pair.check_native_limit()
         works.native().native(pair.sizes.own_shape(c))
     else:
-        computed = as_computed(plan, pair.backend)
+        computed = works.computed(plan)
         works.check_describing(as_real=computed.parts == REAL)
         _check_slices_within_limit(pair, plan)
         apart = pair.sizes.parts != REAL and computed.parts == REAL

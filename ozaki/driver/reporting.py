@@ -68,6 +68,8 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         relative_bound=relative_error,
         rounded_once=once,
         bounds=bounds,
+        verified=None if works.verification is None else works.verification.verified,
+        recomputed=None if works.verification is None else works.verification.recomputed,
     )
 
 

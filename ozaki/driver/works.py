@@ -13,6 +13,7 @@ from ozaki.planning.facts import Facts, Need, RelativeError
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import COMPLEX, REAL
+from ozaki.records.verification import Verification
 from ozaki.schemes import ComplexResidues
 
 
@@ -34,15 +35,20 @@ class Works:
     pair : the operands
     given : the plan that the caller gave, or None
     progress : is told how far the product is
+    verify : whether the product of integers is checked
 
     Attributes
     ----------
     pair : as given
     as_real : whether the rows of `of_rows` are real ones
+    verification : the account of these checks, or None
     """
 
-    def __init__(self, pair: Pair, given: Plan | None = None, progress: Progress = SILENT) -> None:
+    def __init__(
+        self, pair: Pair, given: Plan | None = None, progress: Progress = SILENT, verify: bool = False
+    ) -> None:
         self.pair, self._given, self._progress = pair, given, progress
+        self.verification = Verification() if verify else None
         self.as_real = not pair.of_complex_rows or (
             given is not None and pair.prepared and as_computed(given, pair.backend).parts == REAL
         )
@@ -77,9 +83,17 @@ class Works:
         rows = partial(pair.rows, as_real=as_real)
         adjoint = pair.adjoint and not as_real
         matrices, memory = pair.matrices(as_real), pair.memory
-        work = pair.backend.work(*matrices, rows, dtype, memory, combination, addend, adjoint, self._progress)
+        how = self._progress, self.verification
+        work = pair.backend.work(*matrices, rows, dtype, memory, combination, addend, adjoint, *how)
         self._made.append(work)
         return work
+
+    def computed(self, plan: Plan) -> Plan:
+        """The plan as the backend computes it (`as_computed`); by parts, where complex slices would not be checked."""
+        backend = self.pair.backend
+        if self.verification is not None and not backend.checks_complex_slices and not self.pair.prepared:
+            return plan.of_real
+        return as_computed(plan, backend)
 
     # What computes ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +167,7 @@ class Works:
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Start to find these facts, and to split the operands for a plan by exact slices, if a device does so."""
-        computed = as_computed(plan, self.pair.backend)
+        computed = self.computed(plan)
         if computed.parts == COMPLEX or not self.pair.of_complex_rows:
             self.of_rows.begin(needs, computed)
 

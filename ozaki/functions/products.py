@@ -141,6 +141,9 @@ def matmul(
         is the same, and where elements are graded along the inner dimension, as columns in other units are, fewer
         slices prove as much. None: where that is so, and no number of slices is named. True: in any case; it has bounds
         in the componentwise measure alone, and broadcast operands, words and multiprecision numbers are not scaled.
+    verify : bool
+        Check the product of integers that is rounded by random projections, so that a silent fault of memory or of a
+        processor shows (docs/checking.md); `report.verified` counts them. Rules out the native product and words.
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
@@ -181,6 +184,8 @@ def matmul(
         CuPy arrays like an earlier one may know only after it has overwritten `out`.
     NotImplementedError
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
+    VerificationError
+        With verify=True, if the product is wrong, and so is the one that is computed in its place.
     OverflowError
         With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
 
@@ -255,7 +260,7 @@ def _multiply(
                 if watched is not None:
                     watched.ran_before(chosen)
                 return c
-        works = Works(pair, plan, counter)
+        works = Works(pair, plan, counter, options.verify)
         try:
             found = settled(works, plan, bool(return_report))  # ask, measure what the plan depends on, choose
             if watched is not None:

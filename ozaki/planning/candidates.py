@@ -103,13 +103,15 @@ def candidates_of(question: Question) -> Candidates:
     options, dtype, target = question.options, question.dtype, question.target
     assert isinstance(options.scheme, str)
     families = names_of(options.scheme, question.length, question.multiprecision, question.complex_rows)
+    if options.verify and options.scheme == "auto":  # GPUs check no digits, and plans are the same everywhere
+        families = tuple(name for name in families if name != "digits")
     words: tuple[Words, ...] = ()
     tolerance = 0.0 if target is None else target.tolerance
     ruled_out: str | None
     if options.scheme != "auto":
         ruled_out = ""
-    elif options.reproducible:
-        ruled_out = "native product ruled out by reproducible=True"
+    elif options.by_slices is not None:
+        ruled_out = f"native product ruled out by {options.by_slices}=True"
     elif options.inner_scaling:
         ruled_out = "native product ruled out by inner_scaling=True"
     elif options.engine != "auto":

@@ -20,6 +20,10 @@ from ozaki.schemes.named import known
 
 def check_native(dtype: str, target: Accuracy | None, options: Options, bound: float) -> None:
     """Refuse options that the native product, asked for by name, cannot meet; `bound` is what it proves."""
+    if options.verify:
+        raise ValueError(
+            "verify: True checks exact products of slices, but scheme='native' has none; leave one of the two out"
+        )
     if options.reproducible:
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
     if options.engine != "auto":
@@ -86,6 +90,10 @@ def check_plan_alone(plan: Any, options: Options) -> None:
     check_is_plan(plan)
     if options.made:
         raise ValueError(f"plan: holds {' and '.join(options.made)} already; give one or the other")
+    check_flag("verify", options.verify)
+    if options.verify and (plan.scheme is None or not plan.scheme.exact):
+        what = "a native product" if plan.scheme is None else f"products of {plan.scheme.name}, which are rounded"
+        raise ValueError(f"verify: True checks exact products of slices, but the plan has {what}; leave it out")
 
 
 def check_words(words: Words, dtype: str, options: Options, machine: Machine | None) -> None:
@@ -104,6 +112,11 @@ def check_words(words: Words, dtype: str, options: Options, machine: Machine | N
         raise ValueError(f"accuracy: products of {words.name} are rounded, so they are not exact; use scheme='auto'")
     if options.engine != "auto":
         raise ValueError(f"engine: {options.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if options.verify:
+        raise ValueError(
+            f"verify: True checks exact products of slices, but those of {words.name} are rounded; leave one of the "
+            "two out"
+        )
     if options.reproducible:
         raise ValueError(
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"

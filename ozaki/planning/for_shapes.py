@@ -68,6 +68,8 @@ def plan_for_shapes(sizes: Shapes, asked: str, options: Options) -> Plan:
     # The real product of parts has a bound that is smaller by the spread (B11).
     real_target = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
     names = names_of(options.scheme, length, multiprecision, complex_rows)
+    if options.verify and options.scheme == "auto":
+        names = tuple(name for name in names if name != "digits")
     choice = choose_a_priori(real_target, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, options, "")
 

@@ -147,7 +147,7 @@ class Question:
         """Whether the native product is a candidate, or asked for by name."""
         options = self.options
         open_ = options.scheme in ("auto", "native") and options.engine == "auto"
-        return open_ and not options.reproducible and not options.inner_scaling
+        return open_ and options.by_slices is None and not options.inner_scaling
 
 
 def ordinary_spans(question: Question) -> tuple[int, int]:

@@ -23,6 +23,7 @@ class MethodOptions(TypedDict, total=False):
     slices: int | None
     engine: str
     reproducible: bool
+    verify: bool
     inner_scaling: bool | None
     workspace_limit: int | None
 
@@ -54,6 +55,7 @@ class Options(NamedTuple):
     slices: int | None = None
     engine: str = "auto"
     reproducible: bool = False
+    verify: bool = False
     inner_scaling: bool | None = None
     workspace_limit: int | None = None
     dtype: str | None = None
@@ -85,10 +87,15 @@ class Options(NamedTuple):
 
     @property
     def made(self) -> list[str]:
-        """Names of the options that are not at their defaults, but for `dtype`, which may stand beside a plan."""
+        """Names of the options that are not at their defaults, but for those that may stand beside a plan."""
         chosen = zip(self._fields, self, _DEFAULTS, strict=True)
         made = [name for name, x, default in chosen if type(x) is not type(default) or x != default]
-        return [name for name in made if name != "dtype"]
+        return [name for name in made if name not in ("dtype", "verify")]
+
+    @property
+    def by_slices(self) -> str | None:
+        """The option that rules out the native product and words: their bits vary, and no integer is checked."""
+        return "reproducible" if self.reproducible else "verify" if self.verify else None
 
     @property
     def leave_slices(self) -> bool:

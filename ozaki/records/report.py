@@ -85,6 +85,11 @@ class Report:
         Of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression, relative to
         abs(alpha) abs(A) abs(B) + abs(beta) abs(C) (componentwise; other measures alike); else it is that of A B. None
         for a product alone.
+    verified
+        Number of random projections of the product of integers that agreed with those of the operands (None:
+        verify=True was not given; 0: there was nothing to multiply).
+    recomputed
+        How many times the product was computed once more because they did not agree (None as for `verified`).
     """
 
     bound: float
@@ -106,6 +111,8 @@ class Report:
     relative_bound: float | None = None
     rounded_once: bool | None = None
     bounds: Any = field(default=None, compare=False, repr=False)
+    verified: int | None = None
+    recomputed: int | None = None
 
     def __str__(self) -> str:
         what = "native product"
@@ -141,6 +148,11 @@ class Report:
             lines.append(self.why)
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
         lines.append(f"workspace {bytes_in_words(self.workspace_bytes)}, {same}")
+        if self.verified is not None:
+            lines.append(
+                f"{several(self.verified, 'random projection')} agreed with the operands"
+                + (", once the product was computed anew" if self.recomputed else "")
+            )
         if self.nonfinite:
             of_what = "1 row or column" if self.nonfinite == 1 else f"{self.nonfinite} rows or columns"
             lines.append(f"{of_what} with NaN or Inf: entries there follow IEEE 754, no bound")

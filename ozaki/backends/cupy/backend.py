@@ -24,6 +24,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan, slices_depend_on
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import Side
+from ozaki.records.verification import Verification
 from ozaki.schemes import Scheme, Words
 
 name = "cupy"
@@ -114,6 +115,9 @@ def describing_bytes(rows: Any) -> tuple[int, int]:
 # Products -----------------------------------------------------------------------------------------------------------
 
 
+checks_complex_slices = False
+
+
 def work(
     a: Any,
     b: Any,
@@ -124,6 +128,7 @@ def work(
     addend: Callable[[], Any] | None = None,
     adjoint: bool = False,
     progress: Progress = SILENT,
+    verification: Verification | None = None,
 ) -> Work:
     """One product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, memory, combination, addend, adjoint, progress)
+    return Work(a, b, rows, dtype, memory, combination, addend, adjoint, progress, verification)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, View, contiguous_steps, view_of
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, Place, View, contiguous_steps, view_of
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.multiprecision.limbs import limbs_of
@@ -79,6 +80,18 @@ def contiguous_numbers(bits: int, shape: tuple[int, ...]) -> OperandView:
     return OperandView(tuple(View(DTYPES[char], of, contiguous_steps(of)) for char, of in planes), bits=bits)
 
 
+class Seed:
+    """A random number that nobody can foresee, which a program is given as if it were the address of an array."""
+
+    def __init__(self) -> None:
+        self.ptr = secrets.randbits(63)
+
+    @property
+    def data(self) -> Seed:
+        """What has the address."""
+        return self
+
+
 def same_view(x: Any, y: Any) -> bool:
     """Whether two CuPy arrays are the same elements of the same memory in the same order."""
     steps = zip(x.shape, x.strides, y.strides, strict=False)  # along an axis of one element the step does not matter
@@ -96,6 +109,7 @@ class Views:
     addend : of floats; None if nothing is added, or multiprecision numbers
     itself : whether a matrix is multiplied by its own transpose: the rows of A are the columns of B, in memory, too
     adjoint : whether B is the conjugate transpose of A, in other memory
+    verified : whether the product is projected, for which programs are given a random number
     """
 
     left: OperandView
@@ -103,6 +117,7 @@ class Views:
     addend: View | None = None
     itself: bool = False
     adjoint: bool = False
+    verified: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +133,7 @@ class Inputs:
     numbers : the rows of operands of multiprecision numbers
     prepared : slices of the operands that are prepared
     addend : of floats, or None
+    seed : the place of a random number, which is bound in place of an address, of a product that is projected
     """
 
     views: Views
@@ -127,6 +143,7 @@ class Inputs:
     numbers: Mapping[Side, NumbersArray] = field(default_factory=dict)
     prepared: Mapping[Side, Slices] = field(default_factory=dict)
     addend: Array | None = None
+    seed: Place | None = None
 
     @classmethod
     def of(cls, views: Views) -> Inputs:
@@ -153,7 +170,11 @@ class Inputs:
                 if of.rows is not None:
                     rows[side] = Array(array.buffer, 0, *of.rows[0])
         addend = None if views.addend is None else named("addend", views.addend)
-        return cls(views, tuple(buffers), given, rows, numbers, prepared, addend)
+        seed = None
+        if views.verified:
+            buffers.append(Buffer("seed", 0, "given"))
+            seed = Place(buffers[-1])
+        return cls(views, tuple(buffers), given, rows, numbers, prepared, addend, seed)
 
     @cached_property
     def multiprecision(self) -> bool:

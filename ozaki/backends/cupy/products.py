@@ -90,7 +90,7 @@ def product_program(
             assert isinstance(result, Array)
             beta = 0.0 if inputs.addend is None else expression.beta
             epilogue = Combine(result, expression.alpha, beta, inputs.addend or result)
-        product.multiply(b, device, engine, plan, left, right, epilogue)
+        product.multiply(b, device, engine, plan, left, right, epilogue, inputs.seed)
         made.without_slices(b)
     if expression is not None and not once:
         _combine(b, result, expression, inputs.addend)

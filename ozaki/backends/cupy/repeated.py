@@ -17,18 +17,20 @@ from typing import Any
 
 import cupy as cp
 
-from ozaki.backends.cupy.inputs import planes_of
+from ozaki.backends.cupy.inputs import Seed, planes_of
 from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
+from ozaki.backends.cupy.steps.projection import VERIFIED
 from ozaki.backends.cupy.work import Work
 from ozaki.caches import Bytes, Cache, register
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
+from ozaki.process.warning import warn
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Chosen
 from ozaki.records.prepared import Prepared
@@ -38,6 +40,9 @@ ENABLED = True
 
 _MOST_MISSES, _REST = 3, 64
 """Runs in succession whose result does not stand, before programs rest, and for how many calls they do."""
+
+
+_WRONG = "verify: the product of integers is wrong (random projections disagree); it is computed once more"
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class _Kept:
     float64 : whether they do
     multiprecision : whether the result is multiprecision numbers
     misses : runs for calls like it, the last ones, whose result did not stand
+    verified : whether the product is projected, for which each run is given a random number
     """
 
     program: Program
@@ -66,6 +72,7 @@ class _Kept:
     float64: bool
     multiprecision: bool
     misses: int
+    verified: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,18 @@ class _Seen:
         obstacle = self.obstacle if float64 else None
         numbers = is_multiprecision(self.dtype)
         plan_for, shape, dtype = self.plan_for, self.shape, self.dtype
-        return _Kept(program, needs, plan_for, shape, dtype, obstacle, float64, numbers, self.misses)
+        return _Kept(
+            program,
+            needs,
+            plan_for,
+            shape,
+            dtype,
+            obstacle,
+            float64,
+            numbers,
+            self.misses,
+            self.repetition.views.verified,
+        )
 
 
 @dataclass
@@ -161,6 +179,8 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         arrays = *arrays, c
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
+    if kept.verified:
+        arrays = *arrays, Seed()
     numbers = _new_numbers(kept.shape, kept.dtype) if kept.multiprecision else None
     if numbers is None:
         addresses = [x.data.ptr for x in arrays]
@@ -173,7 +193,11 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     with run:  # ends when no stream but the main one uses its memory
         facts = Facts({need: run.fact(need) for need in kept.needs})
+        wrong = run.fact(VERIFIED).wrong if kept.verified else 0
         chosen, result = kept.plan_for(facts), run.result if numbers is None else numbers
+    if wrong and chosen is not None:
+        warn(_WRONG, RuntimeWarning)
+        return None
     if chosen is None:
         _kept.put(call, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
         return None

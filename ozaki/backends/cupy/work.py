@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -15,7 +16,7 @@ from ozaki.backends import results
 from ozaki.backends.combining import addend_into, combine_in_pieces
 from ozaki.backends.cupy import devices, evidence
 from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program, needs_descriptions
-from ozaki.backends.cupy.inputs import Inputs, OperandView, Views, arrays_of, planes_of, result_view, same_view
+from ozaki.backends.cupy.inputs import Inputs, OperandView, Seed, Views, arrays_of, planes_of, result_view, same_view
 from ozaki.backends.cupy.prepared import PreparedSlices, alike
 from ozaki.backends.cupy.products import Expression, Repetition, combining_program, product_program
 from ozaki.backends.cupy.program.arrays import view_of
@@ -33,6 +34,7 @@ from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import leading_bytes
 from ozaki.backends.cupy.steps.operands import Described
+from ozaki.backends.cupy.steps.projection import VERIFIED
 from ozaki.backends.cupy.steps.relative import worst_quotient
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.steps.words import count_underflows
@@ -51,8 +53,9 @@ from ozaki.records.memory import Memory, too_few_bytes
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
-from ozaki.schemes import Residues, Scheme, Words, is_exact
-from ozaki.schemes.constants import product_limbs
+from ozaki.records.verification import Projected, Verification
+from ozaki.schemes import ComplexSlices, Residues, Scheme, Words, is_exact
+from ozaki.schemes.constants import MOST_AT_ONCE, product_limbs
 from ozaki.schemes.inner import out_of_reach
 
 _MOST_STEPS = 4096
@@ -103,6 +106,7 @@ class Work:
         addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = SILENT,
+        verification: Verification | None = None,
     ) -> None:
         """See what the operands are; nothing is computed.
 
@@ -116,6 +120,7 @@ class Work:
         addend : returns its addend, a stack
         adjoint : whether B is the conjugate transpose of A
         progress : is told of each launch of the product
+        verification : the account of checks of the product, or None
 
         Raises
         ------
@@ -126,6 +131,7 @@ class Work:
         self._operands, self._rows_of = (a, b), rows
         self._dtype, self._adjoint, self._progress = dtype, adjoint, progress
         self._combination, self._given_addend = combination, addend
+        self._verification = verification
         self._execution = Execution(memory)
         self._named: Inputs | None = None
         self._made = Made()
@@ -173,7 +179,12 @@ class Work:
         if self._addend is not None:
             arrays.append(self._addend)
             addend = view_of(self._addend)
-        self._named = Inputs.of(Views(left, right, addend, itself, self._adjoint))
+        verified = self._verification is not None
+        if verified:  # no triangle is projected
+            arrays.append(Seed())
+        self._named = Inputs.of(
+            Views(left, right, addend, itself and not verified, self._adjoint and not verified, verified)
+        )
         self._execution.bind(self._named.buffers, arrays)
         if named is None:
             self._made = Made.of(self._named)
@@ -433,6 +444,8 @@ class Work:
             If it cannot be computed within the limit of memory.
         """
         assert plan.scheme is not None
+        if self._verification is not None:
+            self._check_projected(plan, c)
         self._execution.finish()
         if plan.inner_scaling:
             self._scale_beside_prepared()
@@ -458,7 +471,47 @@ class Work:
         if is_exact(plan.scheme):
             self._product = results.Computed(plan.scheme, c, alpha, inner_scaling=plan.inner_scaling)
 
+    def _check_projected(self, plan: Plan, c: Any) -> None:
+        """Refuse a product that kernels do not project.
+
+        Raises
+        ------
+        ValueError
+        """
+        scheme, what = plan.scheme, ""
+        if isinstance(c, Numbers) or self._inputs().multiprecision:
+            what = "multiprecision numbers"
+        elif not isinstance(scheme, Residues) or isinstance(scheme, ComplexSlices):
+            what = (
+                "slices of complex rows"
+                if isinstance(scheme, ComplexSlices)
+                else str(plan.scheme.name if plan.scheme is not None else "a native product")
+            )
+        elif scheme.several:
+            what = f"{scheme.count} residues"
+        if what:
+            raise ValueError(
+                f"verify: on a GPU True checks products of floats by at most {MOST_AT_ONCE} residues, not {what}; "
+                "leave it out, or multiply NumPy arrays"
+            )
+
     def _multiply_into(self, plan: Plan, c: Any, expression: Expression | None) -> None:
+        """Run the program of a product by slices or words; if it is to be checked, once more where it is wrong."""
+        if self._verification is None or not is_exact(plan.scheme):
+            self._multiply_once(plan, c, expression)
+        else:
+            self._verification.run(partial(self._projected, plan, c, expression))
+
+    def _projected(self, plan: Plan, c: Any, expression: Expression | None) -> Projected:
+        """Do so once, and return what its projections say."""
+        seed = self._inputs().seed
+        assert seed is not None
+        self._execution.bind([seed.buffer], [Seed()])
+        program = self._multiply_once(plan, c, expression)
+        found: Projected = self._execution.fact(program.readers[VERIFIED])
+        return found
+
+    def _multiply_once(self, plan: Plan, c: Any, expression: Expression | None) -> Program:
         """Run the program of a product by slices or words."""
         inputs, made = self._inputs(), self._made
         plan = replace(plan, workspace_limit=made.beside_leading(self.memory.rest, inputs))
@@ -467,6 +520,7 @@ class Work:
         self._made = made.without_products()
         self._run_into(program, c, self._progress)
         self._free(made)
+        return program
 
     def _run_into(self, program: Program, c: Any, progress: Progress = SILENT, bounds: Any = None) -> None:
         """Run a program whose last given arrays are those of a result, and after them its bounds, if any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
+from ozaki.backends.numpy._projection import Projection, projection_bytes
 from ozaki.backends.numpy._scaled import ScaledRows, unscaled
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
@@ -31,7 +34,9 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress, Share
 from ozaki.records.shapes import SIDES
+from ozaki.records.verification import Projected, Verification
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
+from ozaki.schemes.blas import PIECE_BITS
 
 Ints = npt.NDArray[np.int64]
 
@@ -71,21 +76,30 @@ def execute(
     itself: bool = False,
     adjoint: bool = False,
     progress: Progress = SILENT,
+    verification: Verification | None = None,
 ) -> None:
     """Compute out, shape (batch, m, n), by slices or words.
 
     What this takes is counted in `memory`. `engine` is the name that the caller gave, or "auto". With `combination`,
     whose addend has the shape of out, slices compute the whole expression. `itself` says that both operands are the
     same rows, so that the product is symmetric; `adjoint` that those of the right one are their conjugates, so that it
-    is Hermitian. `progress` is told of each part.
+    is Hermitian. `progress` is told of each part. With `verification` the product of integers, by slices, is checked.
 
     Raises
     ------
     ValueError
         If the smallest panels exceed the limit.
+    VerificationError
+        If the product is wrong twice.
     """
     of_left, of_right = (x if isinstance(x, Described) else x.described for x in (left, right))
     batch, m, n = out.shape
+    held, tile = 0, TILE if memory.limit is None else TILE // 8
+    if verification is not None and not isinstance(scheme, Words):
+        k = of_left.x.shape[2]
+        pieces = scheme.largest.bit_length() // PIECE_BITS + 1
+        held = projection_bytes(batch, m, k, n, of_left.k // k, pieces, tile)
+        memory.hold(held)
     limit = None if memory.limit is None else memory.rest
     if isinstance(scheme, Words):
         assert not isinstance(left, Slices) and not isinstance(right, Slices) and not isinstance(out, Numbers)
@@ -98,7 +112,10 @@ def execute(
         sides = tuple(side for side, x in zip(SIDES, (left, right), strict=True) if isinstance(x, Described))
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
         combined, addend = (0, False) if combination is None else _combined(combination, out)
-        views = Views(batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, sides=sides)
+        views = Views(
+            batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, sides=sides,
+            verified=verification is not None,
+        )  # fmt: skip
         if compiled_for(scheme, of_left.k, engine) is not None:
             copied = max(0 if x.numbers is not None or can_read(x.x) else x.x.itemsize for x in (of_left, of_right))
             written = 0 if can_write(out) else -(-out.nbytes // max(batch * m * n, 1))
@@ -109,12 +126,16 @@ def execute(
             SPARE.clear()
         nonfinite = None
         as_triangle = program.image is not None and m > TRIANGLE
-        if sides == SIDES and not (limbs or as_triangle) and combination is None and progress is SILENT:
+        alone = combination is None and progress is SILENT and verification is None
+        if sides == SIDES and not (limbs or as_triangle) and alone:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
-        if nonfinite is None:
+        if verification is not None:
+            verification.run(partial(_projected, program, left, right, out, combination, progress, tile))
+        elif nonfinite is None:
             run(program, left, right, out, combination, progress)
         if limit is not None or isinstance(out, Numbers):
             SPARE.clear()  # what the product has used, before others hold what they find, or cut results
+        memory.free(held)
         if nonfinite == 0:
             return
     if not (of_left.finite and of_right.finite):
@@ -136,6 +157,29 @@ def _whole(
     return program.engine.multiply_whole(x, y, program.scaling, out, program.nbytes)
 
 
+def _projected(
+    program: Program,
+    left: Described | Slices,
+    right: Described | Slices,
+    out: npt.NDArray[Any] | Numbers,
+    combination: Combination | None,
+    progress: Progress,
+    tile: int,
+) -> Projected:
+    """Do as `run` does, and compare random projections of the integers with those of both operands.
+
+    `tile` is the number of elements of an operand that are projected at a time.
+    """
+    batch, m, n = out.shape
+    projection = Projection((batch, m, n), program.engine.parts, program.image, tile)
+    used = run(program, left, right, out, combination, progress, projection)
+    a, b = (x if isinstance(x, Described) else x.described for x in (left, right))
+    exponents = _exponents(a, program.scaling), _exponents(b, program.scaling)
+    found = projection.compare(a, b, *exponents, program.engine.scheme)
+    same = all(np.array_equal(x, y) for x, y in zip(used, exponents, strict=True))
+    return found if same else found._replace(wrong=found.projections)
+
+
 def run(
     program: Program,
     left: Described | Slices,
@@ -143,8 +187,12 @@ def run(
     out: npt.NDArray[Any] | Numbers,
     combination: Combination | None = None,
     progress: Progress = SILENT,
-) -> None:
-    """Compute out, shape (batch, m, n), by a program made for it, NaN and Inf counted as zero."""
+    projection: Projection | None = None,
+) -> tuple[Ints, Ints]:
+    """Compute out, shape (batch, m, n), by a program made for it, NaN and Inf counted as zero.
+
+    `projection` collects what it projects; the exponents of both operands are returned.
+    """
     engine, slabs = program.engine, program.slabs
     batch, m, n = out.shape
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, program.scaling) for x in (left, right))
@@ -152,7 +200,7 @@ def run(
     # To round numbers of many bits takes about as long as to multiply their slices.
     rounding = engine.planes if isinstance(out, Numbers) else 1
     told = None if progress is SILENT else progress
-    fused = len(slabs) == 1 and combination is None
+    fused = len(slabs) == 1 and combination is None and projection is None
     if told is not None:
         starts = [0 if program.image is None else c for c in range(0, n, program.columns)]
         panels = len(range(0, batch, program.together)) * sum(len(range(r, m, program.rows)) for r in starts)
@@ -192,7 +240,12 @@ def run(
                         unrounded.add(part)
                 if unrounded is not None:
                     some = combination if combination is None else combination.at(at)
-                    unrounded.round_into(out[at], some, diagonal, None if told is None else Share(told, rounding))
+                    project = None
+                    if projection is not None:
+                        mirrored = program.image is not None and (diagonal or not on_diagonal)
+                        project = projection.of_panel(at, engine.shift, mirrored)
+                    share = None if told is None else Share(told, rounding)
+                    unrounded.round_into(out[at], some, diagonal, share, project)
                 if program.image is not None:
                     conjugate = program.image == "conjugate"
                     if rows != cols:
@@ -201,6 +254,7 @@ def run(
                         for h in range(r, rows.stop, TRIANGLE):
                             those, beyond = slice(h, h + TRIANGLE), slice(min(h + TRIANGLE, rows.stop), rows.stop)
                             _mirror(out[b, beyond, those], out[b, those, beyond], conjugate)
+    return mu, nu
 
 
 def _mirror(entries: Any, image: Any, conjugate: bool) -> None:

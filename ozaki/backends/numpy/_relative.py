@@ -18,6 +18,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import precision_of
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import tiles_of_rows
+from ozaki.records.verification import Verification
 from ozaki.schemes import Scheme
 
 _SHARE = 8
@@ -33,7 +34,9 @@ def bits_of(product: results.Computed, left: Described, right: Described, dtype:
     return relative_bits(times(worst, product.alpha.whole, product.alpha.exponent), precision_of(dtype))
 
 
-def bits_of_strips(scheme: Scheme, left: Described, right: Described, dtype: str, memory: Memory) -> float:
+def bits_of_strips(
+    scheme: Scheme, left: Described, right: Described, dtype: str, memory: Memory, verification: Verification | None
+) -> float:
     """The same of a product that is computed for it strip by strip, under a limit of workspace.
 
     A strip, some rows, takes no more than half of what the limit leaves, unless one row takes more.
@@ -50,7 +53,7 @@ def bits_of_strips(scheme: Scheme, left: Described, right: Described, dtype: str
             of_left = left.part(at_left, slice(r, min(r + rows, m)))
             memory.hold(strip)
             c = results.empty((1, of_left.x.shape[1], n), dtype, np)
-            execute(scheme, "auto", of_left, of_right, c, memory)
+            execute(scheme, "auto", of_left, of_right, c, memory, verification=verification)
             worst = max(worst, _worst_within(scheme, of_left, of_right, (left.span, right.span), c, memory))
             memory.free(strip)
             del c  # before that of the next strip is made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,9 @@ from ozaki.records.progress import Share
 from ozaki.records.shapes import tiles_of_rows
 
 Ints = npt.NDArray[np.int64]
+
+Project = Callable[[Floats, slice, slice, slice], None]
+"""Is told the limbs of some entries, before they are rounded, and which matrices, rows and columns these are."""
 
 _MOST_LIMBS = 38
 """Most limbs whose weights are powers of two in the range of a float64."""
@@ -62,6 +66,7 @@ class Unrounded:
         combination: Combination | None = None,
         mirrored: bool = False,
         progress: Share | None = None,
+        project: Project | None = None,
     ) -> None:
         """Round A B once into out, shape (batch, m, n), and free the sums.
 
@@ -71,6 +76,7 @@ class Unrounded:
         combination : an expression of the product, which is rounded in its place; its addend has the shape of out
         mirrored : whether the product is symmetric, so that entries above the diagonal are copied
         progress : is told of each tile
+        project : is told the integers of each tile; it may carry limbs
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
@@ -90,6 +96,8 @@ class Unrounded:
             cols = slice(0, rows.stop if mirrored else n)
             to = out[b, rows, cols]
             limbs = self.engine.limbs(sums[:, b, rows, cols].reshape(len(sums), -1))
+            if project is not None:
+                project(limbs, b, rows, slice(0, cols.stop // self.engine.parts))
             of_rows, of_cols = (mu if len(mu) == 1 else mu[b])[:, rows], (nu if len(nu) == 1 else nu[b])[:, cols]
             if power and alpha.whole < 0:
                 np.subtract(0.0, limbs, out=limbs)  # which leaves zeros their sign, as -limbs would not

@@ -35,6 +35,7 @@ from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
 work = Work
+checks_complex_slices = True
 engines: tuple[str, ...] = ("float64", "int8", "int8-simulated")
 keep = None
 

@@ -38,6 +38,7 @@ class Views(NamedTuple):
     written : bytes of an element of a result that compiled code cannot write where it is; 0 without any
     threads : how many there are for compiled code
     sides : of the operands that are not split already
+    verified : whether the sums are projected before they are rounded
     """
 
     batch: int
@@ -53,6 +54,7 @@ class Views(NamedTuple):
     written: int = 0
     threads: int = 1
     sides: tuple[Side, ...] = SIDES
+    verified: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ def _workspace(engine: Engine, views: Views, panel: Panel) -> int:
     )
     slices = engine.slice_bytes(together, rows, cols, views.threads, limbs, views.sides)
     slices += views.copied * split * engine.slab
-    if engine.rounds and engine.k <= engine.slab and not views.combined:
+    if engine.rounds and engine.k <= engine.slab and not (views.combined or views.verified):
         return slices + views.written * entries + OBJECTS
     return engine.sum_bytes * sums * entries + 8 * tile_elements + slices + OBJECTS
 

@@ -48,6 +48,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.shapes import SIDES, Side
+from ozaki.records.verification import Verification
 from ozaki.schemes import Residues, Scheme, Words, is_exact
 
 _SERIAL = 2**16
@@ -67,6 +68,7 @@ class Work:
     addend : returns its addend, a stack of matrices
     adjoint : whether complex B is the conjugate transpose of A
     progress : is told of each part of the product
+    verification : the account of checks of the product, or None
     """
 
     def __init__(
@@ -80,10 +82,11 @@ class Work:
         addend: Callable[[], Any] | None = None,
         adjoint: bool = False,
         progress: Progress = SILENT,
+        verification: Verification | None = None,
     ) -> None:
         self._a, self._b, self._rows = a, b, rows
         self._dtype, self._memory, self._adjoint, self._progress = dtype, memory, adjoint, progress
-        self._given_combination, self._addend = combination, addend
+        self._given_combination, self._addend, self._verification = combination, addend, verification
         self._slices: dict[Side, Slices | WordSlices] = {
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
         }
@@ -225,10 +228,11 @@ class Work:
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             rest, whole = self._memory.rest, results.nbytes(shape, self._dtype)
             if rest is not None and whole > rest // 2:
-                return bits_of_strips(scheme, left, right, self._dtype, self._memory)
+                return bits_of_strips(scheme, left, right, self._dtype, self._memory, self._verification)
             self._memory.hold(whole)
             c = results.empty(shape, self._dtype, np)
-            execute(scheme, "auto", left, right, c, self._memory, itself=self._itself, progress=self._progress)
+            parts = None, self._itself, False, self._progress, self._verification
+            execute(scheme, "auto", left, right, c, self._memory, *parts)
             kept = self._product = results.Computed(scheme, c, nbytes=whole, inner_scaling=inner_scaling)
         return bits_of(kept, left, right, self._dtype, self._memory)
 
@@ -251,7 +255,8 @@ class Work:
             left, right = (self._slices.get(side, of) for side, of in zip(SIDES, self._scaled_pair, strict=True))
         memory, progress = self._memory, self._progress
         with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
-            execute(plan.scheme, plan.engine, left, right, c, memory, once, self._itself, self._adjoint, progress)
+            how = self._itself, self._adjoint, progress, self._verification
+            execute(plan.scheme, plan.engine, left, right, c, memory, once, *how)
         alpha = ONE if once is None else once.alpha
         self._product = None
         if not isinstance(plan.scheme, Words):

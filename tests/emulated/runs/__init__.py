@@ -32,6 +32,10 @@ FUNCTIONS = {
     ),
     "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
+    "verifying": (
+        *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),
+        *("flipped", "hopper-flipped", "hopper-flipped-quadrants", "lasting-faults", "hopper-lasting-faults"),
+    ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (

@@ -7,7 +7,9 @@ from typing import Any
 
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.kernels import Macros
+from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.numbers import NumbersArray
+from ozaki.backends.cupy.steps.projection import Projection
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class Round:
     Attributes
     ----------
     out : shape (batch, m, n), its columns neighbours in memory
+    projection : where its integers are projected, or None
     """
 
     out: Array | NumbersArray
+    projection: Projection | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,7 +48,7 @@ class Round:
 
     def part(self, axis: int, first: int, last: int) -> Round:
         """That of elements first, ..., last - 1 along an axis."""
-        return Round(self.out.part(axis, first, last))
+        return Round(self.out.part(axis, first, last), _part(self.projection, axis, first, last))
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,14 @@ class Combine:
     out : shape (batch, m, n), its columns neighbours in memory
     alpha, beta : the factors, which are finite
     c : the addend, of the same shape, in other memory; with beta = 0 any array of the shape, which is not read
+    projection : where the integers of the product are projected, or None
     """
 
     out: Array
     alpha: float
     beta: float
     c: Array
+    projection: Projection | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,33 +77,44 @@ class Combine:
     def part(self, axis: int, first: int, last: int) -> Combine:
         """That of elements first, ..., last - 1 along an axis."""
         c = self.c.part(axis, first, last)
-        return Combine(self.out.part(axis, first, last), self.alpha, self.beta, c)
+        projection = _part(self.projection, axis, first, last)
+        return Combine(self.out.part(axis, first, last), self.alpha, self.beta, c, projection)
+
+
+def _part(of: Projection | None, axis: int, first: int, last: int) -> Projection | None:
+    return None if of is None else of.part(axis, first, last)
 
 
 Epilogue = Keep | Round | Combine
 
-Expression = tuple[str, Any]
-"""What a kernel's builder is given of an expression: the C type of c or its parts, the argument but for the address."""
+Expression = tuple[str, Any, Any]
+"""What a kernel's builder is given of an expression and of projections: the C type of c or its parts, the argument of
+the expression and that of projections but for addresses; "" and None for what there is not."""
 
 
 def expression_of(epilogue: Round | Combine) -> Expression | None:
-    """The expression that is rounded; None for the product alone."""
+    """The expression that is rounded, and the projections; None for the product alone."""
+    projection = None if epilogue.projection is None else epilogue.projection.argument
     if isinstance(epilogue, Round):
-        return None
+        return None if projection is None else ("", None, projection)
     c = epilogue.c.view
-    return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts)
+    return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts), projection
 
 
 def macros_of(expression: Expression | None) -> Macros:
-    """The macro of kernels that recombine an expression: none for the product alone."""
-    return {} if expression is None else {"ADDEND": expression[0]}
+    """The macros of kernels that recombine an expression, or project: none for the product alone."""
+    macros: Macros = {}
+    if expression is not None and expression[0]:
+        macros = {"ADDEND": expression[0]}
+    return macros if expression is None or expression[2] is None else macros | {"PROJECTED": 1}
 
 
 def arguments_of(expression: Expression | None) -> list[Any]:
-    """The argument that follows all others: the struct Combination of kernels/arithmetic/combination.cuh."""
-    return [] if expression is None else [expression[1]]
+    """The arguments that follow all others: the structs Combination (arithmetic/combination.cuh) and Projection."""
+    return [] if expression is None else [each for each in expression[1:] if each is not None]
 
 
-def addend_of(epilogue: Round | Combine) -> list[Array]:
-    """The array whose address that argument has."""
-    return [] if isinstance(epilogue, Round) else [epilogue.c]
+def addend_of(epilogue: Round | Combine) -> list[Array | Out]:
+    """The arrays whose addresses these arguments have."""
+    found: list[Array | Out] = [] if isinstance(epilogue, Round) else [epilogue.c]
+    return found if epilogue.projection is None else [*found, *epilogue.projection.written]

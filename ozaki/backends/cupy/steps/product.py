@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
+from ozaki.backends.cupy.steps.faults import flip
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
+from ozaki.backends.cupy.steps.projection import Check
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.records.shapes import SIDES
@@ -46,11 +50,13 @@ def split_in_one_read(
 
 
 def multiply(
-    b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, epilogue: Round | Combine
-) -> None:
+    b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, epilogue: Round | Combine,
+    seed: Place | None = None,
+) -> None:  # fmt: skip
     """Add the steps of left right^T, shape (batch, m, n), and of its epilogue.
 
-    Describes and splits operands as far as the caller has not, and frees what it allocates.
+    Describes and splits operands as far as the caller has not, and frees what it allocates. With `seed`, the place of a
+    random number, the product is projected (`projection.Check`).
     """
     assert plan.scheme is not None
     (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
@@ -71,7 +77,14 @@ def multiply(
             found = (describe if whole else find_largest)(b, x)
         made.append(found)
         operands.append(found)
-    _multiply_panels(b, engine, plan, operands[0], operands[1], epilogue)
+    check, projected = None, epilogue
+    if seed is not None:
+        of_right = described(operands[1]).x
+        check = Check.begin(b, seed, epilogue.shape, k, of_right.shape[0])
+        projected = replace(epilogue, projection=check.projection)
+    _multiply_panels(b, engine, plan, operands[0], operands[1], projected, check)
+    if check is not None:
+        check.end(b)
     if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
         patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
@@ -87,19 +100,40 @@ def release(b: Builder, x: Described | Slices) -> None:
 
 def _multiply_panels(
     b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices,
-    epilogue: Round | Combine,
+    epilogue: Round | Combine, check: Check | None = None,
 ) -> None:  # fmt: skip
     """Multiply panel by panel, splitting what is not split; NaN and Inf count as zeros."""
     _, m, n = epilogue.shape
     rows, cols = panel_of(engine, plan, epilogue.shape)
+    scheme = plan.scheme
     for c in range(0, n, cols):
         y = _slices_of_rows(b, engine, plan, right, "right", c, min(c + cols, n))
+        if check is not None:
+            assert isinstance(scheme, Residues)
+            _flip(b, y)
+            check.right(b, scheme, y, c)
         for r in range(0, m, rows):
             x = _slices_of_rows(b, engine, plan, left, "left", r, min(r + rows, m))
             panel = epilogue.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
+            if check is not None:
+                _flip(b, x)
             engine.multiply(b, plan.scheme, x, y, panel)
+            if check is not None:
+                assert isinstance(scheme, Residues)
+                if c + cols >= n:  # of all columns of B
+                    check.left(b, scheme, x, r)
+                check.exponents(b, scheme, x, described(left), r)
             _release_slices(b, x, left)
+        if check is not None:
+            assert isinstance(scheme, Residues)
+            check.exponents(b, scheme, y, described(right), c)
         _release_slices(b, y, right)
+
+
+def _flip(b: Builder, slices: Slices) -> None:
+    """Where a fault comes next: of slices, or of exponents."""
+    flip(b, slices.planes)
+    flip(b, slices.mu)
 
 
 def _slices_of_rows(

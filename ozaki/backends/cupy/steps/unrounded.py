@@ -23,6 +23,7 @@ from ozaki.backends.cupy.steps.epilogue import (
     expression_of,
     macros_of,
 )
+from ozaki.backends.cupy.steps.faults import flip
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, is_wide, round_wide
@@ -152,6 +153,8 @@ class Planes:
 
     def finish(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
         """Round it, or the expression, into the array of an epilogue, once."""
+        if epilogue.projection is not None:
+            flip(b, self.planes)
         self._round(b, device, epilogue)
         if self.symmetry is not None:
             assert isinstance(epilogue.out, Array)
@@ -205,6 +208,8 @@ class Quadrants:
         """Round it, or the expression, into the array of an epilogue, once."""
         out = epilogue.out
         assert isinstance(out, Array)
+        if epilogue.projection is not None:
+            flip(b, self.planes)
         expression = expression_of(epilogue)
         kernel = _recombine_quadrants_kernel(self.scheme, self.planes.view, out.view, self.cols, expression)
         b.launch(kernel, self.planes, self.mu, self.nu, Out(out), *addend_of(epilogue))

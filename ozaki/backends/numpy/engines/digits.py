@@ -89,7 +89,7 @@ class DigitEngine(BlasEngine):
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the digits that rectangle r takes from this side, as one integer for each element, into out[r]."""
         p, bits = self.scheme.count, self.scheme.bits
-        leading = [_leading_digits(image, s, p, bits) for s in range(p + 1)]
+        leading = [leading_digits(image, s, p, bits) for s in range(p + 1)]
         for r, block in enumerate(self.rectangles):
             first, count = (block.s0, block.rows) if side == "left" else (block.t0, block.cols)
             out[r] = leading[first + count] - leading[first] * 2.0 ** (bits * count)
@@ -112,7 +112,7 @@ class DigitEngine(BlasEngine):
         return sums
 
 
-def _leading_digits(image: Floats, s: int, p: int, bits: int) -> Floats:
+def leading_digits(image: Floats, s: int, p: int, bits: int) -> Floats:
     """The first s balanced digits of p as one integer: floor((image + B) / w), B = half of w - 1 in every digit."""
     if s == 0:
         return np.zeros_like(image)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._scaled import ScaledRows
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rounded, split
@@ -139,10 +140,18 @@ class Int8ResidueEngine(ResidueEngine):
 
     def multiply(self, a: Any, b: Any, progress: Progress | None = None) -> Any:
         """The sums of a slab, as `Engine` says: integers, modulo each number."""
-        products = multiply(self._library, a, b, self._tables).astype(self._of_sums)
+        products = multiply(self._library, a, b, self._tables)
         if progress is not None:
             progress.step(self.planes)
-        return products
+        return products if self.k <= self.slab else products.astype(self._of_sums)  # of one slab nothing is added
+
+    def limbs(self, sums: Any) -> Floats:
+        """The limbs of entries, as `Engine` says; residues to which nothing was added are reduced already."""
+        if sums.dtype != np.int8:
+            return super().limbs(sums)
+        y = np.empty((len(sums) + 1, sums.shape[1]))
+        y[:-1] = sums
+        return self.limbs_of_residues(y)
 
     def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
         """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
