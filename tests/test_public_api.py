@@ -34,7 +34,7 @@ ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
 
 METHOD = (
-    "scheme='auto', slices=None, engine='auto', reproducible=False, inner_scaling=None, verify=False, "
+    "scheme='auto', slices=None, engine='auto', reproducible=False, verify=False, inner_scaling=None, "
     "workspace_limit=None"
 )
 OPTIONS = f"accuracy=None, {METHOD}, dtype=None"

@@ -223,7 +223,7 @@ def test_accuracies_are_arguments_of_operators(accuracy):
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_operators_are_as_pytorch_asks(place):
     a, b = made(3, 4, place=place, grad=True), made(4, 5, place=place, grad=True)
-    choices = "fp64", "auto", None, "auto", True, None, False, None
+    choices = "fp64", "auto", None, "auto", True, False, None, None
     torch.library.opcheck(torch.ops.ozaki.matmul.default, (a, b, *choices))
     torch.library.opcheck(torch.ops.ozaki.addmm.default, (b[0], a, b, 2, 1.5, *choices))
 
@@ -231,7 +231,7 @@ def test_operators_are_as_pytorch_asks(place):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_operators_and_compiled_code_under_vmap(place):
     a, b = made(5, 3, 4, place=place), made(4, 2, place=place)
-    choices = "fp64", "auto", None, "auto", True, None, False, None
+    choices = "fp64", "auto", None, "auto", True, False, None, None
     found = torch.vmap(lambda x: torch.ops.ozaki.matmul(x, b, *choices))(a)
     assert torch.equal(found, ozaki.matmul(a, b, **FP64))
     of_vmap = torch.vmap(lambda x: matmul(x, b, **FP64))

@@ -112,8 +112,6 @@ def candidates_of(question: Question) -> Candidates:
         ruled_out = ""
     elif options.by_slices is not None:
         ruled_out = f"native product ruled out by {options.by_slices}=True"
-    elif options.inner_scaling:
-        ruled_out = "native product ruled out by inner_scaling=True"
     elif options.engine != "auto":
         ruled_out = f"native product ruled out by engine={options.engine!r}"
     else:

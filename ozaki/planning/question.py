@@ -146,8 +146,7 @@ class Question:
     def native_may_matter(self) -> bool:
         """Whether the native product is a candidate, or asked for by name."""
         options = self.options
-        open_ = options.scheme in ("auto", "native") and options.engine == "auto"
-        return open_ and options.by_slices is None and not options.inner_scaling
+        return options.scheme in ("auto", "native") and options.engine == "auto" and options.by_slices is None
 
 
 def ordinary_spans(question: Question) -> tuple[int, int]:

@@ -94,8 +94,9 @@ class Options(NamedTuple):
 
     @property
     def by_slices(self) -> str | None:
-        """The option that rules out the native product and words: their bits vary, and no integer is checked."""
-        return "reproducible" if self.reproducible else "verify" if self.verify else None
+        """The option that rules out the native product and words, which have no bits to rely on and no integer."""
+        names = ("reproducible", self.reproducible), ("verify", self.verify), ("inner_scaling", self.inner_scaling)
+        return next((name for name, given in names if given), None)
 
     @property
     def leave_slices(self) -> bool:

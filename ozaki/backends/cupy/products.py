@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.facts import Asked, Made, engine_for, facts_program, scaled_rows
+from ozaki.backends.cupy.facts import Asked, EarlySlices, Made, engine_for, facts_program, scaled_rows
 from ozaki.backends.cupy.inputs import (
     Inputs,
     OperandView,
@@ -22,6 +22,7 @@ from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.inner import inner_factors
 from ozaki.backends.cupy.steps.native import native
@@ -72,11 +73,11 @@ def product_program(
     else:
         left: product.Given
         right: product.Given
-        if made.early is not None and made.early.scheme == plan.scheme and not plan.inner_scaling:
-            _, engine, left, right = made.early
+        engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
+        if made.early is not None and _serves(made.early, plan, engine):
+            _, _, left, right = made.early
         else:
             made = made.without_slices(b)
-            engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
             # Operands may be prepared for an engine that rounds nothing but products.
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
             if plan.inner_scaling:
@@ -95,6 +96,17 @@ def product_program(
     if expression is not None and not once:
         _combine(b, result, expression, inputs.addend)
     return b.program()
+
+
+def _serves(early: EarlySlices, plan: Plan, engine: Engine) -> bool:
+    """Whether slices that were made early are those of a plan, and lie as an engine reads them.
+
+    They were made for a product without an addend, which may have another engine.
+    """
+    if early.scheme != plan.scheme or plan.inner_scaling:
+        return False
+    sides = zip(SIDES, (early.left, early.right), strict=True)
+    return all(engine.layout(plan.scheme, side, *of.described.x.shape) == of.layout for side, of in sides)
 
 
 def combining_program(inputs: Inputs, out: OperandView, expression: Expression) -> Program:
