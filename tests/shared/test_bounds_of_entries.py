@@ -16,7 +16,7 @@ WAYS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_they_are_those_of_numpy(rng, device, way, dtype):
+def test_they_are_those_of_numpy(device, rng, way, dtype):
     a, b = spread(rng, (2, 40, 60), 20), spread(rng, (60, 300), 20)
     if dtype == "complex128":
         a, b = a - 1j * spread(rng, a.shape, 20), b + 1j * spread(rng, b.shape, 20)
