@@ -318,6 +318,7 @@ EVERYWHERE = [
     scaled(magnitudes("double", "double", 1, 0)),
     scaled(magnitudes("double", "double", 1, 0, "double")),
     scaled(lower_by_exponents("double", "double")),
+    scaled(split_numbers("double", 8, 0)),
     sample(1, 0, 1),
     sample(0, 1, 0),
     ("proof/proof.cu", {}),

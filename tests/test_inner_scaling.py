@@ -249,6 +249,8 @@ def test_refusals(rng):
     assert plan.inner_scaling
     with pytest.raises(ValueError, match="plan: has inner scaling"):
         ozaki.matmul(np.stack([a, a]), b, plan=plan)
+    with pytest.raises(ValueError, match="inner_scaling: True, but 80 residues of complex operands"):
+        ozaki.matmul(a + 1j, b + 1j, inner_scaling=True, scheme="residues", slices=80)
     with pytest.raises(ValueError, match="inner_scaling: True, but not of multiprecision numbers"):
         ozaki.matmul(ozaki.mparray(a), ozaki.mparray(b), accuracy=100, inner_scaling=True)
 

@@ -9,6 +9,8 @@
 // - SHORT: limbs of an image that are computed at a time, if it has no more: 4 or 8; 0 for longer images
 // - UNSIGNED: 1 for residues and digits in [0, m), 0 for symmetric ones
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
+// - INNER: 1 if rows of floating-point numbers are scaled along k: x stands for its products by factors[batch][k], powers
+//   of two or 0
 //
 // x is a view (batch, rows, k). Slice s of element (b, row, h) goes to slices + b * batch_stride + s * slice_stride
 // plus row * row_stride + h or, in tiles, the offset of (row, h) that tiles.cuh gives; zeros for rows <= row <
@@ -39,6 +41,12 @@
 #include "hardware/launch.cuh"
 #include "hardware/mma.cuh"
 #include "hardware/tiles.cuh"
+
+#if INNER
+#define FACTORS , const double* __restrict__ factors
+#else
+#define FACTORS
+#endif
 
 #if MULTIPRECISION
 typedef NumbersView Source;
@@ -175,7 +183,7 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
               const int64_t* __restrict__ description, const int64_t* __restrict__ tops, int64_t batch_rows,
               int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out, const Target to,
               const uint4* __restrict__ folds, const Modulus* __restrict__ moduli, const Counts counts, int limbs,
-              int words, int pitch, int run_bits) {
+              int words, int pitch, int run_bits FACTORS) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
   const int runs = 1 << run_bits;
@@ -212,7 +220,14 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
       run[n] = ALONG_K ? i / RUN : i & (runs - 1);
       const int64_t row = row0 + run[n], h = h0 + element;
       image[n] = images + run[n] * run_pitch + (8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2) * pitch;
-      if (i < runs * RUN && row < rows && h < k) number[n] = Element(x, b * x.sb + row * x.sr + h * x.sk);
+      if (i < runs * RUN && row < rows && h < k) {
+        number[n] = Element(x, b * x.sb + row * x.sr + h * x.sk);
+#if INNER
+        const int64_t field = __double_as_longlong(factors[b * k + h]) >> 52;  // 0 of a factor 0
+        number[n].exponent += field - 1023;
+        if (field == 0) number[n].sign = 0;
+#endif
+      }
     }
 #pragma unroll
     for (int n = 0; n < SOME; ++n) shift[n] = number[n].exponent + (number[n].sign == 0 ? 0 : shifts[run[n]]);

@@ -53,7 +53,7 @@ from ozaki.planning.facts import (
 )
 from ozaki.planning.for_shapes import NATIVE_ASKED_FOR, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_bits, holds_every_bit, proven_bound
-from ozaki.planning.question import Question, ordinary_spans
+from ozaki.planning.question import Question, ordinary_spans, splits_whole_rows
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import Choice, choose_a_priori, exact_below, likely_schemes, search
 from ozaki.records.accuracy import Accuracy, default_accuracy
@@ -173,7 +173,8 @@ def _fewer_exact(question: Question, scaled: tuple[int, int], spans: tuple[int, 
     """Whether rows of the spans `scaled` take fewer slices to be exact than rows of `spans` do."""
     family = _family(question)
     most, k = FAMILIES[family].most, max(question.length, 1)
-    return exact_below(family, most, k, scaled) < exact_below(family, most, k, spans)
+    count = exact_below(family, most, k, scaled)
+    return count < exact_below(family, most, k, spans) and splits_whole_rows(scheme_of(family, count))
 
 
 def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
@@ -340,6 +341,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
     if open_ and _worth_scaling_along_k(question, facts, proof.spans):
         scaled = Proof(facts, k, target, likely, parts, inner_scaling=True)
         rival = search(target, k, names, scaled, must_succeed=False)
+        rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
     must_succeed = candidates.native_ruled_out is not None
     choice = search(target, k, names, proof, must_succeed, rival)
     if choice is None and not _native_may_run(question, candidates, facts):
@@ -373,6 +375,11 @@ def _plan(
     why: str,
     inner_scaling: bool = False,
 ) -> Plan:
+    if inner_scaling and not splits_whole_rows(scheme):
+        raise ValueError(
+            f"inner_scaling: True, but {scheme.count} residues of complex operands are more than are scaled along k; "
+            "give fewer, or leave it out"
+        )
     dtype, proven = question.dtype, with_rounding(bound, question.dtype, target.exponent)
     return plan_of(
         question.sizes, dtype, scheme, target, proven, bound, question.options, why, a_priori=False,

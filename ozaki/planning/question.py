@@ -12,7 +12,8 @@ from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import MULTIPRECISION, is_multiprecision, precision_of
 from ozaki.records.options import Options
 from ozaki.records.shapes import COMPLEX, Shapes
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import ComplexResidues, Scheme, Words
+from ozaki.schemes.constants import MOST_AT_ONCE
 from ozaki.schemes.formats import TensorCore
 from ozaki.schemes.image import ceil_log2
 
@@ -147,6 +148,11 @@ class Question:
         """Whether the native product is a candidate, or asked for by name."""
         options = self.options
         return options.scheme in ("auto", "native") and options.engine == "auto" and options.by_slices is None
+
+
+def splits_whole_rows(scheme: Way) -> bool:
+    """Whether every device splits complex rows as they are, if the scheme is one of these: then both parts share S."""
+    return not isinstance(scheme, ComplexResidues) or (not scheme.several and scheme.slices.count <= MOST_AT_ONCE)
 
 
 def ordinary_spans(question: Question) -> tuple[int, int]:

@@ -54,6 +54,8 @@ def inner_scaling(rng: np.random.Generator) -> None:
                 assert (report.slices, report.bound, report.nonfinite) == (found.slices, found.bound, found.nonfinite)
                 same(expected, ozaki.matmul(*on_device, **way))  # a repeated call
         a, b = graded(rng, left, right, "f8")
+        many: dict[str, Any] = {"scheme": "residues", "slices": 55, "inner_scaling": True}
+        same(ozaki.matmul(a, b, **many), ozaki.matmul(cp.asarray(a), cp.asarray(b), **many))
         digits: dict[str, Any] = {"scheme": "digits", "slices": 8, "inner_scaling": True}
         same(ozaki.matmul(a, b, **digits), ozaki.matmul(cp.asarray(a), cp.asarray(b), **digits))
 

@@ -59,19 +59,21 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     slices = Slices.room(b, operand, layout)
     numbers = operand.numbers
     view = operand.x.view if numbers is None else numbers.view
-    kernel, limbs, words = _split_kernel(view, operand.scaling(scheme), scheme, layout, most_shared)
+    scaled = operand.inner is not None
+    kernel, limbs, words = _split_kernel(view, operand.scaling(scheme), scheme, layout, most_shared, scaled)
     folds = b.table("folds", tables.folds(scheme, side, limbs, words))
     moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
     tops = operand.fields if operand.tops is None else operand.tops
-    b.launch(kernel, *places, operand.fields, tops, Out(slices.mu), Out(slices.planes), folds, moduli)
+    factors = () if operand.inner is None else (operand.inner,)
+    b.launch(kernel, *places, operand.fields, tops, Out(slices.mu), Out(slices.planes), folds, moduli, *factors)
     b.release(folds, moduli)
     return slices
 
 
 @cached(1024)
 def _split_kernel(
-    x: View | NumbersView, scaling: Scaling, scheme: Residues, layout: Layout, most_shared: int
+    x: View | NumbersView, scaling: Scaling, scheme: Residues, layout: Layout, most_shared: int, scaled: bool
 ) -> tuple[Kernel, int, int]:
     """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
@@ -88,12 +90,15 @@ def _split_kernel(
     else:
         macros["INPUT"] = x.dtype.ctype
         source = (None, *x.steps)
+    factors: tuple[None, ...] = ()
+    if scaled:
+        macros["INNER"], factors = 1, (None,)
     grid = (batch * ceil(layout.rows / runs) * (layout.k // (8 * groups)),)
     kernel = Kernel.of(
         "conversion/split_numbers.cu", "split_numbers", macros, grid, (128,), source, rows, k, layout.rows, layout.k,
         None, None, batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None,
         (None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes), None, None, scheme.by_digits, limbs, words,
-        pitch, runs.bit_length() - 1, shared_mem=_bytes_of_images(pitch, groups, runs),
+        pitch, runs.bit_length() - 1, *factors, shared_mem=_bytes_of_images(pitch, groups, runs),
     )  # fmt: skip
     return kernel, limbs, words
 
