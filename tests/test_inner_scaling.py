@@ -108,6 +108,8 @@ def test_fewer_slices_prove_as_much(code, rng, dtype):
     exact, plainly = (ozaki.plan(a, b, accuracy="exact", inner_scaling=wanted) for wanted in (None, False))
     assert exact.inner_scaling and exact.slices < plainly.slices
     assert same_bits(*(ozaki.matmul(a, b, accuracy="exact", inner_scaling=wanted) for wanted in (None, False)))
+    _, report = ozaki.matmul(a, b, accuracy=bits, reproducible=True, return_report=True)
+    assert report.inner_scaling and "scaled along k" in str(report)
 
 
 @settings(max_examples=60, deadline=None)

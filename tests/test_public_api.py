@@ -102,6 +102,7 @@ FIELDS = {
         "bounds",
         "verified",
         "recomputed",
+        "inner_scaling",
     ],
     "Words": [
         "word",

@@ -70,6 +70,7 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         bounds=bounds,
         verified=None if works.verification is None else works.verification.verified,
         recomputed=None if works.verification is None else works.verification.recomputed,
+        inner_scaling=plan.inner_scaling,
     )
 
 

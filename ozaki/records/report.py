@@ -90,6 +90,8 @@ class Report:
         verify=True was not given; 0: there was nothing to multiply).
     recomputed
         How many times the product was computed once more because they did not agree (None as for `verified`).
+    inner_scaling
+        Whether A S and S^-1 B were sliced, S a diagonal of powers of two (docs/definitions.md, 10).
     """
 
     bound: float
@@ -113,11 +115,13 @@ class Report:
     bounds: Any = field(default=None, compare=False, repr=False)
     verified: int | None = None
     recomputed: int | None = None
+    inner_scaling: bool = False
 
     def __str__(self) -> str:
         what = "native product"
         if not self.native:
             what = f"{counted(self.slices, self.scheme)}, {several(self.products, 'slice product')}"
+            what += ", operands scaled along k," if self.inner_scaling else ""
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
