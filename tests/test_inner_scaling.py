@@ -73,6 +73,8 @@ WAYS = {
 def test_the_images_are_those_of_scaled_operands(code, rng, dtype, way, order):
     if dtype.startswith("c") and "residues" not in way:
         pytest.skip("digits of complex operands are not scaled")
+    if dtype.startswith("c") and way == "wide residues":
+        pytest.skip("so many residues of complex operands are not scaled")
     a, b = graded(rng, (40, 150), (150, 60), dtype, zeros=0.1)
     expected = ozaki.matmul(*scaled(a, b), **WAYS[way])
     x, y = np.array(a, order=order[0]), np.array(b, order=order[1])

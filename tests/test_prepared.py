@@ -285,3 +285,14 @@ def test_parts_of_panels(code, rng, side):
         assert (products[0] == products[1]).all()
     with pytest.raises(AssertionError):
         whole[:, :, slice(1, 48), :]
+
+
+@pytest.mark.parametrize("shape", [(1, 0, 5), (0, 0, 5), (0, 4, 5), (3, 4, 0)], ids=str)
+def test_empty_numbers(code, shape):
+    m, k, n = shape
+    a, b = ozaki.mparray(np.ones((m, k))), ozaki.mparray(np.ones((k, n)))
+    for slices in (20, 60):
+        plan = ozaki.plan(a, b, scheme="residues", slices=slices)
+        left, right = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
+        for x, y in ((left, b), (a, right), (left, right)):
+            assert (ozaki.matmul(x, y, plan=plan) == ozaki.matmul(a, b)).all()

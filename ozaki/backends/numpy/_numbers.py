@@ -33,7 +33,7 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
 
     Parameters
     ----------
-    x : shape (batch, rows, k), k > 0
+    x : shape (batch, rows, k)
 
     Returns
     -------
@@ -42,11 +42,13 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
         So the values are exact where x has at most 53 bits, and have the same magnitudes, of which W <= 21 bits count,
         in any case. Nonzero elements below 2**(tops - 1000) get magnitude 2**-1000.
     tops : int64, shape (batch, rows)
-        The smallest e with abs(x) < 2**e for all x of a row; 0 for a row of zeros.
+        The smallest e with abs(x) < 2**e for all x of a row; 0 for a row of zeros, or without elements.
     bottoms : int64, shape (batch, rows)
-        The largest e for which all x of a row are multiples of 2**(tops + e); 0 for a row of zeros.
+        The largest e for which all x of a row are multiples of 2**(tops + e); 0 for a row of zeros, as for tops.
     """
     batch, rows, k = x.shape
+    if k == 0:
+        return np.empty(x.shape), np.zeros((batch, rows), np.int64), np.zeros((batch, rows), np.int64)
     if x.size > FEW and isinstance(found := compiled(), Compiled):
         return wide.leading(found.library, x, LEAST_LEADING)
     values, tops, bottoms = np.empty(x.shape), np.empty((batch, rows), np.int64), np.empty((batch, rows), np.int64)
