@@ -81,6 +81,20 @@ def test_the_images_are_those_of_scaled_operands(code, rng, dtype, way, order):
         assert same_bits(c, expected)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_prepared_operand_that_proves_too_little_is_told_from_other_operands(rng, side):
+    d = np.exp2(rng.integers(-40, 41, 200).astype(float))
+    a, b = rng.standard_normal((100, 200)) * d, rng.standard_normal((200, 100)) / np.sqrt(d)[:, None]
+    plan = ozaki.plan(a, b, accuracy="exact")
+    assert plan.inner_scaling
+    x, y = (ozaki.prepare(a, side, plan), b) if side == "left" else (a, ozaki.prepare(b, side, plan))
+    with pytest.raises(ValueError, match="by what the prepared one has; plan with inner_scaling=False"):
+        ozaki.matmul(x, y, plan=plan)
+    plain = ozaki.plan(a, b, accuracy="exact", inner_scaling=False)
+    x, y = (ozaki.prepare(a, side, plain), b) if side == "left" else (a, ozaki.prepare(b, side, plain))
+    assert same_bits(ozaki.matmul(x, y, plan=plain), ozaki.matmul(a, b, plan=plan))
+
+
 @pytest.mark.parametrize(
     "shapes", [((1, 1), (1, 1)), ((2, 1), (1, 40)), ((50, 3000), (3000, 2)), ((3, 20, 30), (3, 30, 25))]
 )
