@@ -82,6 +82,23 @@ def test_the_images_are_those_of_scaled_operands(code, rng, dtype, way, order):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
+def test_float32_beside_a_prepared_operand_whose_factors_it_does_not_hold(code, rng, side):
+    d = rng.integers(-400, 401, 40).astype(float)
+    a, b = rng.standard_normal((30, 40)) * np.exp2(d), rng.standard_normal((40, 20)).astype("f4")
+    x, y = (a, b) if side == "left" else (b.T, a.T)
+    plan = ozaki.plan(x, y, scheme="residues", slices=40, inner_scaling=True)
+
+    def product(b):
+        prepared = ozaki.prepare(x if side == "left" else y, side, plan)
+        return ozaki.matmul(prepared, b, plan=plan) if side == "left" else ozaki.matmul(b.T, prepared, plan=plan).T
+
+    with pytest.raises(ValueError, match="leave the range of float32"):
+        product(b)
+    b[abs(d) > 100] = 0
+    assert same_bits(product(b), ozaki.matmul(a, b, accuracy="exact"))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
 def test_a_prepared_operand_that_proves_too_little_is_told_from_other_operands(rng, side):
     d = np.exp2(rng.integers(-40, 41, 200).astype(float))
     a, b = rng.standard_normal((100, 200)) * d, rng.standard_normal((200, 100)) / np.sqrt(d)[:, None]
