@@ -99,6 +99,20 @@ def test_float32_beside_a_prepared_operand_whose_factors_it_does_not_hold(code, 
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
+def test_one_prepared_matrix_beside_a_stack_of_which_one_lacks_an_index(code, rng, side):
+    a, b = graded(rng, (3, 20, 30), (3, 30, 25))
+    if side == "left":
+        a = a[:1].repeat(3, axis=0)
+        b[1, 7] = 0
+    else:
+        b = b[:1].repeat(3, axis=0)
+        a[1, :, 7] = 0
+    plan = ozaki.plan(a, b, scheme="residues", slices=60, inner_scaling=True)
+    x, y = (ozaki.prepare(a[0], side, plan), b) if side == "left" else (a, ozaki.prepare(b[0], side, plan))
+    assert same_bits(ozaki.matmul(x, y, plan=plan), ozaki.matmul(a, b, accuracy="exact", inner_scaling=False))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
 def test_a_prepared_operand_that_proves_too_little_is_told_from_other_operands(rng, side):
     d = np.exp2(rng.integers(-40, 41, 200).astype(float))
     a, b = rng.standard_normal((100, 200)) * d, rng.standard_normal((200, 100)) / np.sqrt(d)[:, None]

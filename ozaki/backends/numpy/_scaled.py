@@ -158,7 +158,7 @@ def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Scale
         Naming the operand, if scaled elements leave the reach of their format.
     """
     form, k = str(x.real.dtype), x.shape[2]
-    factors = np.zeros(prepared.factors.shape, form)
+    factors = np.zeros((len(x), 1, k), form)
     for h in range(0, k, _SLAB):
         hs = slice(h, h + _SLAB)
         own = prepared.factors[:, 0, hs]
