@@ -83,6 +83,51 @@ def test_the_images_are_those_of_scaled_operands(code, rng, dtype, way, order):
         assert same_bits(c, expected)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_float32_beside_a_prepared_operand_whose_factors_it_does_not_hold(code, rng, side):
+    d = rng.integers(-400, 401, 40).astype(float)
+    a, b = rng.standard_normal((30, 40)) * np.exp2(d), rng.standard_normal((40, 20)).astype("f4")
+    x, y = (a, b) if side == "left" else (b.T, a.T)
+    plan = ozaki.plan(x, y, scheme="residues", slices=40, inner_scaling=True)
+
+    def product(b):
+        prepared = ozaki.prepare(x if side == "left" else y, side, plan)
+        return ozaki.matmul(prepared, b, plan=plan) if side == "left" else ozaki.matmul(b.T, prepared, plan=plan).T
+
+    with pytest.raises(ValueError, match="leave the range of float32"):
+        product(b)
+    b[abs(d) > 100] = 0
+    assert same_bits(product(b), ozaki.matmul(a, b, accuracy="exact"))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_one_prepared_matrix_beside_a_stack_of_which_one_lacks_an_index(code, rng, side):
+    a, b = graded(rng, (3, 20, 30), (3, 30, 25))
+    if side == "left":
+        a = a[:1].repeat(3, axis=0)
+        b[1, 7] = 0
+    else:
+        b = b[:1].repeat(3, axis=0)
+        a[1, :, 7] = 0
+    plan = ozaki.plan(a, b, scheme="residues", slices=60, inner_scaling=True)
+    x, y = (ozaki.prepare(a[0], side, plan), b) if side == "left" else (a, ozaki.prepare(b[0], side, plan))
+    assert same_bits(ozaki.matmul(x, y, plan=plan), ozaki.matmul(a, b, accuracy="exact", inner_scaling=False))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_prepared_operand_that_proves_too_little_is_told_from_other_operands(rng, side):
+    d = np.exp2(rng.integers(-40, 41, 200).astype(float))
+    a, b = rng.standard_normal((100, 200)) * d, rng.standard_normal((200, 100)) / np.sqrt(d)[:, None]
+    plan = ozaki.plan(a, b, accuracy="exact")
+    assert plan.inner_scaling
+    x, y = (ozaki.prepare(a, side, plan), b) if side == "left" else (a, ozaki.prepare(b, side, plan))
+    with pytest.raises(ValueError, match="by what the prepared one has; plan with inner_scaling=False"):
+        ozaki.matmul(x, y, plan=plan)
+    plain = ozaki.plan(a, b, accuracy="exact", inner_scaling=False)
+    x, y = (ozaki.prepare(a, side, plain), b) if side == "left" else (a, ozaki.prepare(b, side, plain))
+    assert same_bits(ozaki.matmul(x, y, plan=plain), ozaki.matmul(a, b, plan=plan))
+
+
 @pytest.mark.parametrize(
     "shapes", [((1, 1), (1, 1)), ((2, 1), (1, 40)), ((50, 3000), (3000, 2)), ((3, 20, 30), (3, 30, 25))]
 )

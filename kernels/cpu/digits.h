@@ -11,8 +11,9 @@
 
 namespace cpu {
 
-// How an image becomes a digit: the bits of the image plus `bias`, half of the radix in every digit, from `shift` on,
-// less half of the radix; then `offset` is added.
+// How an image becomes a digit. `bias`, the same for all digits of a scheme, has half of the radix in each of them:
+// with it added, digits are unsigned bit fields. This one has `bits` bits from bit `shift` on; half of the radix is
+// taken off again, and `offset` is added: 0 on the left, half of the radix on the right.
 struct Digit {
   uint64_t bias;
   int32_t shift, bits, offset;
@@ -89,8 +90,10 @@ INLINE void start_diagonals(const int8_t* left, const DigitOperands& of, int32_t
   }
 }
 
-// The sums of a diagonal of so many pairs of digits, of whole panels; `right` is the last digit that is taken. V
-// vectors of the right panel are wanted. A function of its own: inside of other loops GCC 12 leaves the sums in memory.
+// The sums of a diagonal, of whole panels: of so many pairs, of which one is the first digit of the left panel, at
+// `left`, and the last one that is taken of the right panel, at `right`; and so on, forwards on the left and backwards
+// on the right. V vectors of the right panel are wanted. A function of its own: inside of other loops GCC 12 leaves the
+// sums in memory.
 template <int V>
 static __attribute__((noinline)) void multiply_diagonal(const int8_t* left, const int8_t* right, const Operands& of,
                                                         int64_t pairs, const int32_t* starts, int32_t* out) {

@@ -187,7 +187,7 @@ OZAKI_CPU void ozaki_cpu_multiply_digits(const DigitOperands* of, const Result* 
 }
 
 // Compute the sums of the diagonals of tiles [begin, end), as int32 [count][batch][rows][columns], in place of rounded
-// entries.
+// entries. `scratch` is that of `ozaki_cpu_multiply_digits`.
 OZAKI_CPU void ozaki_cpu_diagonals(const DigitOperands* of, const Result* c, int64_t begin, int64_t end,
                                    int32_t* scratch) {
   for (int64_t number = begin; number < end; number++) {

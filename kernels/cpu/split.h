@@ -263,7 +263,8 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
 }
 
 // Panels [begin, end), counted through all matrices, of images that are NARROW or not. What is left of a panel's rows
-// beyond those of x, and of its words beyond k, may not be written: no result comes from it.
+// beyond those of x, and of its words beyond k, may not be written: no result comes from it. Of a left operand whose
+// rows are neighbours in memory the first of two panels writes both, so only all ranges together split all panels.
 template <typename Slice, typename Element, bool NARROW, int WIDTH>
 static void split_panels_of(const Split& s, int64_t begin, int64_t end) {
   const int64_t panels = (s.rows + WIDTH - 1) / WIDTH;

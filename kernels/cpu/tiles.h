@@ -10,10 +10,10 @@ struct Result {
   int64_t tile_rows, tile_columns;             // whole panels
   int64_t single;                              // whether out is float32, else float64
   int64_t triangle;                            // whether columns beyond the last row of a tile may be left as they are
-  void* out;                                   // entries; or residues, [count][batch][rows][columns]
+  void* out;                                   // entries; or residues, or sums, [count][batch][rows][columns]
   int64_t of_batch, of_rows;                   // steps of out in elements
   const double* row_factors;                   // [batch or 1][rows]
-  const double* column_factors;                // [batch or 1][step_of_columns], each row with room for sixteen more
+  const double* column_factors;                // [batch or 1][columns]; sixteen more numbers may be read after each row
   int64_t step_of_row_factors, step_of_column_factors;  // from one matrix to the next; 0 for the only one
 };
 

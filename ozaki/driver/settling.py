@@ -149,11 +149,15 @@ def _checked(works: Works, plan: Plan, report: bool) -> Settled:
     answer, facts = settle(prove, works.measure, Facts())
     if not answer.met and plan.strict is not None:
         bound = rounded_up(answer.bound, plan.target.exponent)
+        why, remedy = "other operands", "plan from these, or make the plan with strict=False"
+        if plan.inner_scaling and pair.prepared:  # even the same operands are scaled otherwise then
+            why = "operands scaled along k by what both have, not by what the prepared one has"
+            remedy = "plan with inner_scaling=False, or with strict=False, and prepare anew"
         message = (
             f"plan: proves a {plan.target.measure} error of {bound} for these operands, but it was made for an "
-            f"accuracy of {plan.target.in_words} and other operands"
+            f"accuracy of {plan.target.in_words} and {why}"
         )
         if plan.strict:
-            raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
+            raise ValueError(f"{message}; {remedy}")
         warn(message)
     return Settled(plan, facts, proven=answer)

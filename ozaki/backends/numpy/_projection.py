@@ -7,6 +7,7 @@ adds exactly; numbers modulo a prime are int64.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,12 @@ from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._describe import Described, parts_of, scale
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import image_pieces
+from ozaki.backends.numpy._scaled import ScaledRows, plain
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.backends.numpy._unrounded import Project
 from ozaki.backends.numpy.engines.digits import leading_digits
+from ozaki.backends.numpy.engines.residues import WIDEST_OF_FLOATS
+from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.shapes import tiles_of_rows
 from ozaki.records.verification import Projected
@@ -196,6 +200,9 @@ def _images(operand: Described, mu: Ints, part: int, scheme: Scheme, slot: int, 
         yield from _images_of_numbers(operand.numbers, mu, scheme, size // 4)
         return
     x = operand.x if parts_of(operand.x) == 1 else operand.x.imag if part else operand.x.real
+    if _pieces_of(scheme) * PIECE_BITS > WIDEST_OF_FLOATS:
+        yield from _images_of_numbers(x, mu, scheme, size // 4)
+        return
     turned = x.strides[1] < x.strides[2] and x.size > 0
     x, of_rows = (x.swapaxes(1, 2), mu[:, None, :]) if turned else (x, mu[:, :, None])
     for b, some in tiles_of_rows(len(x), x.shape[1], x.shape[2], size):
@@ -217,11 +224,24 @@ def _digits_of(image: Floats, scheme: Digits, slot: int, side: str) -> Floats:
     return leading_digits(image, slot + 1, p, bits) - leading_digits(image, slot, p, bits) * 2.0**bits
 
 
-def _images_of_numbers(x: Numbers, mu: Ints, scheme: Scheme, size: int) -> Iterator[Tile]:
-    count = -(-scheme.largest.bit_length() // PIECE_BITS)
+def _pieces_of(scheme: Scheme) -> int:
+    """Number of pieces that hold any image."""
+    return -(-scheme.largest.bit_length() // PIECE_BITS)
+
+
+def _images_of_numbers(
+    x: Numbers | npt.NDArray[Any] | ScaledRows, mu: Ints, scheme: Scheme, size: int
+) -> Iterator[Tile]:
+    """Do as `_images` does, of multiprecision numbers, or of floats whose images leave the range of float64."""
+    count = _pieces_of(scheme)
     batch, rows, k = x.shape
     for b, r in tiles_of_rows(batch, rows, k, size):
-        tile = x[b, r]
+        some = x[b, r]
+        if isinstance(some, Numbers):
+            tile = some
+        else:
+            values = plain(some)
+            tile = of_floats(np.where(np.isfinite(values), values, 0.0))
         of_elements = np.broadcast_to(mu[b, r][..., None], tile.shape).reshape(-1)
         pieces = image_pieces(tile.reshape(-1), of_elements, count)
         yield (b, r, slice(None)), list(pieces.reshape(count, *tile.shape)), False

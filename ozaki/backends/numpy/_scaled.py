@@ -158,12 +158,14 @@ def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Scale
         Naming the operand, if scaled elements leave the reach of their format.
     """
     form, k = str(x.real.dtype), x.shape[2]
-    factors = np.zeros(prepared.factors.shape, form)
+    factors = np.zeros((len(x), 1, k), form)
     for h in range(0, k, _SLAB):
         hs = slice(h, h + _SLAB)
         own = prepared.factors[:, 0, hs]
-        s, counts, of = np.where(own > 0, 1 - np.frexp(own)[1], 0).astype(np.int64), own > 0, _exponents(x[..., hs])
-        if not (in_reach(of, s, REACH[form]) | (of.number == 0) | ~counts).all():
+        of = _exponents(x[..., hs])
+        counts = (own > 0) & (of.number > 0)  # elsewhere the format of x may not hold the inverse of the factor
+        s = np.where(counts, 1 - np.frexp(own)[1], 0).astype(np.int64)
+        if not (in_reach(of, s, REACH[form]) | ~counts).all():
             out_of_reach(name, form)
         factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
     return ScaledRows(x, factors)

@@ -26,7 +26,7 @@ from ozaki.schemes.blas import LEAST_DEPTH, LIMB_BITS, MOST_PIECES, MOST_WEIGHTS
 from ozaki.schemes.moduli import balanced, exact_moduli
 from ozaki.schemes.residues import MOST_BYTES, Remainders, remainders
 
-_WIDEST = 900
+WIDEST_OF_FLOATS = 900
 """Most bits of an image that is a float64 array: a wider one may leave the range of float64."""
 
 
@@ -94,7 +94,7 @@ class ResidueEngine(BlasEngine):
 
     def split_real_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool, out: Floats) -> bool:
         """Split real rows as `BlasEngine` does, those of images beyond the range of float64 as multiprecision ones."""
-        if self.pieces * PIECE_BITS <= _WIDEST:
+        if self.pieces * PIECE_BITS <= WIDEST_OF_FLOATS:
             return super().split_real_rows(x, mu, side, finite, out)
         x = plain(x)
         numbers = of_floats(x if finite else np.where(np.isfinite(x), x, 0))
