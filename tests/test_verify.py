@@ -1,6 +1,5 @@
 """`verify=True`: a flipped bit of slices, sums, exponents or integers changes no result, and is reported."""
 
-import dataclasses
 import itertools
 import warnings
 from functools import partial
@@ -11,7 +10,7 @@ import pytest
 import ozaki
 from ozaki.backends.numpy import _execute, _projection
 from ozaki.backends.numpy.engines import engine_of
-from ozaki.schemes import Digits, Residues
+from ozaki.schemes import Residues
 from ozaki.schemes.projections import PRIMES, random_vector
 
 ENGINES = ("auto", "float64", "int8-simulated")
@@ -300,5 +299,3 @@ def test_contractions_pass_it_on():
         ozaki.einsum("ij,jk", a, b, verify=True, accuracy="fp64"),
         ozaki.matmul(a, b, accuracy="fp64", reproducible=True),
     )
-    assert dataclasses.fields(ozaki.Report)[-1].name == "recomputed"
-    assert Digits(3).exact
