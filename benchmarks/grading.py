@@ -7,7 +7,6 @@ docs/how_to/grade_a_product.md.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from benchmarks.cublas_peer import EmulatedDgemm, load
 from benchmarks.devices import device_of
 from benchmarks.peers import load_gemmul8
 from benchmarks.readme import replaced
-from benchmarks.results import RESULTS, ROOT, git_commit, slug
+from benchmarks.results import RESULTS, ROOT, git_commit, newest_of_devices, slug
 from ozaki._cli.grading.grading import Grade, grades
 from ozaki._cli.grading.inputs import inputs
 from ozaki._cli.grading.measuring import measured
@@ -89,7 +88,9 @@ def main(
         row_files.write(path, result)
         print(path)
     if tables or output == FOLDER:
-        DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), newest()), encoding="utf-8")
+        DOCUMENT.write_text(
+            with_tables(DOCUMENT.read_text(encoding="utf-8"), newest_of_devices(FOLDER)), encoding="utf-8"
+        )
 
 
 def compared_on(place: str) -> list[Way]:
@@ -135,15 +136,6 @@ def grade_row(kind: str, grade: Grade) -> dict[str, Any]:
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
-
-
-def newest() -> list[Result]:
-    """The newest results of each device."""
-    found: dict[str, Result] = {}
-    for path in sorted(FOLDER.glob("*.json")):
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
-        found[result["device"]] = result
-    return [found[device] for device in sorted(found)]
 
 
 def with_tables(text: str, results: Sequence[Result]) -> str:

@@ -10,7 +10,6 @@ The medians go to benchmarks/results/linalg/, and the newest of each device into
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -26,7 +25,7 @@ from benchmarks import row_files
 from benchmarks.__main__ import Where, sizes_of
 from benchmarks.devices import Device, device_of, median_seconds
 from benchmarks.readme import replaced
-from benchmarks.results import RESULTS, ROOT, git_commit, slug
+from benchmarks.results import RESULTS, ROOT, git_commit, newest_of_devices, slug
 
 BEGIN, END = "<!-- linalg:begin -->", "<!-- linalg:end -->"
 
@@ -83,7 +82,9 @@ def main(
         row_files.write(path, result)
         print(path)
     if tables or output == FOLDER:
-        DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), newest()), encoding="utf-8")
+        DOCUMENT.write_text(
+            with_tables(DOCUMENT.read_text(encoding="utf-8"), newest_of_devices(FOLDER)), encoding="utf-8"
+        )
 
 
 # Measuring ----------------------------------------------------------------------------------------------------------
@@ -188,15 +189,6 @@ def _peer_versions(device: Device) -> dict[str, str]:
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
-
-
-def newest() -> list[Result]:
-    """The newest results of each device."""
-    found: dict[str, Result] = {}
-    for path in sorted(FOLDER.glob("*.json")):
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
-        found[result["device"]] = result
-    return [found[device] for device in sorted(found)]
 
 
 def with_tables(text: str, results: list[Result]) -> str:

@@ -212,6 +212,13 @@ def newest(runs: Iterable[Run], task: str) -> dict[str, Run]:
     return {run.device: run for run in ordered}
 
 
+def newest_of_devices(folder: Path) -> list[dict[str, Any]]:
+    """The newest result of each device among the JSON files of a folder, whose names begin with dates, by device."""
+    results = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json")))
+    found: dict[str, dict[str, Any]] = {result["device"]: result for result in results}
+    return [found[device] for device in sorted(found)]
+
+
 def largest(rows: Sequence[Row]) -> list[Row]:
     """The rows of the largest n."""
     n = max(row.n for row in rows)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import ozaki
 from benchmarks import linalg, multiprecision
+from benchmarks.results import newest_of_devices
 from ozaki._cli.commands import app
 
 ROOT = Path(__file__).parents[1]
@@ -101,4 +102,4 @@ def test_the_table_of_multiprecision_products_is_that_of_the_newest_results():
 
 def test_the_table_of_linear_algebra_is_that_of_the_newest_results():
     text = linalg.DOCUMENT.read_text(encoding="utf-8")
-    assert linalg.with_tables(text, linalg.newest()) == text
+    assert linalg.with_tables(text, newest_of_devices(linalg.FOLDER)) == text
