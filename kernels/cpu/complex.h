@@ -106,7 +106,7 @@ template <typename Number, int WIDTH>
 INLINE void split_along_k(const Split& s, const Number* x, int64_t batch, int64_t row, int8_t* out) {
   const Number* rows[4];
   int64_t lengths[4];
-  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+  const double* inner = s.inner.of(batch);
   FactorsOfSixteen factors;
   for (int i = 0; i < 4; i++) {
     const bool there = row + i < s.rows;
@@ -138,7 +138,7 @@ INLINE void split_across(const Split& s, const Number* x, int64_t batch, int64_t
   constexpr int STRIPS = (WIDTH + 15) / 16, MOST = 12 / STRIPS;  // of rows; and words along k at a time
   const int64_t rest = (s.rows - panel * WIDTH + 15) / 16, strips = rest < STRIPS ? rest : STRIPS;
   const int64_t padded = (s.rows + WIDTH - 1) / WIDTH * WIDTH;
-  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+  const double* inner = s.inner.of(batch);
   FactorsOfSixteen factors[STRIPS];
   for (int i = 0; i < 16 * STRIPS && panel * WIDTH + i < s.rows; i++) {
     factors[i / 16].set(i % 16, s.exponents[batch * s.rows + panel * WIDTH + i]);

@@ -13,12 +13,7 @@ struct Describe {
   int64_t pairs;                           // whether rows 2 i and 2 i + 1, neighbours in memory, are described as one
   int64_t width, empty;                    // bits of a magnitude; the top and bottom of rows of zeros
   int64_t *top, *peak, *magnitudes, *squares, *bottom, *nonfinite;  // shape (batch, rows)
-  const double* inner;                     // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
-  int64_t inner_matrix;                    // from one matrix's factors to the next one's; 0 for the only ones
-
-  INLINE_MEMBER const double* inner_of(int64_t matrix) const {
-    return inner == nullptr ? nullptr : inner + matrix * inner_matrix;
-  }
+  InnerFactors inner;
 };
 
 constexpr int64_t EXACT_SUM = 8192;  // squares of magnitudes, of at most 2**40 each, that float64 adds exactly
@@ -185,7 +180,7 @@ template <typename Element> INLINE void describe_along_k(const Describe& d, int6
   for (int i = 0; i < EIGHT; i++) {  // in place of rows that are not there the first one is read
     x[i] = (const Element*)d.x + batch * d.of_batch + (row + (i < count ? i : 0)) * d.of_rows;
   }
-  const double* inner = d.inner_of(batch);
+  const double* inner = d.inner.of(batch);
   Found found = extremes_along_k<true>(d, x, inner);
   if (!none((Longs)found.largest >= (Longs)doubles(__builtin_inf()))) found = extremes_along_k<false>(d, x, inner);
   const Scale scale(found, d.width);
@@ -236,7 +231,7 @@ INLINE void sums_across(const Describe& d, const Element* x, const double* inner
 template <typename Element, int VECTORS>
 INLINE void describe_across(const Describe& d, int64_t batch, int64_t row, int64_t count) {
   const Element* x = (const Element*)d.x + batch * d.of_batch + row;
-  const double* inner = d.inner_of(batch);
+  const double* inner = d.inner.of(batch);
   Found found[VECTORS];
   extremes_across<true>(d, x, inner, count, found);
   Longs infinite = {};

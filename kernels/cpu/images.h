@@ -100,8 +100,7 @@ struct Source {
   Steps of_floats;
   Numbers numbers;             // with the shape of the floats, too
   const int64_t* exponents;    // mu: an image is x 2**mu, rounded; [batch][rows]
-  const double* inner;         // factors of the inner indices of floats (`scaled`), or null; [batch or 1][k]
-  int64_t inner_matrix;        // from one matrix's factors to the next one's; 0 for the only ones
+  InnerFactors inner;
 };
 
 // Limbs of a number that its image in so many words depends on: the last one but for whether it is zero.
@@ -132,7 +131,7 @@ INLINE void image_of(const Source& s, int64_t batch, int64_t row, int64_t h, int
       halves[0] = raw_elements(from, next, count);
       halves[1] = raw_elements(from + (count > 8 ? 8 * next : 0), next, count - 8);
     }
-    const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+    const double* inner = s.inner.of(batch);
     halves[0] = scaled<!ACROSS>(halves[0], inner, h, count);
     halves[1] = scaled<!ACROSS>(halves[1], inner, ACROSS ? h : h + 8, count - 8);
     image_of_floats(halves[0], halves[1], load<Longs>(mu), load<Longs>(mu + 8), words, to, step);

@@ -17,8 +17,7 @@ struct Magnitudes {
   int64_t every;                    // of so many the first 32 are read; 32 for all of them
   int8_t* out;                      // panels as of residues modulo one number (split.h)
   int64_t matrix, depth;            // bytes from one matrix to the next; count with its padding, a multiple of 16
-  const double* inner;              // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
-  int64_t inner_matrix;             // from one matrix's factors to the next one's; 0 for the only ones
+  InnerFactors inner;
 };
 
 constexpr int64_t SAMPLE = 32;  // neighbours that are read
@@ -47,7 +46,7 @@ template <typename Element, int WIDTH>
 INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
   for (int i = 0; i < WIDTH; i++) {
     const int64_t row = panel * WIDTH + i, there = row < s.rows;
-    const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+    const double* inner = s.inner.of(batch);
     const Power power = there ? Power(s.exponents[batch * s.rows + row]) : Power();
     const int64_t begin = batch * s.of_batch + (there ? row : 0) * s.of_rows, count = there ? s.count : 0;
     for (int64_t h = 0; h < s.depth; h += 16) {
@@ -76,7 +75,7 @@ INLINE void magnitudes_across(const Magnitudes& s, int64_t batch, int64_t panel,
     first[i] = power.first, second[i] = power.second;
   }
   const int64_t begin = batch * s.of_batch + panel * WIDTH;
-  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+  const double* inner = s.inner.of(batch);
   for (int64_t h = 0; h < s.depth; h += 4, out += 4 * WIDTH) {
     for (int row = 0; row < WIDTH; row += 16) {
       Ints four[4];

@@ -18,6 +18,16 @@ struct Residue {
   int32_t start, low, high, offset;
 };
 
+// The factors of the inner indices of an operand, by which elements are multiplied as they are read (`scaled`).
+struct InnerFactors {
+  const double* factors;  // shape (batch or 1, k); null where there are none
+  int64_t matrix;         // from one matrix's factors to the next one's; 0 for the only ones
+
+  INLINE_MEMBER const double* of(int64_t batch) const {
+    return factors == nullptr ? nullptr : factors + batch * matrix;
+  }
+};
+
 struct Split {
   const void* x;
   int64_t single;                             // whether x is float32, else float64
@@ -30,8 +40,7 @@ struct Split {
   int64_t plane, matrix;                      // bytes from one slice, and from one matrix, to the next
   int64_t depth;                              // k with its padding, a multiple of 16
   int64_t narrow;                             // whether images are below 2**31, else 2**63
-  const double* inner;                        // factors of inner indices (`scaled`), or null; shape (batch or 1, k)
-  int64_t inner_matrix;                       // from one matrix's factors to the next one's; 0 for the only ones
+  InnerFactors inner;
 };
 
 // Sixteen images as words: the lower and the upper half of each one plus a bias.
@@ -175,7 +184,7 @@ INLINE void split_panel_along_k(const Split& s, int64_t batch, int64_t panel) {
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const RowFactors<typename Making<Element, NARROW>::Number, WIDTH> factors(s, batch, panel * WIDTH);
   const int64_t present = s.rows - panel * WIDTH;
-  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+  const double* inner = s.inner.of(batch);
   for (int first_row = 0; first_row < WIDTH && first_row < present; first_row += ROWS) {
     const Element* rows[ROWS];
     int64_t lengths[ROWS];
@@ -223,7 +232,7 @@ INLINE void split_panel_across(const Split& s, int64_t batch, int64_t panel) {
   const Element* x = (const Element*)s.x + batch * s.of_batch + panel * WIDTH;
   int8_t* out = s.out + batch * s.matrix + panel * WIDTH * s.depth;
   const int64_t rows = s.rows - panel * WIDTH;
-  const double* inner = s.inner == nullptr ? nullptr : s.inner + batch * s.inner_matrix;
+  const double* inner = s.inner.of(batch);
   const RowFactors<typename Making<Element, NARROW>::Number, 16 * VECTORS> factors(s, batch, panel * WIDTH);
   for (int64_t h = 0; 4 * h < s.k; h += MOST) {
     const int words = (s.k + 3) / 4 - h < MOST ? (int)((s.k + 3) / 4 - h) : MOST;
