@@ -147,7 +147,6 @@ _WIDER, _NARROWER = 8, 8
 """Bits by which rows are wider than ordinary ones, at least, and bits that scaling along k has to take from the spans
 of both operands, for the scaled rows to be weighed: else no slice would be saved, or less than one."""
 
-
 _LEAST_ROWS = 32
 """Rows of A and columns of B, at least, for which a factor for each inner index takes little memory beside them."""
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.records.shapes import tiles_of_rows
-from ozaki.schemes.inner import REACH, Exponents, in_reach, inner_exponents, out_of_reach, own_exponents
+from ozaki.schemes.inner import REACH, Exponents, Ints, in_reach, inner_exponents, out_of_reach, own_exponents
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,14 @@ def scaled_along_k(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[ScaledRows
     batch, _, k = x.shape
     formats = [str(each.real.dtype) for each in (x, y)]
     left, right = (np.empty((batch, 1, k), form) for form in formats)
-    fits, reach = np.ones(batch, bool), min(REACH[form] for form in formats)
+    fits, reaches = np.ones(batch, bool), (REACH[formats[0]], REACH[formats[1]])
     for h in range(0, k, _SLAB):
         hs = slice(h, h + _SLAB)
         of_left, of_right = _exponents(x[..., hs]), _exponents(y[..., hs])
-        s, counts, in_reach = inner_exponents(of_left, of_right, (REACH[formats[0]], REACH[formats[1]]))
-        fits &= in_reach
-        s = np.clip(s, -reach, reach)  # or a factor of a matrix that is out of reach would become 0, or Inf
-        left[:, 0, hs], right[:, 0, hs] = (np.where(counts, np.ldexp(1.0, power), 0.0) for power in (s, -s))
-    for factors in (left, right):
-        factors[~fits] = factors[~fits] > 0
-    return ScaledRows(x, left), ScaledRows(y, right)
+        s, counts, within = inner_exponents(of_left, of_right, reaches)
+        fits &= within
+        left[:, 0, hs], right[:, 0, hs] = (_powers(power, counts, min(reaches)) for power in (s, -s))
+    return ScaledRows(x, _scaled_where(fits, left)), ScaledRows(y, _scaled_where(fits, right))
 
 
 def scaled_alone(x: npt.NDArray[Any]) -> ScaledRows:
@@ -144,9 +141,8 @@ def scaled_alone(x: npt.NDArray[Any]) -> ScaledRows:
         hs = slice(h, h + _SLAB)
         s, counts, within = own_exponents(_exponents(x[..., hs]), REACH[form])
         fits &= within
-        factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
-    factors[~fits] = factors[~fits] > 0
-    return ScaledRows(x, factors)
+        factors[:, 0, hs] = _powers(s, counts, REACH[form])
+    return ScaledRows(x, _scaled_where(fits, factors))
 
 
 def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> ScaledRows:
@@ -167,8 +163,19 @@ def scaled_beside(name: str, x: npt.NDArray[Any], prepared: ScaledRows) -> Scale
         s = np.where(counts, 1 - np.frexp(own)[1], 0).astype(np.int64)
         if not (in_reach(of, s, REACH[form]) | ~counts).all():
             out_of_reach(name, form)
-        factors[:, 0, hs] = np.where(counts, np.ldexp(1.0, s), 0.0)
+        factors[:, 0, hs] = _powers(s, counts, REACH[form])
     return ScaledRows(x, factors)
+
+
+def _powers(s: Ints, counts: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.float64]:
+    """2**s where an inner index counts, else 0; those beyond the reach, which are not kept, as the last within it."""
+    return np.where(counts, np.ldexp(1.0, np.clip(s, -reach, reach)), 0.0)
+
+
+def _scaled_where(fits: npt.NDArray[np.bool_], factors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The factors of matrices that fit, and 1 in place of those of others; overwrites them."""
+    factors[~fits] = factors[~fits] > 0
+    return factors
 
 
 _SLAB = 2**12
