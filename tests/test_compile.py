@@ -95,6 +95,14 @@ SPILLED = {
 # What the kernels of complex elements may have of both, in place of that.
 COMPLEX_FRAME = {"split": 64, "patch": 16}
 COMPLEX_SPILLED = {"split": 132, "patch": 28}
+# What some kernels may have more: of rows that are scaled along k, with their factors; and while they project.
+MORE_FRAME = {("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16}
+MORE_SPILLED = {("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32}
+
+
+def more_of(more, name, macros):
+    """The bytes of local memory beyond those of the kernel's plain form."""
+    return sum(more.get((name, macro), 0) for macro, value in macros.items() if value)
 
 
 def put_aside(macros):
@@ -562,11 +570,11 @@ def test_compiles_within_registers(arch, file, macros):
     for name, report in zip(kernels[::2], kernels[1::2], strict=True):
         frame = int(re.search(r"(\d+) bytes stack frame", report)[1])
         allowed = (COMPLEX_FRAME if of_complex else FRAME).get(name, 0) + put_aside(macros)
+        allowed += more_of(MORE_FRAME, name, macros)
         assert frame <= allowed, f"{name} uses {frame} bytes of local memory, more than {allowed}: {report}"
         spilled = sum(map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report).groups()))
-        assert spilled <= (COMPLEX_SPILLED if of_complex else SPILLED).get(name, 0), (
-            f"{name} spills {spilled} bytes: {report}"
-        )
+        allowed = (COMPLEX_SPILLED if of_complex else SPILLED).get(name, 0) + more_of(MORE_SPILLED, name, macros)
+        assert spilled <= allowed, f"{name} spills {spilled} bytes: {report}"
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:
