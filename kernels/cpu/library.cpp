@@ -27,7 +27,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up
 // with each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 12; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 13; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))

@@ -184,12 +184,37 @@ INLINE double rounded_head(uint64_t head, bool inexact, int64_t exponent, int pr
   return ldexp((double)units, exponent - bits > 2000 ? 2000 : (int)(exponent - bits));
 }
 
+// Flags of entries that are undecided (docs/bounds.md, B14): the exact entry lies within left[0] right[0] + left[1]
+// right[1] of the integer, where a midpoint of two results may lie, too.
+struct Undecided {
+  uint8_t* flags;                  // null: none are wanted
+  int64_t of_batch, of_rows;       // steps; along rows 1
+  const double* left[2];           // [batch or 1][rows]
+  const double* right[2];          // [batch or 1][columns]
+  int64_t step_of_left, step_of_right;  // from one matrix to the next; 0 for the only one
+};
+
+// Whether an entry that `rounded_head` rounds is undecided: `tail` are the 32 bits below `head`, and `error` is in units
+// of the last bit of `head`.
+INLINE bool is_undecided(uint64_t head, uint32_t tail, int64_t exponent, int precision, int least, double error) {
+  if (error == 0) return false;
+  const int64_t bits = exponent - least < precision ? exponent - least : precision;
+  if (head == 0 || bits <= 0) return true;
+  const int cut = (int)(64 - bits);
+  const double below = (double)(head & ((uint64_t(1) << cut) - 1)) + tail * 0x1p-32;
+  const double half = (double)(uint64_t(1) << (cut - 1));
+  const double reach = error + 0x1p-32 + half * 0x1p-50;  // the bits below the tail, and roundings here
+  const double off = below < half ? half - below : below - half;
+  return off <= reach || reach >= 0.5 * half;  // midpoints below a power of two lie twice as close
+}
+
 struct WideResult {
   Result result;                   // where floats go; without factors
   int64_t to_numbers;              // whether the result is `numbers`
   NumbersOut numbers;
   const int64_t *mu, *nu;          // exponents of the images, [batch or 1][rows] and [batch or 1][columns]
   int64_t step_of_mu, step_of_nu;  // from one matrix to the next; 0 for the only one
+  Undecided undecided;             // of floats
   int64_t residues;                // bytes of the scratch memory that the residues of a tile take, a multiple of 64
 };
 
@@ -223,6 +248,15 @@ static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j
     const bool single = c.result.single;
     const double magnitude = rounded_head(head, inexact, exponent, single ? 24 : 53, single ? -149 : -1074);
     const double value = x.negative[lane] ? -magnitude : magnitude;
+    if (c.undecided.flags) {
+      const Undecided& u = c.undecided;
+      const int64_t at_left = batch * u.step_of_left + i, at_right = batch * u.step_of_right + j + lane;
+      const double error = u.left[0][at_left] * u.right[0][at_right] + u.left[1][at_left] * u.right[1][at_right];
+      const uint32_t tail = (uint32_t)(lower << shift | limb(row - 3) >> (32 - shift));
+      const double of_head = ldexp(error, 64 - x.bits[lane]);
+      u.flags[batch * u.of_batch + i * u.of_rows + j + lane] =
+          is_undecided(head, tail, exponent, single ? 24 : 53, single ? -149 : -1074, of_head);
+    }
     if (single) ((float*)c.result.out)[at] = (float)value;
     else ((double*)c.result.out)[at] = value;
   }

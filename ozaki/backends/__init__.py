@@ -27,6 +27,11 @@ class Work(Protocol):
     It counts the memory that it allocates in the product's account (`Memory`), and keeps within what the limit leaves.
     """
 
+    @property
+    def undecided(self) -> int | None:
+        """Number of entries of the last product that were computed apart (`Plan.undecided_apart`); None if none is."""
+        ...
+
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing.
 

@@ -49,9 +49,12 @@ class RowTerms(NamedTuple):
 
 
 def row_terms(
-    left: Description, right: Description, scheme: Scheme, spans: tuple[int, int]
+    left: Description, right: Description, scheme: Scheme, spans: tuple[int, int], exact: bool = False
 ) -> tuple[RowTerms, RowTerms, int]:
-    """The terms of the rows of both operands, and the exponent of their unit, of spans as for `image_errors`."""
+    """The terms of the rows of both operands, and the exponent of their unit, of spans as for `image_errors`.
+
+    With `exact` entries are those of the exact product, not of that of the images.
+    """
     terms, exponent = image_errors(left, right, scheme, spans)
     scaling = scaling_of(scheme, left.k)
     found = []
@@ -59,6 +62,8 @@ def row_terms(
         units = np.broadcast_to(description.top + description.scale, description.top.shape).astype(np.int64)
         bits = description.bits(scaling)
         own = np.where(bits + description.bottom < description.top, -bits, description.bottom - description.top)
+        if exact:
+            of, own = np.zeros_like(of), description.bottom - description.top
         found.append(RowTerms(of, units, np.where(description.empty, FARTHEST, units + own)))
     return found[0], found[1], exponent
 

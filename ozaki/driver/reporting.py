@@ -71,7 +71,15 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         verified=None if works.verification is None else works.verification.verified,
         recomputed=None if works.verification is None else works.verification.recomputed,
         inner_scaling=plan.inner_scaling,
+        undecided=_undecided(works, plan),
     )
+
+
+def _undecided(works: Works, plan: Plan) -> int | None:
+    """Number of entries that were computed apart; None of a plan that has none."""
+    if not plan.undecided_apart:
+        return None
+    return 0 if works.pair.empty else works.of_rows.undecided
 
 
 def _out_of_range(works: Works, plan: Plan, c: Any) -> int:
@@ -96,5 +104,9 @@ def _relative_bound(works: Works, plan: Plan, bound: float) -> float:
         return inf
     if bound == 0:
         return 0.0
-    bits = inf if works.pair.empty else works.measure(RelativeError(plan.scheme, plan.inner_scaling))
+    bits = (
+        inf
+        if works.pair.empty or plan.undecided_apart
+        else works.measure(RelativeError(plan.scheme, plan.inner_scaling))
+    )
     return with_rounding(relative_bound(bits, plan.target.exponent), plan.dtype, plan.target.exponent)

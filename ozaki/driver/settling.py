@@ -107,6 +107,7 @@ def question(pair: Pair, for_operands: bool = False) -> Question:
         pair.native_fits,
         for_operands,
         pair.multiprecision,
+        pair.combination is not None,
     )
 
 

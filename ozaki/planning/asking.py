@@ -27,6 +27,7 @@ def question_of(
     native_fits: bool = True,
     for_operands: bool = False,
     multiprecision: bool = False,
+    expression: bool = False,
 ) -> Question:
     """The question of one product; its parameters are attributes of `Question`.
 
@@ -40,7 +41,7 @@ def question_of(
     complex_rows = sizes.parts == COMPLEX and not multiprecision
     named = named_scheme(options, dtype, sizes.length, machine, complex_rows, multiprecision)
     question = Question(
-        sizes, dtype, options, machine, native_obstacle, native_fits, for_operands, multiprecision, named
+        sizes, dtype, options, machine, native_obstacle, native_fits, for_operands, multiprecision, expression, named
     )
     if options.scheme == "native":
         check_native(dtype, question.target, options, native_bound(question))

@@ -3,10 +3,11 @@
 The first case that applies decides:
 
 1. Every bit is asked for: the scheme that is named with its count, if it holds every bit; else the fewest slices that
-   do, of the family that is named, or residues.
+   do, of the family that is named, or residues; or fewer residues, if the entries of a result of the hardware's formats
+   that these leave undecided are few, and are computed apart (`undecided.py`).
 2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 3. The caller names the native product: the native product.
-4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
+4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`), or as in 1.
 5. The product is empty: any slices, or the native product where that is fastest.
 6. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
    proof of digits succeeds: digits.
@@ -14,7 +15,8 @@ The first case that applies decides:
 8. The native product is the fastest candidate and may run: the native product.
 9. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
    or the native product.
-10. Otherwise: the fewest slice products that are proven, or that leave all images exact. Where rows are wide, and
+10. Otherwise: the fewest slice products that are proven, or that leave all images exact, or as in 1. Where rows are
+   wide, and
    narrower once they are scaled along k, the same is asked of the scaled rows, which are taken only if they need fewer.
    Where these operands need more slice products than ordinary ones do, words and the native product are weighed once
    more, against that many.
@@ -25,6 +27,7 @@ In 1 and 2 rows are scaled along k, too: where the exact product then takes fewe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from ozaki.bounds import words as word_bounds
@@ -56,6 +59,7 @@ from ozaki.planning.proof import Proof, exact_bits, holds_every_bit, proven_boun
 from ozaki.planning.question import Question, ordinary_spans, splits_whole_rows
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import Choice, choose_a_priori, exact_below, likely_schemes, search
+from ozaki.planning.undecided import few_residues
 from ozaki.records.accuracy import Accuracy, default_accuracy
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan, plan_of
@@ -123,6 +127,10 @@ def _exact(question: Question, facts: Facts) -> Plan:
         inner_scaling = inner_scaling or _fewer_exact(question, scaled, spans)
         spans = scaled if inner_scaling else spans
     if named is None:
+        most = _products_of_exact(question, spans)
+        few = few_residues(question, facts, most, inner_scaling)
+        if few is not None:
+            return _plan(question, few, target, 0.0, _APART, inner_scaling, undecided_apart=True)
         scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
     else:
         assert is_exact(named)  # words have been refused
@@ -176,6 +184,17 @@ def _fewer_exact(question: Question, scaled: tuple[int, int], spans: tuple[int, 
     return count < exact_below(family, most, k, spans) and splits_whole_rows(scheme_of(family, count))
 
 
+_APART = "exact: entries that these residues leave undecided are computed apart"
+"""Why a plan has so few residues (B14)."""
+
+
+def _apart(question: Question, facts: Facts, rival: Choice | None) -> Choice | None:
+    """The few residues that do if undecided entries are computed apart, where they are fewer than those of a rival."""
+    most = inf if rival is None else rival.scheme.products
+    few = few_residues(question, facts, most, rival is not None)
+    return rival if few is None else Choice(few, 0.0, "residues", rival is not None, undecided_apart=True)
+
+
 def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
     """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else."""
     family = _family(question)
@@ -189,6 +208,15 @@ def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
     return scheme_of(family, count)
 
 
+def _products_of_exact(question: Question, spans: tuple[int, int]) -> float:
+    """The slice products that hold every bit of rows of these spans; inf if none that runs here does."""
+    family, k = _family(question), max(question.length, 1)
+    count, most = exact_below(family, FAMILIES[family].most, k, spans), FAMILIES[family].most
+    scheme = scheme_of(family, count)
+    runs = count < most and not question.machine.obstacle(scheme, question.options.engine)
+    return scheme.products if runs else inf
+
+
 def _family(question: Question) -> str:
     """The family of slices that the caller names, with the count open; residues, if he names none."""
     scheme = "residues" if question.options.scheme == "auto" else str(question.options.scheme)
@@ -200,8 +228,9 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     family = _family(question)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.length, family, facts)
-    return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
+    choice = choose_relative(target, question.length, family, facts, partial(few_residues, question, facts))
+    why = _APART if choice.undecided_apart else "a relative error is proven from the product itself"
+    return _plan(question, choice.scheme, target, choice.bound, why, undecided_apart=choice.undecided_apart)
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
@@ -341,6 +370,8 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         scaled = Proof(facts, k, target, likely, parts, inner_scaling=True)
         rival = search(target, k, names, scaled, must_succeed=False)
         rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
+    if open_:
+        rival = _apart(question, facts, rival)
     must_succeed = candidates.native_ruled_out is not None
     choice = search(target, k, names, proof, must_succeed, rival)
     if choice is None and not _native_may_run(question, candidates, facts):
@@ -353,7 +384,8 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
             return found
         _, why = found
     assert choice is not None
-    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling)
+    why = _APART if choice.undecided_apart else why
+    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling, choice.undecided_apart)
 
 
 _LEAST_OVERLAP = 1 / 16
@@ -373,6 +405,7 @@ def _plan(
     bound: float,
     why: str,
     inner_scaling: bool = False,
+    undecided_apart: bool = False,
 ) -> Plan:
     if inner_scaling and not splits_whole_rows(scheme):
         raise ValueError(
@@ -382,5 +415,5 @@ def _plan(
     dtype, proven = question.dtype, with_rounding(bound, question.dtype, target.exponent)
     return plan_of(
         question.sizes, dtype, scheme, target, proven, bound, question.options, why, a_priori=False,
-        inner_scaling=inner_scaling,
+        inner_scaling=inner_scaling, undecided_apart=undecided_apart,
     )  # fmt: skip

@@ -157,6 +157,22 @@ class RelativeError(Need):
     inner_scaling: bool = False
 
 
+@dataclass(frozen=True)
+class Undecided(Need):
+    """How many entries a scheme is likely to leave undecided when they are rounded (B14): `bounds.undecided.Crossings`.
+
+    It comes from some rows and columns; a few of these decide nothing but time.
+
+    Attributes
+    ----------
+    scheme : whose errors are taken
+    inner_scaling : whether its slices are those of rows scaled along k (definitions.md, 10)
+    """
+
+    scheme: Scheme
+    inner_scaling: bool = False
+
+
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more
     """Raised inside a decision that reads a fact which is not found yet; `or_need` turns it into an answer.
 

@@ -45,6 +45,8 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
         in_range = native_obstacle is None and facts[NativeInRange()]
         bound = native.bound(max(k, 1), dtype, spread) if in_range else inf
         return Proven(bound, bound, suffices(bound, target.tolerance, dtype))
+    if plan.undecided_apart:
+        return Proven(0.0, with_rounding(0.0, dtype, target.exponent), met=True)
     unrounded = proven_bound(plan.scheme, target, k, facts, wanted, plan.parts, plan.inner_scaling)
     bound = with_rounding(unrounded, dtype, target.exponent)
     if target.exact and is_multiprecision(dtype):

@@ -11,7 +11,7 @@ from ozaki.bounds.rounding import before_rounding, scaled
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import MULTIPRECISION, is_multiprecision, precision_of
 from ozaki.records.options import Options
-from ozaki.records.shapes import COMPLEX, Shapes
+from ozaki.records.shapes import COMPLEX, REAL, Shapes
 from ozaki.schemes import ComplexResidues, Scheme, Words
 from ozaki.schemes.constants import MOST_AT_ONCE
 from ozaki.schemes.formats import TensorCore
@@ -31,6 +31,11 @@ class Machine(Protocol):
     @property
     def finds_facts_on_device(self) -> bool:
         """Whether a device finds the facts, which the host waits for, so that it can split operands meanwhile."""
+        ...
+
+    @property
+    def computes_apart(self) -> bool:
+        """Whether entries that their errors leave undecided are computed apart, by exact inner products."""
         ...
 
     @property
@@ -72,6 +77,7 @@ class Question:
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     multiprecision : whether an operand, the addend or the result is multiprecision
+    expression : whether the product is part of an expression that may be rounded once
     named : the scheme that the options name with the count of its slices; None if they leave something open
     """
 
@@ -83,6 +89,7 @@ class Question:
     native_fits: bool = True
     for_operands: bool = False
     multiprecision: bool = False
+    expression: bool = False
     named: Scheme | Words | None = None
 
     def __hash__(self) -> int:
@@ -117,6 +124,17 @@ class Question:
     def target(self) -> Accuracy | None:
         """The accuracy asked for, spelled out for this k; None if none is named."""
         return self.options.target(self.k)
+
+    @property
+    def undecided_obstacle(self) -> str | None:
+        """Why undecided entries of this product are not computed apart; None if they may be."""
+        if not self.machine.computes_apart:
+            return "not on this device"
+        if self.expression:
+            return "not of an expression that is rounded once"
+        if self.multiprecision or is_multiprecision(self.dtype):
+            return "not of multiprecision numbers"
+        return "not of complex numbers" if self.sizes.parts != REAL else None
 
     @cached_property
     def inner_scaling_obstacle(self) -> str | None:

@@ -99,6 +99,9 @@ class Plan:
     inner_scaling
         Whether A S and S^-1 B are sliced in place of A and B, S a diagonal of powers of two that the operands decide
         (docs/definitions.md, 10). The product is the same; rows that are graded along k need fewer slices.
+    undecided_apart
+        Whether entries that their error leaves undecided when they are rounded are computed apart, by exact inner
+        products (docs/bounds.md, B14): then every entry is the exact one, rounded once, for any operands.
     candidates : tuple of Candidate
         What planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands.
     """
@@ -117,6 +120,7 @@ class Plan:
     strict: bool | None = None
     parts: Parts = REAL
     inner_scaling: bool = False
+    undecided_apart: bool = False
     candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -171,6 +175,7 @@ class Plan:
         if self.scheme is not None:
             what = priced(self.slices, self.scheme.name, self.products)
             what += ", with inner scaling" if self.inner_scaling else ""
+            what += ", undecided entries apart" if self.undecided_apart else ""
         bound = rounded_up(self.bound, self.target.exponent)
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {bound}"
         if 0 < self.bound < inf and not self.native:
@@ -193,11 +198,13 @@ def plan_of(
     *,
     a_priori: bool,
     inner_scaling: bool = False,
+    undecided_apart: bool = False,
 ) -> Plan:
     """The plan of a product of these shapes; what a plan holds of the caller's options is read here alone."""
     return Plan(
         sizes.shape, sizes.batch, dtype, scheme, target, bound, unrounded_bound, a_priori, options.engine,
         options.workspace_limit, why, parts=sizes.parts, inner_scaling=inner_scaling,
+        undecided_apart=undecided_apart,
     )  # fmt: skip
 
 

@@ -92,6 +92,9 @@ class Report:
         How many times the product was computed once more because they did not agree (None as for `verified`).
     inner_scaling
         Whether A S and S^-1 B were sliced, S a diagonal of powers of two (docs/definitions.md, 10).
+    undecided
+        Number of entries that their error left undecided when they were rounded, and that were computed apart, by exact
+        inner products (docs/bounds.md, B14; None: the plan has nothing computed apart).
     """
 
     bound: float
@@ -116,12 +119,15 @@ class Report:
     verified: int | None = None
     recomputed: int | None = None
     inner_scaling: bool = False
+    undecided: int | None = None
 
     def __str__(self) -> str:
         what = "native product"
         if not self.native:
             what = f"{counted(self.slices, self.scheme)}, {several(self.products, 'slice product')}"
             what += ", operands scaled along k," if self.inner_scaling else ""
+            if self.undecided is not None:
+                what += f", {several(self.undecided, 'undecided entry', 'undecided entries')} apart,"
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
@@ -205,9 +211,9 @@ def priced(slices: int, scheme: str, products: int) -> str:
     return f"{counted(slices, scheme)}, {several(products, 'product')}"
 
 
-def several(count: int, what: str) -> str:
+def several(count: int, what: str, plural: str | None = None) -> str:
     """A count and its noun: "1 word", "2 words"."""
-    return f"{count} {what}" + ("s" if count != 1 else "")
+    return f"{count} {what if count == 1 else plural or what + 's'}"
 
 
 def rounded_up(x: float, exponent: int = 0) -> str:

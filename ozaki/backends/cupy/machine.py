@@ -29,10 +29,12 @@ class Machine:
     Attributes
     ----------
     finds_facts_on_device : planning waits for the device, which could do something else meanwhile
+    computes_apart : whether undecided entries are computed apart there; not so far
     """
 
     device: Device
     finds_facts_on_device: bool = True
+    computes_apart: bool = False
 
     @property
     def timed(self) -> bool:

@@ -13,11 +13,13 @@ from ozaki.backends import results
 from ozaki.backends.combining import bits_of_terms
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import Described
+from ozaki.backends.numpy._inner_products import inner_products, inner_products_bytes
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._projection import Projection, projection_bytes
 from ozaki.backends.numpy._scaled import ScaledRows, unscaled
 from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.compiled.calls import can_read
@@ -77,6 +79,7 @@ def execute(
     adjoint: bool = False,
     progress: Progress = SILENT,
     verification: Verification | None = None,
+    undecided: Undecided | None = None,
 ) -> None:
     """Compute out, shape (batch, m, n), by slices or words.
 
@@ -84,6 +87,7 @@ def execute(
     whose addend has the shape of out, slices compute the whole expression. `itself` says that both operands are the
     same rows, so that the product is symmetric; `adjoint` that those of the right one are their conjugates, so that it
     is Hermitian. `progress` is told of each part. With `verification` the product of integers, by slices, is checked.
+    With `undecided` the entries that it flags are computed apart.
 
     Raises
     ------
@@ -126,16 +130,19 @@ def execute(
             SPARE.clear()
         nonfinite = None
         as_triangle = program.image is not None and m > TRIANGLE
-        alone = combination is None and progress is SILENT and verification is None
+        alone = combination is None and progress is SILENT and verification is None and undecided is None
         if sides == SIDES and not (limbs or as_triangle) and alone:
             nonfinite = _whole(program, of_left.x, of_right.x, out)
         if verification is not None:
-            verification.run(partial(_projected, program, left, right, out, combination, progress, tile))
+            parts = program, left, right, out, combination, progress, tile, undecided
+            verification.run(partial(_projected, *parts))
         elif nonfinite is None:
-            run(program, left, right, out, combination, progress)
+            run(program, left, right, out, combination, progress, undecided=undecided)
         if limit is not None or isinstance(out, Numbers):
             SPARE.clear()  # what the product has used, before others hold what they find, or cut results
         memory.free(held)
+        if undecided is not None:
+            _apart(unscaled(of_left.x), unscaled(of_right.x), undecided, out, memory)
         if nonfinite == 0:
             return
     if not (of_left.finite and of_right.finite):
@@ -157,6 +164,13 @@ def _whole(
     return program.engine.multiply_whole(x, y, program.scaling, out, program.nbytes)
 
 
+def _apart(x: npt.NDArray[Any], y: npt.NDArray[Any], undecided: Undecided, out: Any, memory: Memory) -> None:
+    """Compute the undecided entries of out by exact inner products of rows x and y."""
+    entries = undecided.entries()
+    memory.pass_through(entries.nbytes + inner_products_bytes(x, y, entries))
+    inner_products(x, y, entries, out)
+
+
 def _projected(
     program: Program,
     left: Described | Slices,
@@ -165,6 +179,7 @@ def _projected(
     combination: Combination | None,
     progress: Progress,
     tile: int,
+    undecided: Undecided | None = None,
 ) -> Projected:
     """Do as `run` does, and compare random projections of the integers with those of both operands.
 
@@ -172,7 +187,7 @@ def _projected(
     """
     batch, m, n = out.shape
     projection = Projection((batch, m, n), program.engine.parts, program.image, tile)
-    used = run(program, left, right, out, combination, progress, projection)
+    used = run(program, left, right, out, combination, progress, projection, undecided)
     a, b = (x if isinstance(x, Described) else x.described for x in (left, right))
     exponents = _exponents(a, program.scaling), _exponents(b, program.scaling)
     found = projection.compare(a, b, *exponents, program.engine.scheme)
@@ -188,10 +203,11 @@ def run(
     combination: Combination | None = None,
     progress: Progress = SILENT,
     projection: Projection | None = None,
+    undecided: Undecided | None = None,
 ) -> tuple[Ints, Ints]:
     """Compute out, shape (batch, m, n), by a program made for it, NaN and Inf counted as zero.
 
-    `projection` collects what it projects; the exponents of both operands are returned.
+    `projection` collects what it projects, `undecided` flags entries; the exponents of both operands are returned.
     """
     engine, slabs = program.engine, program.slabs
     batch, m, n = out.shape
@@ -219,6 +235,7 @@ def run(
                 on_diagonal = program.image is not None and rows == cols
                 diagonal = program.one_split and on_diagonal  # then BLAS multiplies one triangle
                 at = b, rows, cols
+                flagged = None if undecided is None else undecided.at(at)
                 unrounded: Unrounded | None = None
                 for h in slabs:
                     hs = slice(h, min(h + engine.slab, engine.k))
@@ -227,13 +244,14 @@ def run(
                     if told is not None:
                         told.step()
                     exponents = mu[of_left, rows], nu[at_cols]
-                    if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[at], on_diagonal):
+                    pair, to = (of_rows, of_cols, *exponents), out[at]
+                    if fused and engine.multiply_into(*pair, to, on_diagonal, flagged):
                         if told is not None:
                             told.step(engine.planes + rounding)
-                        del of_rows, of_cols  # before those of the next panel are made
+                        del of_rows, of_cols, pair  # before those of the next panel are made
                         break
                     part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), *exponents)
-                    del of_rows, of_cols  # before those of the next slab are made
+                    del of_rows, of_cols, pair  # before those of the next slab are made
                     if unrounded is None:
                         unrounded = part
                     else:
@@ -245,15 +263,20 @@ def run(
                         mirrored = program.image is not None and (diagonal or not on_diagonal)
                         project = projection.of_panel(at, engine.shift, mirrored)
                     share = None if told is None else Share(told, rounding)
-                    unrounded.round_into(out[at], some, diagonal, share, project)
+                    unrounded.round_into(out[at], some, diagonal, share, project, flagged)
                 if program.image is not None:
                     conjugate = program.image == "conjugate"
                     if rows != cols:
                         _mirror(out[at], out[b, cols, rows], conjugate)
+                        if undecided is not None:
+                            _mirror(undecided.flags[at], undecided.flags[b, cols, rows], conjugate=False)
                     elif unrounded is None:
                         for h in range(r, rows.stop, TRIANGLE):
                             those, beyond = slice(h, h + TRIANGLE), slice(min(h + TRIANGLE, rows.stop), rows.stop)
                             _mirror(out[b, beyond, those], out[b, those, beyond], conjugate)
+                            if undecided is not None:
+                                flags = undecided.flags
+                                _mirror(flags[b, beyond, those], flags[b, those, beyond], conjugate=False)
     return mu, nu
 
 

@@ -14,6 +14,7 @@ from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import exact_numbers, round_into
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
+from ozaki.backends.numpy._undecided import Undecided, round_decided
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.results import copy
 from ozaki.multiprecision.floats import to_floats
@@ -67,6 +68,7 @@ class Unrounded:
         mirrored: bool = False,
         progress: Share | None = None,
         project: Project | None = None,
+        undecided: Undecided | None = None,
     ) -> None:
         """Round A B once into out, shape (batch, m, n), and free the sums.
 
@@ -77,6 +79,7 @@ class Unrounded:
         mirrored : whether the product is symmetric, so that entries above the diagonal are copied
         progress : is told of each tile
         project : is told the integers of each tile; it may carry limbs
+        undecided : flags entries that are undecided, of real floats without an expression
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
@@ -101,7 +104,10 @@ class Unrounded:
             of_rows, of_cols = (mu if len(mu) == 1 else mu[b])[:, rows], (nu if len(nu) == 1 else nu[b])[:, cols]
             if power and alpha.whole < 0:
                 np.subtract(0.0, limbs, out=limbs)  # which leaves zeros their sign, as -limbs would not
-            if power and isinstance(to, np.ndarray) and len(limbs) <= _MOST_LIMBS and reach <= _FARTHEST:
+            if undecided is not None:
+                assert combination is None and isinstance(to, np.ndarray)
+                round_decided(limbs, of_rows, of_cols, to, undecided.at((b, rows, cols)))
+            elif power and isinstance(to, np.ndarray) and len(limbs) <= _MOST_LIMBS and reach <= _FARTHEST:
                 _limbs.round_scaled(limbs, of_rows, of_cols, to, reach if reach <= _NEAR else None)
             else:
                 of_entries = np.broadcast_to(of_rows[..., :, None] + of_cols[..., None, :], to.shape)
@@ -113,6 +119,8 @@ class Unrounded:
                 else:
                     to[...] = to_floats(exact_numbers(limbs, of_entries), str(to.dtype))
             if mirrored:
+                if undecided is not None:
+                    undecided.flags[b, cols, rows] = undecided.flags[b, rows, cols].swapaxes(1, 2)
                 copy(to.swapaxes(1, 2), out[b, cols, rows])
             if progress is not None:
                 progress.turn(turn, len(tiles))

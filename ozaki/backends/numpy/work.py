@@ -15,6 +15,7 @@ from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._bounds import entry_bounds
+from ozaki.backends.numpy._crossings import foretell, foretelling_bytes
 from ozaki.backends.numpy._describe import Described, describe, describe_both, describing_bytes, sample
 from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
@@ -25,6 +26,8 @@ from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, inner_range, 
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy._undecided import Undecided as UndecidedEntries
+from ozaki.backends.numpy._undecided import undecided_bytes
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.entries import native_terms, of_zeros, row_terms
@@ -41,6 +44,7 @@ from ozaki.planning.facts import (
     RowsBound,
     Sample,
     Spans,
+    Undecided,
     WorstRatio,
 )
 from ozaki.records.combination import ONE, Combination
@@ -95,6 +99,7 @@ class Work:
         self._proof: Ratios | None = None
         self._proof_is_scaled = False
         self._product: results.Computed | None = None
+        self.undecided: int | None = None
 
     @cached_property
     def _combination(self) -> Combination | None:
@@ -162,6 +167,10 @@ class Work:
                     return self._ratios(left, right).least_product()
                 case WorstRatio(scheme, level, few_rows, _, exponent, inner_scaling):
                     return self._ratios(left, right, inner_scaling).fact(scheme, level, few_rows, exponent)
+                case Undecided(scheme, inner_scaling):
+                    left, right = self._scaled_pair if inner_scaling else (left, right)
+                    self._memory.pass_through(foretelling_bytes(left.k))
+                    return foretell(left, right, scheme, self._dtype)
                 case RelativeError(scheme, inner_scaling):
                     return self._relative_bits(scheme, inner_scaling)
         raise TypeError(f"need: {need!r} is not known here")
@@ -244,7 +253,11 @@ class Work:
         given = self._given_combination
         once = self._combination if given is not None and plan.rounds_once(given) else None
         kept = self._product if once is None and plan.engine == "auto" else None
-        if kept is not None and (kept.scheme, kept.inner_scaling) == (plan.scheme, plan.inner_scaling):
+        if (
+            kept is not None
+            and not plan.undecided_apart
+            and (kept.scheme, kept.inner_scaling) == (plan.scheme, plan.inner_scaling)
+        ):
             results.copy(kept.c, c)
             return
         self.release()
@@ -254,12 +267,21 @@ class Work:
         if plan.inner_scaling:
             left, right = (self._slices.get(side, of) for side, of in zip(SIDES, self._scaled_pair, strict=True))
         memory, progress = self._memory, self._progress
-        with self._threads(*(x if isinstance(x, Described) else x.described for x in (left, right))):
-            how = self._itself, self._adjoint, progress, self._verification
+        described = [x if isinstance(x, Described) else x.described for x in (left, right)]
+        undecided = None
+        if plan.undecided_apart:
+            assert isinstance(plan.scheme, Residues)
+            memory.hold(undecided_bytes(c.shape))
+            undecided = UndecidedEntries.of(described[0].on_host, described[1].on_host, plan.scheme, c.shape)
+        with self._threads(*described):
+            how = self._itself, self._adjoint, progress, self._verification, undecided
             execute(plan.scheme, plan.engine, left, right, c, memory, once, *how)
+        if plan.undecided_apart:
+            memory.free(undecided_bytes(c.shape))
+            self.undecided = 0 if undecided is None else undecided.count
         alpha = ONE if once is None else once.alpha
         self._product = None
-        if not isinstance(plan.scheme, Words):
+        if not isinstance(plan.scheme, Words) and not plan.undecided_apart:
             self._product = results.Computed(plan.scheme, c, alpha, inner_scaling=plan.inner_scaling)
 
     def release(self) -> None:
@@ -299,7 +321,8 @@ class Work:
         else:
             assert is_exact(plan.scheme)
             left, right = self._scaled_pair if plan.inner_scaling else self._operand_pair
-            terms = row_terms(left.on_host, right.on_host, plan.scheme, (left.span, right.span))
+            spans = left.span, right.span
+            terms = row_terms(left.on_host, right.on_host, plan.scheme, spans, exact=plan.undecided_apart)
         entry_bounds(c, bounds, *terms, alpha, sums, self._memory)
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:

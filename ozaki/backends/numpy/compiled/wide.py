@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided as UndecidedEntries
 from ozaki.backends.numpy.compiled.calls import cost_of, inner_factors, inner_fields, operands_of
 from ozaki.backends.numpy.compiled.memory import LINE, Block
 from ozaki.backends.numpy.compiled.panels import Panels, tile
@@ -18,6 +19,7 @@ from ozaki.backends.numpy.compiled.wide_structures import (
     Leading,
     NumbersOut,
     Source,
+    Undecided,
     WideOperands,
     WideRemainders,
     WideResult,
@@ -120,10 +122,12 @@ def multiply_wide(
     nu: _Ints,
     out: npt.NDArray[Any] | Numbers,
     triangle: bool,
+    undecided: UndecidedEntries | None = None,
 ) -> None:
     """Write the product, rounded once, into out, shape (batch, m, n), floats or numbers, contiguous along rows.
 
-    With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these are left as they are.
+    With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these are left as they are. `undecided`
+    flags undecided entries of floats.
     """
     batch, m, n = out.shape
     rows, columns = tile(m, n, wide.planes, triangle=triangle)
@@ -137,8 +141,9 @@ def multiply_wide(
     mu, nu = (np.ascontiguousarray(x, np.int64) for x in (mu, nu))
     steps = (0 if len(x) == 1 else x.shape[1] for x in (mu, nu))
     residues = residue_bytes(m, n, wide.planes)
+    errors, flagged = _undecided(undecided)
     given_result = WideResult(
-        result, isinstance(out, Numbers), numbers, mu.ctypes.data, nu.ctypes.data, *steps, residues
+        result, isinstance(out, Numbers), numbers, mu.ctypes.data, nu.ctypes.data, *steps, flagged, residues
     )
     words = -(-wide.planes // 4)
     remainders = WideRemainders(
@@ -153,7 +158,17 @@ def multiply_wide(
         library.ozaki_cpu_multiply_wide(*given, begin, end, own.array.ctypes.data)
 
     tiles = batch * -(-m // rows) * -(-n // columns)
-    share_out(tiles, cost_of(a, b), call, a, b, wide, out, mu, nu)
+    share_out(tiles, cost_of(a, b), call, a, b, wide, out, mu, nu, errors)
+
+
+def _undecided(of: UndecidedEntries | None) -> tuple[tuple[npt.NDArray[np.float64], ...], Undecided]:
+    """What the library is told of undecided entries, and the arrays that it reads."""
+    if of is None:
+        return (), Undecided()
+    assert of.flags.strides[2] == 1
+    errors = tuple(np.ascontiguousarray(x) for side in of.errors for x in side)
+    steps = (0 if len(x) == 1 else x.shape[1] for x in errors[::2])
+    return errors, Undecided(of.flags.ctypes.data, *of.flags.strides[:2], *(x.ctypes.data for x in errors), *steps)
 
 
 def multiply_residues(library: Any, a: Panels, b: Panels, wide: WideTables) -> npt.NDArray[np.int16]:

@@ -88,12 +88,21 @@ class NumbersOut(ctypes.Structure):
     )  # fmt: skip
 
 
+class Undecided(ctypes.Structure):
+    """Flags of undecided entries, and the errors of rows and columns (limbs.h)."""
+
+    _fields_ = (
+        *_pointers("flags"), *_integers("of_batch", "of_rows"), *_pointers("left0", "left1", "right0", "right1"),
+        *_integers("step_of_left", "step_of_right"),
+    )  # fmt: skip
+
+
 class WideResult(ctypes.Structure):
     """Where tiles of the result go, and the exponents of the images (limbs.h)."""
 
     _fields_ = (
         ("result", Result), ("to_numbers", _INTEGER), ("numbers", NumbersOut), *_pointers("mu", "nu"),
-        *_integers("step_of_mu", "step_of_nu", "residues"),
+        *_integers("step_of_mu", "step_of_nu"), ("undecided", Undecided), *_integers("residues"),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy._describe import along_memory, scale
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import Side
@@ -77,7 +78,9 @@ class BlasEngine(ABC):
         """So many rows and columns: arrays are cut anywhere."""
         return rows, columns
 
-    def multiply_into(self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
+    def multiply_into(
+        self, a: Floats, b: Floats, mu: Ints, nu: Ints, out: Any, triangle: bool, undecided: Undecided | None = None
+    ) -> bool:
         """Return False: BLAS has no such epilogue."""
         return False
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import Side
@@ -145,13 +146,21 @@ class Engine(Protocol):
         ...
 
     def multiply_into(
-        self, a: Any, b: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: Any, triangle: bool
+        self,
+        a: Any,
+        b: Any,
+        mu: npt.NDArray[np.int64],
+        nu: npt.NDArray[np.int64],
+        out: Any,
+        triangle: bool,
+        undecided: Undecided | None = None,
     ) -> bool:
         """Write the product over all of k, rounded once, into out, if the engine rounds while it multiplies.
 
         Slices as for `multiply`; mu and nu are the exponents of the images of rows and columns, and out has the shape
         (batch, m, n). With `triangle`, of each `TRIANGLE` rows the columns beyond the last one of these may be left as
-        they are. Returns False, and writes nothing, if the engine does not round (`rounds`).
+        they are. `undecided` flags entries that are undecided. Returns False, and writes nothing, if the engine does
+        not round (`rounds`), or flags none.
         """
         ...
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.digits import (
@@ -132,12 +133,14 @@ class Int8DigitEngine(DigitEngine):
             progress.step(self.planes)
         return sums
 
-    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
+    def multiply_into(
+        self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool, undecided: Undecided | None = None
+    ) -> bool:
         """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
         if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or reach > FARTHEST:
             return False
-        if out.strides[2] != out.itemsize or out.strides[1] % out.itemsize or out.strides[0] % out.itemsize:
+        if undecided is not None or any(step % out.itemsize for step in out.strides) or out.strides[2] != out.itemsize:
             return False
         multiply_digits(self._library, a, b, self._tables, mu, nu, out, triangle)
         return True

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.backends.numpy.compiled import Compiled
 from ozaki.backends.numpy.compiled.calls import can_read, multiply, multiply_rounded, split
 from ozaki.backends.numpy.compiled.panels import Panels, padded_depth, scratch_bytes, whole
@@ -153,12 +154,16 @@ class Int8ResidueEngine(ResidueEngine):
         y[:-1] = sums
         return self.limbs_of_residues(y)
 
-    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
+    def multiply_into(
+        self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool, undecided: Undecided | None = None
+    ) -> bool:
         """Round in the same pass, as `Engine` says, floats whose exponents are not extreme."""
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
         kind = "c" if self.parts == 2 else "f"
         rounds = isinstance(out, np.ndarray) and out.dtype.kind == kind and self._tables.limbs <= MOST_LIMBS
         if not rounds or reach > FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
+            return False
+        if undecided is not None:
             return False
         multiply_rounded(self._library, a, b, self._tables, mu, nu, out, triangle)
         return True

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends import results
 from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.backends.numpy.compiled.calls import can_read, multiply_rounded
 from ozaki.backends.numpy.compiled.panels import Panels, scratch_bytes
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS
@@ -131,16 +132,19 @@ class Int8WideResidueEngine(Int8ResidueEngine):
             progress.step(self.planes)
         return products
 
-    def multiply_into(self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool) -> bool:
+    def multiply_into(
+        self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool, undecided: Undecided | None = None
+    ) -> bool:
         """Round in the same pass, as `Engine` says."""
         if not can_write(out):
             apart = empty(out.shape, out.bits, np) if isinstance(out, Numbers) else np.empty(out.shape, out.dtype)
-            self.multiply_into(a, b, mu, nu, apart, triangle=False)
+            self.multiply_into(a, b, mu, nu, apart, triangle=False, undecided=undecided)
             results.copy(apart, out)
             return True
         reach = int(np.abs(mu).max(initial=0)) + int(np.abs(nu).max(initial=0))
-        if isinstance(out, Numbers) or self._digits or self._tables.limbs > MOST_LIMBS or reach > FARTHEST:
-            multiply_wide(self._library, a, b, self._wide, mu, nu, out, triangle)
+        as_limbs = isinstance(out, Numbers) or self._digits or self._tables.limbs > MOST_LIMBS or reach > FARTHEST
+        if as_limbs or undecided is not None:
+            multiply_wide(self._library, a, b, self._wide, mu, nu, out, triangle, undecided)
         else:
             multiply_rounded(self._library, a, b, self._tables, mu, nu, out, triangle)
         return True

@@ -1,0 +1,109 @@
+"""Entries of a product whose error interval may hold a rounding boundary (docs/bounds.md, B14).
+
+The exact entry lies within E_ij of the integer Cbar_ij, both in units of 2**-(mu_i + nu_j). Where both ends of that
+interval round to the same number, it is the exact entry, rounded once. The other entries are undecided.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.bounds.description import Description
+from ozaki.bounds.rounding import UP
+from ozaki.records.formats import precision_of
+from ozaki.schemes import Scheme, scaling_of
+
+Floats = npt.NDArray[np.float64]
+
+
+class RowErrors(NamedTuple):
+    """What rows contribute to the errors E of entries: E_ij <= left[0]_i right[0]_j + left[1]_i right[1]_j.
+
+    Attributes
+    ----------
+    left : float64, shape (2, batch, rows): rho and S + k rho of B1, in units of the image
+    right : of the same shape for columns: S and rho
+    """
+
+    left: Floats
+    right: Floats
+
+    @property
+    def vanish(self) -> bool:
+        """Whether no entry has an error: then none is undecided."""
+        return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
+
+    def at(self, b: slice, rows: slice, columns: slice) -> RowErrors:
+        """Those of some rows and columns of some matrices; an operand may have one matrix for all."""
+        left, right = (x if x.shape[1] == 1 else x[:, b] for x in self)
+        return RowErrors(left[:, :, rows], right[:, :, columns])
+
+    def of_entries(self) -> Floats:
+        """E, shape (batch, m, n)."""
+        left, right = self.left[..., :, None], self.right[..., None, :]
+        total: Floats = left[0] * right[0]
+        total += left[1] * right[1]
+        return total
+
+
+def row_errors(left: Description, right: Description, scheme: Scheme) -> RowErrors:
+    """B1 for these operands and residues, in units of the integers Cbar, rounded up; images are below 2**900."""
+    scaling = scaling_of(scheme, left.k)
+    rho, sums = [], []
+    for side in (left, right):
+        bits = side.bits(scaling)
+        rounded = (bits + side.bottom < side.top) & ~side.empty
+        rho.append(np.where(rounded, 0.5, 0.0))
+        sums.append(np.ldexp(side.sums, bits.astype(np.int32)))
+    return RowErrors(np.stack([rho[0], sums[0] + left.k * rho[0]]) * UP, np.stack([sums[1], rho[1]]) * UP)
+
+
+class Crossings(NamedTuple):
+    """How many of some entries have a boundary within reach: a guess at the share of all entries that are undecided.
+
+    Attributes
+    ----------
+    counts : entry x counts those for which the chance is between 2**-(x + 1) and 2**-x, the last one all beyond
+    entries : number of entries that were looked at, those without an error included
+    hopeless : entries that no more slices would decide: zeros
+    """
+
+    counts: tuple[int, ...]
+    entries: int
+    hopeless: int
+
+    def share(self, more: float) -> float:
+        """The share to expect if images have so many bits more, a number that may be negative."""
+        likely = sum(count * min(1.0, 2.0 ** (-x - more)) for x, count in enumerate(self.counts, -_ABOVE))
+        return (self.hopeless + likely) / max(self.entries, 1)
+
+
+_ABOVE, _BELOW = 512, 64
+"""How far counts reach: chances of 2**_ABOVE, which is the quotient of an error and of the distance of boundaries, and
+of 2**-_BELOW."""
+
+
+def crossings(c: Floats, left: Description, right: Description, scheme: Scheme, dtype: str) -> Crossings:
+    """Count the chances that the errors of a scheme leave entries undecided.
+
+    Parameters
+    ----------
+    c : of some rows and columns, about their products times 2**-(top_i + top_j), shape (batch, m, n)
+    left, right : the descriptions of these rows and columns
+    dtype : the format that entries are rounded to
+    """
+    scaling = scaling_of(scheme, left.k)
+    errors = row_errors(left, right, scheme).of_entries()
+    exponents = np.frexp(errors)[1].astype(np.int64)
+    exponents -= left.bits(scaling)[..., :, None] + right.bits(scaling)[..., None, :]
+    sums = (left.top + left.scale)[..., :, None] + (right.top + right.scale)[..., None, :]
+    least = {"float32": -149, "float64": -1074}[dtype]
+    last = np.maximum(np.frexp(c)[1] - precision_of(dtype), least - sums)  # unit in the last place of an entry
+    some = errors > 0
+    hopeless = int(np.count_nonzero(some & (c == 0)))
+    chances = np.clip(last - 1 - exponents, -_ABOVE, _BELOW)[some & (c != 0)]
+    counts = np.bincount(chances + _ABOVE, minlength=_ABOVE + _BELOW + 1)
+    return Crossings(tuple(counts.tolist()), c.size, hopeless)

@@ -1,0 +1,59 @@
+"""Exact products by fewer residues: entries that their error leaves undecided are computed apart.
+
+With a few bits beyond the format almost every entry is decided: both ends of its error interval round alike (B14). The
+few others are summed exactly, one by one. How many these are the fact `Undecided` foretells; that every entry is right
+does not hang on it.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+from ozaki.planning.facts import Facts, Undecided
+from ozaki.planning.question import Question
+from ozaki.planning.search import first_count
+from ozaki.records.formats import precision_of
+from ozaki.schemes import Scheme, scaling_of
+from ozaki.schemes.constants import MOST_AT_ONCE
+from ozaki.schemes.named import FAMILIES, least_of, scheme_of
+
+_APART = 500.0
+"""What an entry that is computed apart costs, in slice products of an entry. An exact inner product of floats takes 100
+times as long as one of residues on a processor, and more on a GPU, which reads a column for it."""
+
+_FIXED = 2.0**25
+"""What looking for undecided entries costs beside that, in multiplications of a slice product."""
+
+_SPARE = 4
+"""Bits that images have beyond the format with the fewest residues that are weighed: fewer decide no entry."""
+
+
+def few_residues(question: Question, facts: Facts, most: float, inner_scaling: bool = False) -> Scheme | None:
+    """The residues that take least time if undecided entries are computed apart; None if they save nothing.
+
+    `most`: slice products of what else does.
+    """
+    if question.undecided_obstacle or question.empty or question.options.scheme not in ("auto", "residues"):
+        return None
+    k = max(question.length, 1)
+    bits = precision_of(question.dtype) + _SPARE
+    batch, m, n = question.sizes.stack
+    fixed = _FIXED / (float(batch) * m * n * k)
+    least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
+    if least + fixed + 1 > most:
+        return None
+    found = facts[Undecided(scheme_of("residues", least), inner_scaling)]
+    best, cost = None, most - fixed
+    for count in range(least, int(min(most, MOST_AT_ONCE)) + 1):
+        if count + 1 > cost:
+            break
+        total = count + _APART * found.share(_bits(count, k) - _bits(least, k))
+        if total + 1 <= cost:
+            best, cost = scheme_of("residues", count), total + 1
+    return best
+
+
+def _bits(count: int, k: int) -> float:
+    """Bits, not rounded to an integer, of the images of rows of k equal elements by so many residues."""
+    scaling = scaling_of(scheme_of("residues", count), k)
+    return scaling.room - scaling.width - log2(k) / 2
