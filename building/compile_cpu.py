@@ -96,7 +96,7 @@ def _begin(compiler: list[str], options: list[str], root: Path, place: Path) -> 
     """Begin to compile a library, and return the file that it is written to meanwhile."""
     aside = place.with_suffix(f".{os.getpid()}.begun")
     source = root / "kernels" / "cpu" / "library.cpp"
-    words = [*compiler, *OPTIONS, *options, str(source), "-o", str(aside)]
+    words = [*compiler, *OPTIONS, *options, f"-I{root / 'kernels'}", str(source), "-o", str(aside)]
     plain = {**os.environ, "LC_ALL": "C"}  # for `_first_error`
     return aside, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=plain)
 

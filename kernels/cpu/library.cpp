@@ -8,6 +8,7 @@
 #include "describe.h"
 #include "digit_products.h"
 #include "digits.h"
+#include "inner_products.h"
 #include "limbs.h"
 #include "products.h"
 #include "proof.h"
@@ -27,7 +28,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up
 // with each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 13; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 14; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -289,4 +290,22 @@ OZAKI_CPU void ozaki_cpu_residues_wide(const WideOperands* of, const Result* c, 
       }
     }
   }
+}
+
+// Bytes of the scratch of `ozaki_cpu_inner_products`.
+OZAKI_CPU int64_t ozaki_cpu_inner_products_scratch(void) { return sizeof(InnerScratch); }
+
+template <typename X, typename Y>
+static void inner_products_into(const InnerProducts& s, int64_t begin, int64_t end, InnerScratch& scratch) {
+  if (s.single) inner_products_of<X, Y, float>(s, begin, end, scratch);
+  else inner_products_of<X, Y, double>(s, begin, end, scratch);
+}
+
+// Compute groups [begin, end) of entries, NaN and Inf counted as zero; `scratch` begins with a line of the cache.
+OZAKI_CPU void ozaki_cpu_inner_products(const InnerProducts* s, int64_t begin, int64_t end, InnerScratch* scratch) {
+  const DefaultEnvironment environment;
+  if (s->x_single && s->y_single) inner_products_into<float, float>(*s, begin, end, *scratch);
+  else if (s->x_single) inner_products_into<float, double>(*s, begin, end, *scratch);
+  else if (s->y_single) inner_products_into<double, float>(*s, begin, end, *scratch);
+  else inner_products_into<double, double>(*s, begin, end, *scratch);
 }

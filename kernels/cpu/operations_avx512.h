@@ -12,6 +12,9 @@ OPERATION Floats multiply_add(Floats a, Floats b, Floats c) {
   return _mm512_fmadd_ps(a, b, c);
 }
 
+// What rounding left off of a product: a b - product, which is exact where it does not underflow.
+OPERATION Doubles product_error(Doubles a, Doubles b, Doubles product) { return _mm512_fmsub_pd(a, b, product); }
+
 // Bytes as integers, and the lower bytes of integers. GCC 12 compiles these conversions element by element.
 OPERATION Ints widened(QuarterBytes bytes) {
   return (Ints)_mm512_cvtepi8_epi32((__m128i)bytes);

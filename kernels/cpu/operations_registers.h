@@ -49,6 +49,22 @@ template <typename Vector> OPERATION Vector multiply_add(const Vector& a, const 
   return a * b + c;
 }
 
+// What rounding left off of a product: a b - product, which is exact where it does not underflow. Without fused
+// operations (T. J. Dekker, 1971) it is NaN where an element is beyond 2**996.
+OPERATION Doubles product_error(Doubles a, Doubles b, Doubles product) {
+#if defined(__AVXVNNI__)
+  for (int i = 0; i < Doubles::PARTS; i++) product.parts[i] = _mm256_fmsub_pd(a.parts[i], b.parts[i], product.parts[i]);
+  return product;
+#elif defined(__aarch64__)
+  for (int i = 0; i < Doubles::PARTS; i++) product.parts[i] = vfmaq_f64(-product.parts[i], a.parts[i], b.parts[i]);
+  return product;
+#else
+  const Doubles far_a = a * 0x1.0000002p27, far_b = b * 0x1.0000002p27;
+  const Doubles high_a = far_a - (far_a - a), high_b = far_b - (far_b - b), low_a = a - high_a, low_b = b - high_b;
+  return low_a * low_b - (((product - high_a * high_b) - low_a * high_b) - high_a * low_b);
+#endif
+}
+
 #if defined(__AVXVNNI__)
 
 OPERATION Ints widened(QuarterBytes bytes) {

@@ -35,12 +35,16 @@ from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress, Share
-from ozaki.records.shapes import SIDES
+from ozaki.records.shapes import SIDES, tiles_of_rows
 from ozaki.records.verification import Projected, Verification
 from ozaki.schemes import Scaling, Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.blas import PIECE_BITS
 
 Ints = npt.NDArray[np.int64]
+
+
+_LISTED = 2**22
+"""Entries of which the undecided ones are listed at a time."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +170,12 @@ def _whole(
 
 def _apart(x: npt.NDArray[Any], y: npt.NDArray[Any], undecided: Undecided, out: Any, memory: Memory) -> None:
     """Compute the undecided entries of out by exact inner products of rows x and y."""
-    entries = undecided.entries()
-    memory.pass_through(entries.nbytes + inner_products_bytes(x, y, entries))
-    inner_products(x, y, entries, out)
+    for at in tiles_of_rows(*out.shape, _LISTED if memory.limit is None else TILE):
+        entries = undecided.entries(at)
+        count = entries.shape[1]
+        if count:
+            memory.pass_through(entries.nbytes + inner_products_bytes(x, y, count))
+            inner_products(x, y, entries, out)
 
 
 def _projected(

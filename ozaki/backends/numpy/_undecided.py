@@ -40,9 +40,12 @@ class Undecided:
         """Number of undecided entries."""
         return int(np.count_nonzero(self.flags))
 
-    def entries(self) -> npt.NDArray[np.int64]:
-        """The undecided entries: indices of matrices, rows and columns, shape (3, count)."""
-        return np.stack(np.nonzero(self.flags))
+    def entries(self, at: tuple[slice, slice]) -> npt.NDArray[np.int64]:
+        """The undecided entries of some rows of some matrices: indices of matrices, rows, columns, shape (3, count)."""
+        found = np.stack(np.nonzero(self.flags[at]))
+        found[0] += at[0].start or 0
+        found[1] += at[1].start or 0
+        return found
 
 
 def undecided_bytes(shape: tuple[int, ...]) -> int:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy.compiled import calls, wide
 from ozaki.backends.numpy.compiled.digits import digit_tables_of, multiply_diagonals, split_digits
+from ozaki.backends.numpy.compiled.inner_products import inner_products
 from ozaki.backends.numpy.compiled.structures import declare
 from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of, tables_of
 from ozaki.backends.numpy.compiled.wide_structures import declare_wide
@@ -17,7 +18,7 @@ from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
 from ozaki.schemes import Digits
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 13
+INTERFACE = 14
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
@@ -40,6 +41,8 @@ def self_test(library: CDLL) -> str | None:
     extreme = first_moduli(51)
     if not all(_wide_products_are_right(library, (*extreme[:2], *extreme[-3:]), k) for k in (5, 2100)):
         return "multiplies numbers of many bits wrongly on this processor"
+    if not _inner_products_are_right(library):
+        return "computes inner products wrongly on this processor"
     return None
 
 
@@ -117,6 +120,19 @@ def _wide_products_are_right(library: CDLL, moduli: tuple[int, ...], k: int) -> 
         if ((found[0] - inverse * (x @ y.T % m)) % m).any():  # float64 adds them exactly
             return False
     return True
+
+
+def _inner_products_are_right(library: CDLL) -> bool:
+    """Whether sums beside a tie, on one, and of subnormal numbers are rounded to nearest, ties to even."""
+    x, y = np.zeros((2, 1, 4, 11))
+    x[0, :, :3], y[0, :, :3] = (1.0, 2.0**-40, 2.0**-53), (1.0, 2.0**-50, 1.0)
+    x[0, 1, 1] = 0.0
+    x[0, 2, 1] *= -1.0
+    x[0, 3], y[0, 0, 10] = 0.0, 2.0**-600
+    x[0, 3, 10] = 2.0**-474
+    ones = np.zeros(4, np.int64)
+    found = inner_products(library, x, y, np.array([ones, np.arange(4), ones]), np.dtype(np.float64))
+    return found.tolist() == [1.0 + 2.0**-52, 1.0, 1.0, 2.0**-1074]
 
 
 _IMAGES = np.array([0, 1, -1, 127, -128, 255, 2**52 - 1, -(2**52) + 1, 12345678901], np.float64)

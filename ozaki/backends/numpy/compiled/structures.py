@@ -148,6 +148,17 @@ class Whole(ctypes.Structure):
     )
 
 
+class InnerProducts(ctypes.Structure):
+    """Rows of both operands, and entries of their product, in groups (inner_products.h)."""
+
+    _fields_ = (
+        *[(name, ctypes.c_void_p) for name in ("x", "y")],
+        *[(name, ctypes.c_int64) for name in ("x_single", "y_single", "single", "k", "x_of_batch", "x_of_rows")],
+        *[(name, ctypes.c_int64) for name in ("rows", "y_of_batch", "y_of_rows", "y_of_k")],
+        *[(name, ctypes.c_void_p) for name in ("batch", "of_x", "of_y", "starts", "values")],
+    )
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Let ctypes know the arguments of the library's functions, and what those return that return anything."""
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -164,10 +175,13 @@ def declare(library: ctypes.CDLL) -> None:
         "magnitudes": (pointer, ctypes.c_int, integer, integer),
         "sums": (pointer, integer, integer),
         "ratios": (pointer, integer, integer),
+        "inner_products": (pointer, integer, integer, pointer),
     }
     for name, types in arguments.items():
         function = getattr(library, f"ozaki_cpu_{name}")
         function.argtypes, function.restype = types, None
+    library.ozaki_cpu_inner_products_scratch.argtypes = ()
+    library.ozaki_cpu_inner_products_scratch.restype = integer
     library.ozaki_cpu_whole_scratch.argtypes = (pointer,)
     library.ozaki_cpu_whole.argtypes = (pointer, integer, integer, pointer)
     library.ozaki_cpu_whole_scratch.restype = library.ozaki_cpu_whole.restype = integer
