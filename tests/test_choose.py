@@ -7,6 +7,7 @@ import pytest
 
 from ozaki import Accuracy, Plan
 from ozaki.bounds.description import Least
+from ozaki.bounds.undecided import ABOVE, BELOW, Crossings
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
@@ -21,6 +22,7 @@ from ozaki.planning.facts import (
     RowsBound,
     Sample,
     Spans,
+    Undecided,
     WorstRatio,
 )
 from ozaki.planning.ordinary import foresee
@@ -39,6 +41,7 @@ class Machine:
     each: float = 0.1
     name: str = "table"
     finds_facts_on_device: bool = False
+    computes_apart: bool = False
 
     def core(self):
         return H100
@@ -66,7 +69,17 @@ HARDLY_SMOOTH, HARDLY_PEAKS = ({Sample(): (Least(384.0, sums, 0, True),) * 2} fo
 """Samples whose estimate for 3 digits (E4) is 1.45 and 1.54 times below what digits have to prove, at k = 2560."""
 
 
-_OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision"
+APART = replace(QUICK_SLICES, computes_apart=True)
+
+
+def crossings(bits, hopeless=0):
+    """Of 1000 entries, `hopeless` of which are zeros: a boundary is so many bits nearer than the error reaches."""
+    counts = [0] * (ABOVE + BELOW + 1)
+    counts[ABOVE - bits] = 1000 - hopeless
+    return Crossings(tuple(counts), 1000, hopeless)
+
+
+_OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision", "expression"
 
 
 def question(dtype="float64", machine=QUICK_SLICES, k=2048, **options):
@@ -245,6 +258,41 @@ TABLE = {
         question(accuracy="exact"),
         {Spans(): (60, 50)},
         lambda plan: plan.scheme == Residues(19) and plan.unrounded_bound == 0,
+    ),
+    "how many entries fewer residues would leave undecided": (
+        question(machine=APART, accuracy="exact"),
+        {Spans(): (90, 90), InnerRange(): 0},
+        needs(Undecided(Residues(17))),
+    ),
+    "so few residues that hardly an entry is undecided": (
+        question(machine=APART, accuracy="exact"),
+        {Spans(): (90, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8)},
+        lambda plan: plan.undecided_apart and 18 <= plan.slices <= 22 and plan.unrounded_bound == 0,
+    ),
+    "every bit, where most entries would be": (
+        question(machine=APART, accuracy="exact"),
+        {Spans(): (90, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8, hopeless=500)},
+        lambda plan: plan.scheme == Residues(27) and not plan.undecided_apart,
+    ),
+    "any range, if undecided entries are computed apart": (
+        question(machine=APART, accuracy="exact"),
+        {Spans(): (3000, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8)},
+        lambda plan: plan.undecided_apart and plan.slices <= 22,
+    ),
+    "not within an expression": (
+        question(machine=APART, accuracy="exact", expression=True),
+        {Spans(): (60, 50)},
+        lambda plan: plan.scheme == Residues(19) and not plan.undecided_apart,
+    ),
+    "not where it would save nothing": (
+        question(machine=APART, accuracy="exact"),
+        {Spans(): (50, 40)},
+        lambda plan: plan.scheme == Residues(16) and not plan.undecided_apart,
+    ),
+    "rather than many residues that are proven": (
+        question(machine=APART, **FP64),
+        compared(Residues(14), Ratio(inf, (90, 90), 90)) | {Undecided(Residues(17)): crossings(8)},
+        lambda answer: isinstance(answer, WorstRatio) and answer.scheme == Residues(14),
     ),
     "as few digits, if these are named": (
         question(accuracy="exact", scheme="digits"),

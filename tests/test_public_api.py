@@ -77,6 +77,7 @@ FIELDS = {
         "strict",
         "parts",
         "inner_scaling",
+        "undecided_apart",
         "candidates",
     ],
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
@@ -103,6 +104,7 @@ FIELDS = {
         "verified",
         "recomputed",
         "inner_scaling",
+        "undecided",
     ],
     "Words": [
         "word",

@@ -77,13 +77,13 @@ class Crossings(NamedTuple):
 
     def share(self, more: float) -> float:
         """The share to expect if images have so many bits more, a number that may be negative."""
-        likely = sum(count * min(1.0, 2.0 ** (-x - more)) for x, count in enumerate(self.counts, -_ABOVE))
+        likely = sum(count * min(1.0, 2.0 ** (-x - more)) for x, count in enumerate(self.counts, -ABOVE))
         return (self.hopeless + likely) / max(self.entries, 1)
 
 
-_ABOVE, _BELOW = 512, 64
-"""How far counts reach: chances of 2**_ABOVE, which is the quotient of an error and of the distance of boundaries, and
-of 2**-_BELOW."""
+ABOVE, BELOW = 512, 64
+"""How far counts reach: chances of 2**ABOVE, which is the quotient of an error and of the distance of boundaries, and
+of 2**-BELOW."""
 
 
 def crossings(c: Floats, left: Description, right: Description, scheme: Scheme, dtype: str) -> Crossings:
@@ -104,6 +104,6 @@ def crossings(c: Floats, left: Description, right: Description, scheme: Scheme, 
     last = np.maximum(np.frexp(c)[1] - precision_of(dtype), least - sums)  # unit in the last place of an entry
     some = errors > 0
     hopeless = int(np.count_nonzero(some & (c == 0)))
-    chances = np.clip(last - 1 - exponents, -_ABOVE, _BELOW)[some & (c != 0)]
-    counts = np.bincount(chances + _ABOVE, minlength=_ABOVE + _BELOW + 1)
+    chances = np.clip(last - 1 - exponents, -ABOVE, BELOW)[some & (c != 0)]
+    counts = np.bincount(chances + ABOVE, minlength=ABOVE + BELOW + 1)
     return Crossings(tuple(counts.tolist()), c.size, hopeless)

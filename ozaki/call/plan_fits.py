@@ -48,8 +48,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
         raise ValueError("plan: has undecided entries computed apart, not on this device; plan from these operands")
     if plan.undecided_apart and pair.combination is not None:
         raise ValueError(
-            "plan: has undecided entries computed apart, not of an expression; "
-            "leave the plan to gemm, or give slices="
+            "plan: has undecided entries computed apart, not of an expression; leave the plan to gemm, or give slices="
         )
     check_engine(plan.engine, pair.backend)
     check_runs(plan.scheme, plan.engine, pair.backend.machine())

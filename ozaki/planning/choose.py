@@ -128,7 +128,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
         spans = scaled if inner_scaling else spans
     if named is None:
         most = _products_of_exact(question, spans)
-        few = few_residues(question, facts, most, inner_scaling)
+        few = few_residues(question, target, facts, most, inner_scaling)
         if few is not None:
             return _plan(question, few, target, 0.0, _APART, inner_scaling, undecided_apart=True)
         scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
@@ -188,10 +188,10 @@ _APART = "exact: entries that these residues leave undecided are computed apart"
 """Why a plan has so few residues (B14)."""
 
 
-def _apart(question: Question, facts: Facts, rival: Choice | None) -> Choice | None:
+def _apart(question: Question, target: Accuracy, facts: Facts, rival: Choice | None) -> Choice | None:
     """The few residues that do if undecided entries are computed apart, where they are fewer than those of a rival."""
     most = inf if rival is None else rival.scheme.products
-    few = few_residues(question, facts, most, rival is not None)
+    few = few_residues(question, target, facts, most, rival is not None)
     return rival if few is None else Choice(few, 0.0, "residues", rival is not None, undecided_apart=True)
 
 
@@ -228,7 +228,7 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     family = _family(question)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.length, family, facts, partial(few_residues, question, facts))
+    choice = choose_relative(target, question.length, family, facts, partial(few_residues, question, target, facts))
     why = _APART if choice.undecided_apart else "a relative error is proven from the product itself"
     return _plan(question, choice.scheme, target, choice.bound, why, undecided_apart=choice.undecided_apart)
 
@@ -371,7 +371,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         rival = search(target, k, names, scaled, must_succeed=False)
         rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
     if open_:
-        rival = _apart(question, facts, rival)
+        rival = _apart(question, target, facts, rival)
     must_succeed = candidates.native_ruled_out is not None
     choice = search(target, k, names, proof, must_succeed, rival)
     if choice is None and not _native_may_run(question, candidates, facts):

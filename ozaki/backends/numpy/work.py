@@ -169,7 +169,7 @@ class Work:
                     return self._ratios(left, right, inner_scaling).fact(scheme, level, few_rows, exponent)
                 case Undecided(scheme, inner_scaling):
                     left, right = self._scaled_pair if inner_scaling else (left, right)
-                    self._memory.pass_through(foretelling_bytes(left.k))
+                    self._memory.pass_through(foretelling_bytes(left, right))
                     return foretell(left, right, scheme, self._dtype)
                 case RelativeError(scheme, inner_scaling):
                     return self._relative_bits(scheme, inner_scaling)
