@@ -98,13 +98,8 @@ INLINE LaneMagnitudes magnitudes_of_lanes(uint32_t* rows, int limbs) {
     highest = select(filled, limb, highest), high = select(filled, ints(l), high);
     lowest = select(first, limb, lowest), low = select(first, ints(l), low);
   }
-  Ints bits = {}, zeros = {};
-  for (int i = 0; i < LANES; i++) {
-    if (high[i] == 0) continue;
-    set(bits, i, 32 * high[i] - __builtin_clz(highest[i]));
-    set(zeros, i, 32 * (low[i] - 1) + __builtin_ctz(lowest[i]));
-  }
-  return {rows, limbs, negative, bits, zeros};
+  const Ints bits = 32 * (high - 1) + bit_lengths(highest), zeros = 32 * low - 33 + bit_lengths(lowest & -lowest);
+  return {rows, limbs, negative, select(high == 0, Ints{}, bits), select(high == 0, Ints{}, zeros)};
 }
 
 // Where results of many bits go.
@@ -218,6 +213,62 @@ struct WideResult {
   int64_t residues;                // bytes of the scratch memory that the residues of a tile take, a multiple of 64
 };
 
+// The errors of eight entries of a row, from a column on, of which `count` exist.
+INLINE Doubles errors_of(const Undecided& u, int64_t left, int64_t right, int64_t count) {
+  return some_neighbours(u.right[0] + right, count) * u.left[0][left] +
+         some_neighbours(u.right[1] + right, count) * u.left[1][left];
+}
+
+// Round eight entries to float64, of which `count` exist and none but zero leaves the normal range. The words h, m, l
+// are their first 96 bits, l made odd where anything lies below. H 2**32 = h 2**64 + m 2**32 without the low 11 bits of
+// m, and L = those 11 bits and l, are float64 numbers, and so is H 2**32 + L - RN(H 2**32 + L).
+INLINE void round_eight(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, Doubles h,
+                        Doubles upper_m, Doubles lower_m, Doubles l, Doubles negative, Longs bits, Longs exponents) {
+  const Doubles high = h * 0x1p32 + upper_m, low = lower_m * 0x1p32 + l;
+  const Doubles value = multiply_add(high, doubles(0x1p32), low);
+  const Doubles scaled = value * powers(exponents - 96);
+  const int64_t at = batch * c.result.of_batch + i * c.result.of_rows + j;
+  store_some((double*)c.result.out + at, select(negative < 0, -scaled, scaled), count);
+  const Undecided& u = c.undecided;
+  if (!u.flags || count <= 0) return;
+  const Doubles errors = errors_of(u, batch * u.step_of_left + i, batch * u.step_of_right + j, count);
+  const Doubles rest = multiply_add(high, doubles(0x1p32), -value) + low;
+  const Doubles reach = errors * powers(96 - bits) + 1.25;  // what lies below l, and roundings here
+  const Longs undecided = (errors > 0) & ((value + (rest + reach) != value) | (value + (rest - reach) != value));
+  uint8_t* flags = u.flags + batch * u.of_batch + i * u.of_rows + j;
+  memset(flags, 0, count < 8 ? count : 8);
+  if (none(undecided)) return;
+  for (int lane = 0; lane < count && lane < 8; lane++) flags[lane] = undecided[lane] & 1;
+}
+
+// Round sixteen entries to float64 as `round_lanes` does, and return whether that was possible: where no entry but zero
+// is near the ends of the range.
+INLINE bool round_normal(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count,
+                         const LaneMagnitudes& x) {
+  const int64_t mu = c.mu[batch * c.step_of_mu + i], *nu = c.nu + batch * c.step_of_nu + j;
+  const Sixteen lengths = sixteen(x.bits), negative = sixteen(x.negative);
+  Longs bits[2], exponents[2];
+  for (int half = 0; half < 2; half++) {
+    bits[half] = converted<Longs>(lengths.halves[half]);
+    exponents[half] = select(bits[half] == 0, Longs{}, bits[half] - mu - some_integers(nu + 8 * half, count - 8 * half));
+    if (!none((exponents[half] < -900) | (exponents[half] > 900) | (bits[half] > 900))) return false;
+  }
+  const Ints top = (x.bits + 31) >> 5;
+  const UnsignedInts shift = (UnsignedInts)((-x.bits) & 31);
+  const int least = least_of(top), largest = largest_of(top);
+  UnsignedInts rows[4], words[3];
+  for (int r = 0; r < 4; r++) rows[r] = of_rows(x.rows, PANEL_LANES, top - r, least - r, largest - r, x.limbs);
+  for (int r = 0; r < 3; r++) words[r] = joined(rows[r], rows[r + 1], shift);
+  words[2] |= (UnsignedInts)(x.zeros < x.bits - 96) & 1;
+  const Sixteen h = unsigned_sixteen(words[0]), upper_m = unsigned_sixteen(words[1] & ~2047u);
+  const Sixteen lower_m = sixteen((Ints)(words[1] & 2047u)), l = unsigned_sixteen(words[2]);
+  for (int half = 0; half < 2; half++) {
+    round_eight(c, batch, i, j + 8 * half, count - 8 * half, h.halves[half], upper_m.halves[half], lower_m.halves[half],
+                l.halves[half], negative.halves[half], bits[half], exponents[half]);
+  }
+  return true;
+}
+
 // Round sixteen entries of row i from column j on, of which `count` exist.
 static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j, int64_t count, uint32_t* rows,
                         int limbs) {
@@ -236,6 +287,7 @@ static void round_lanes(const WideResult& c, int64_t batch, int64_t i, int64_t j
     }
     return;
   }
+  if (!c.result.single && round_normal(c, batch, i, j, count, x)) return;
   const Ints top = (x.bits + 31) >> 5;
   for (int lane = 0; lane < count && lane < LANES; lane++) {
     const auto limb = [&](int row) -> uint64_t { return row > 0 ? rows[row * PANEL_LANES + lane] : 0; };

@@ -73,6 +73,19 @@ INLINE UnsignedInts of_rows(const uint32_t* from, int step, Ints rows, int least
   return gathered(from, within * step + lanes);
 }
 
+// Sixteen unsigned integers as numbers, in two halves.
+INLINE Sixteen unsigned_sixteen(UnsignedInts x) {
+  Sixteen found = sixteen((Ints)x);
+  for (Doubles& half : found.halves) half += select(half < 0, doubles(0x1p32), Doubles{});
+  return found;
+}
+
+// The bits up to the highest one that is set of numbers that are not zero; of zero any number.
+INLINE Ints bit_lengths(UnsignedInts x) {
+  const Sixteen numbers = unsigned_sixteen(x);
+  return lower_halves(((Longs)numbers.halves[0] >> 52) - 1022, ((Longs)numbers.halves[1] >> 52) - 1022);
+}
+
 // x modulo a modulus, of an absolute value that exceeds half the modulus by less than its 128th part. x / modulus is
 // below 2**16 in magnitude.
 INLINE Ints near_residue(Ints x, int32_t modulus, float inverse) {
