@@ -289,11 +289,6 @@ TABLE = {
         {Spans(): (50, 40)},
         lambda plan: plan.scheme == Residues(16) and not plan.undecided_apart,
     ),
-    "rather than many residues that are proven": (
-        question(machine=APART, **FP64),
-        compared(Residues(14), Ratio(inf, (90, 90), 90)) | {Undecided(Residues(17)): crossings(8)},
-        lambda answer: isinstance(answer, WorstRatio) and answer.scheme == Residues(14),
-    ),
     "as few digits, if these are named": (
         question(accuracy="exact", scheme="digits"),
         {Spans(): (60, 50)},

@@ -189,8 +189,8 @@ struct Undecided {
   int64_t step_of_left, step_of_right;  // from one matrix to the next; 0 for the only one
 };
 
-// Whether an entry that `rounded_head` rounds is undecided: `tail` are the 32 bits below `head`, and `error` is in units
-// of the last bit of `head`.
+// Whether an entry that `rounded_head` rounds is undecided. `tail` are the 32 bits below `head`, and `error` is in
+// units of the last bit of `head`.
 INLINE bool is_undecided(uint64_t head, uint32_t tail, int64_t exponent, int precision, int least, double error) {
   if (error == 0) return false;
   const int64_t bits = exponent - least < precision ? exponent - least : precision;
@@ -250,7 +250,8 @@ INLINE bool round_normal(const WideResult& c, int64_t batch, int64_t i, int64_t 
   Longs bits[2], exponents[2];
   for (int half = 0; half < 2; half++) {
     bits[half] = converted<Longs>(lengths.halves[half]);
-    exponents[half] = select(bits[half] == 0, Longs{}, bits[half] - mu - some_integers(nu + 8 * half, count - 8 * half));
+    const Longs scaled = bits[half] - mu - some_integers(nu + 8 * half, count - 8 * half);
+    exponents[half] = select(bits[half] == 0, Longs{}, scaled);
     if (!none((exponents[half] < -900) | (exponents[half] > 900) | (bits[half] > 900))) return false;
   }
   const Ints top = (x.bits + 31) >> 5;

@@ -7,7 +7,7 @@ The first case that applies decides:
    that these leave undecided are few, and are computed apart (`undecided.py`).
 2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 3. The caller names the native product: the native product.
-4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`), or as in 1.
+4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
 5. The product is empty: any slices, or the native product where that is fastest.
 6. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
    proof of digits succeeds: digits.
@@ -15,8 +15,7 @@ The first case that applies decides:
 8. The native product is the fastest candidate and may run: the native product.
 9. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
    or the native product.
-10. Otherwise: the fewest slice products that are proven, or that leave all images exact, or as in 1. Where rows are
-   wide, and
+10. Otherwise: the fewest slice products that are proven, or that leave all images exact. Where rows are wide, and
    narrower once they are scaled along k, the same is asked of the scaled rows, which are taken only if they need fewer.
    Where these operands need more slice products than ordinary ones do, words and the native product are weighed once
    more, against that many.
@@ -27,7 +26,6 @@ In 1 and 2 rows are scaled along k, too: where the exact product then takes fewe
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import inf
 
 from ozaki.bounds import words as word_bounds
@@ -128,7 +126,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
         spans = scaled if inner_scaling else spans
     if named is None:
         most = _products_of_exact(question, spans)
-        few = few_residues(question, target, facts, most, inner_scaling)
+        few = few_residues(question, facts, most, inner_scaling)
         if few is not None:
             return _plan(question, few, target, 0.0, _APART, inner_scaling, undecided_apart=True)
         scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
@@ -188,13 +186,6 @@ _APART = "exact: entries that these residues leave undecided are computed apart"
 """Why a plan has so few residues (B14)."""
 
 
-def _apart(question: Question, target: Accuracy, facts: Facts, rival: Choice | None) -> Choice | None:
-    """The few residues that do if undecided entries are computed apart, where they are fewer than those of a rival."""
-    most = inf if rival is None else rival.scheme.products
-    few = few_residues(question, target, facts, most, rival is not None)
-    return rival if few is None else Choice(few, 0.0, "residues", rival is not None, undecided_apart=True)
-
-
 def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
     """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else."""
     family = _family(question)
@@ -228,9 +219,8 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     family = _family(question)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.length, family, facts, partial(few_residues, question, target, facts))
-    why = _APART if choice.undecided_apart else "a relative error is proven from the product itself"
-    return _plan(question, choice.scheme, target, choice.bound, why, undecided_apart=choice.undecided_apart)
+    choice = choose_relative(target, question.length, family, facts)
+    return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
@@ -370,8 +360,6 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         scaled = Proof(facts, k, target, likely, parts, inner_scaling=True)
         rival = search(target, k, names, scaled, must_succeed=False)
         rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
-    if open_:
-        rival = _apart(question, target, facts, rival)
     must_succeed = candidates.native_ruled_out is not None
     choice = search(target, k, names, proof, must_succeed, rival)
     if choice is None and not _native_may_run(question, candidates, facts):
@@ -384,8 +372,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
             return found
         _, why = found
     assert choice is not None
-    why = _APART if choice.undecided_apart else why
-    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling, choice.undecided_apart)
+    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling)
 
 
 _LEAST_OVERLAP = 1 / 16

@@ -20,15 +20,13 @@ from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 class Choice:
     """A scheme of a family with the bound proven for it, before the rounding to the output.
 
-    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10), `undecided_apart`
-    whether it holds since undecided entries are computed apart (B14).
+    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10).
     """
 
     scheme: Scheme
     bound: float
     family: str
     inner_scaling: bool = False
-    undecided_apart: bool = False
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
@@ -79,7 +77,7 @@ def search(
     if settled is not None:
         most = settled.scheme.products - _WORTH_A_BOUND
     if rival is not None and (settled is None or rival.scheme.products < settled.scheme.products):
-        settled, most = rival, rival.scheme.products - (_WORTH_A_BOUND if rival.undecided_apart else 0)
+        settled, most = rival, rival.scheme.products
         if all(scheme_of(name, start).products > most for name, start in starts.items()):
             return rival
     while True:

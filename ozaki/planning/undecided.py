@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from math import log2
 
-from ozaki.bounds.rounding import scaled
 from ozaki.planning.facts import Facts, Undecided
 from ozaki.planning.question import Question
 from ozaki.planning.search import first_count
-from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import precision_of
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.constants import MOST_AT_ONCE
@@ -30,15 +28,11 @@ _SPARE = 4
 """Bits that images have beyond the format with the fewest residues that are weighed: fewer decide no entry."""
 
 
-def few_residues(
-    question: Question, target: Accuracy, facts: Facts, most: float, inner_scaling: bool = False
-) -> Scheme | None:
+def few_residues(question: Question, facts: Facts, most: float, inner_scaling: bool) -> Scheme | None:
     """The residues that take least time if undecided entries are computed apart; None if they save nothing.
 
-    `target`: of the slices, before the rounding; `most`: slice products of what else does.
+    `most`: slice products of what else does.
     """
-    if not target.exact and scaled(target.tolerance, target.exponent) < 2.0 ** -(precision_of(question.dtype) + _SPARE):
-        return None  # what is asked for is more than the format shows, as of products whose slices are counted so
     if question.undecided_obstacle or question.empty or question.options.scheme not in ("auto", "residues"):
         return None
     k = max(question.length, 1)
