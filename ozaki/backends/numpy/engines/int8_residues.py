@@ -18,6 +18,8 @@ from ozaki.backends.numpy.compiled.panels import Panels, padded_depth, scratch_b
 from ozaki.backends.numpy.compiled.panels import slice_bytes as bytes_of_panels
 from ozaki.backends.numpy.compiled.tables import MOST_LIMBS, Tables, tables_of
 from ozaki.backends.numpy.compiled.whole import FARTHEST, multiply_whole
+from ozaki.backends.numpy.compiled.wide import image_words, multiply_wide
+from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
 from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers
@@ -164,6 +166,10 @@ class Int8ResidueEngine(ResidueEngine):
         if not rounds or reach > FARTHEST or out.strides[2] != out.itemsize or out.strides[1] % out.itemsize:
             return False
         if undecided is not None:
-            return False
+            if self.parts == 2:
+                return False
+            wide = wide_tables_of(self.crt.moduli, image_words(self.scheme.largest))
+            multiply_wide(self._library, a, b, wide, mu, nu, out, triangle, undecided)
+            return True
         multiply_rounded(self._library, a, b, self._tables, mu, nu, out, triangle)
         return True
