@@ -23,9 +23,10 @@ struct InnerProducts {
   void* values;                            // the results, one for each entry
 };
 
-// A group has at most MOST_ENTRIES entries of one matrix, whose rows of y are in one range [8 r, 8 r + 8): rows that are
-// neighbours in memory share lines of the cache. They are gathered BLOCK elements at a time.
-constexpr int64_t GROUP_ROWS = 8, MOST_ENTRIES = 128, BLOCK = 1024, STEP = BLOCK + 8, EXACT_AT_ONCE = 16;
+// A group has at most MOST_ENTRIES entries of one matrix, whose rows of y are in one range [32 r, 32 r + 32): rows that
+// are neighbours in memory share lines of the cache. They are gathered BLOCK elements at a time.
+constexpr int64_t GROUP_ROWS = 32, MOST_ENTRIES = 128, BLOCK = 1024, EXACT_AT_ONCE = 16;
+constexpr int64_t STEP = BLOCK + 8;  // lines of neighbouring rows fall into different sets of the cache
 
 // The sum of products of an entry, in each of eight lanes: sum + the errors of all products and additions.
 struct InnerSums {
@@ -99,28 +100,32 @@ template <typename Result> INLINE bool decide(const InnerSums& sums, int64_t vec
 }
 
 // Copies elements [begin, begin + length) of the rows of y that are `needed`, the first of which is `first`; bit i: row
-// i after it.
+// i after it. Of rows that are neighbours in memory, eights with one that is needed are copied.
 template <typename Element>
-INLINE void gather_rows(const InnerProducts& s, int64_t batch, int64_t first, int needed, int64_t begin, int64_t length,
-                        double* to) {
+INLINE void gather_rows(const InnerProducts& s, int64_t batch, int64_t first, uint32_t needed, int64_t begin,
+                        int64_t length, double* to) {
+  constexpr int64_t AHEAD = 64;  // each element along k is in another line, and often in another page
   const Element* from = (const Element*)s.y + batch * s.y_of_batch + first * s.y_of_rows + begin * s.y_of_k;
-  if (s.y_of_rows == 1 && s.y_of_k != 1) {
-    const int64_t rows = s.rows - first;
-    for (int64_t h = 0; h < length; h += 8) {
+  const bool across = s.y_of_rows == 1 && s.y_of_k != 1;
+  for (int64_t h = 0; across && h < length; h += 8) {
+    for (int64_t row = 0; row < GROUP_ROWS; row += 8) {
+      if ((needed >> row & 255) == 0) continue;
       Longs eight[8];
       for (int i = 0; i < 8; i++) {
         const bool there = h + i < length;
-        eight[i] = (Longs)some_neighbours(from + (there ? h + i : 0) * s.y_of_k, there ? rows : 0);
+        if (h + i + AHEAD < length) __builtin_prefetch(from + (h + i + AHEAD) * s.y_of_k + row);
+        const Element* some = from + (there ? h + i : 0) * s.y_of_k + row;
+        eight[i] = (Longs)some_neighbours(some, there ? s.rows - first - row : 0);
       }
       transpose(eight);
-      for (int i = 0; i < 8; i++) store(to + i * STEP + h, eight[i]);
+      for (int i = 0; i < 8; i++) store(to + (row + i) * STEP + h, eight[i]);
     }
-    return;
   }
-  for (int i = 0; i < GROUP_ROWS; i++, from += s.y_of_rows) {
-    if ((needed >> i) % 2 == 0) continue;
+  for (int i = 0; !across && i < GROUP_ROWS; i++) {
+    if ((needed >> i & 1) == 0) continue;
+    const Element* row = from + i * s.y_of_rows;
     for (int64_t h = 0; h < length; h += 8) {
-      store(to + i * STEP + h, raw_elements(from + h * s.y_of_k, s.y_of_k, length - h));
+      store(to + i * STEP + h, raw_elements(row + h * s.y_of_k, s.y_of_k, length - h));
     }
   }
 }
@@ -131,8 +136,8 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
     const int64_t start = s.starts[group], count = s.starts[group + 1] - start;
     const int64_t batch = s.batch[start], first = s.of_y[start] / GROUP_ROWS * GROUP_ROWS;
     const X* const x = (const X*)s.x + batch * s.x_of_batch;
-    int needed = 0;
-    for (int64_t e = 0; e < count; e++) needed |= 1 << (s.of_y[start + e] - first);
+    uint32_t needed = 0;
+    for (int64_t e = 0; e < count; e++) needed |= 1u << (s.of_y[start + e] - first);
     const auto row_of_x = [&](int64_t e, int64_t h) { return x + s.of_x[start + e] * s.x_of_rows + h; };
     const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - first) * STEP; };
     const auto length_from = [&](int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; };
@@ -144,9 +149,13 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
       for (int64_t e = 0; e < count; e++) {
         const X* const row = row_of_x(e, h);
         const double* const column = row_of_y(e);
+        const X* const next = row_of_x(e + 1 < count ? e + 1 : e, h);  // which no cache has, most often
         InnerSums sums = scratch.sums[e];
         int64_t i = 0;
-        for (; i + 8 <= length; i += 8) sums.see(neighbours(row + i), load<Doubles>(column + i));
+        for (; i + 8 <= length; i += 8) {
+          __builtin_prefetch(next + i);
+          sums.see(neighbours(row + i), load<Doubles>(column + i));
+        }
         if (i < length) sums.see(some_neighbours(row + i, length - i), load<Doubles>(column + i));
         scratch.sums[e] = sums;
       }
