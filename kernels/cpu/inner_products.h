@@ -99,61 +99,108 @@ template <typename Result> INLINE bool decide(const InnerSums& sums, int64_t vec
   return memcmp(&least, &largest, sizeof least) == 0;
 }
 
-// Copies elements [begin, begin + length) of the rows of y that are `needed`, the first of which is `first`; bit i: row
-// i after it. Of rows that are neighbours in memory, eights with one that is needed are copied.
+// A group of entries.
+struct Group {
+  int64_t start, count;  // its entries
+  int64_t batch, first;  // the matrix, and the first of the rows of y
+  uint32_t needed;       // of these: bit i for row first + i
+
+  Group(const InnerProducts& s, int64_t number) {
+    start = s.starts[number], count = s.starts[number + 1] - start;
+    batch = s.batch[start], first = s.of_y[start] / GROUP_ROWS * GROUP_ROWS;
+    needed = 0;
+    for (int64_t e = start; e < start + count; e++) needed |= 1u << (s.of_y[e] - first);
+  }
+
+  bool needs_of_eight(int64_t row) const { return (needed >> row & 255) != 0; }
+};
+
+// Whether rows of y are neighbours in memory, and elements along k are not.
+INLINE bool across(const InnerProducts& s) { return s.y_of_rows == 1 && s.y_of_k != 1; }
+
+// Element `h` along k of a group's first row of y.
+template <typename Element> INLINE const Element* first_of_y(const InnerProducts& s, const Group& group, int64_t h) {
+  return (const Element*)s.y + group.batch * s.y_of_batch + group.first * s.y_of_rows + h * s.y_of_k;
+}
+
+// Copies elements [begin, begin + length) of a group's rows of y; of rows that are neighbours in memory, eights with one
+// that is needed.
 template <typename Element>
-INLINE void gather_rows(const InnerProducts& s, int64_t batch, int64_t first, uint32_t needed, int64_t begin,
-                        int64_t length, double* to) {
+INLINE void gather_rows(const InnerProducts& s, const Group& group, int64_t begin, int64_t length, double* to) {
+  const Element* from = first_of_y<Element>(s, group, begin);
+  if (!across(s)) {
+    for (int i = 0; i < GROUP_ROWS; i++) {
+      if ((group.needed >> i & 1) == 0) continue;
+      const Element* row = from + i * s.y_of_rows;
+      for (int64_t h = 0; h < length; h += 8) {
+        store(to + i * STEP + h, raw_elements(row + h * s.y_of_k, s.y_of_k, length - h));
+      }
+    }
+    return;
+  }
   constexpr int64_t AHEAD = 64;  // each element along k is in another line, and often in another page
-  const Element* from = (const Element*)s.y + batch * s.y_of_batch + first * s.y_of_rows + begin * s.y_of_k;
-  const bool across = s.y_of_rows == 1 && s.y_of_k != 1;
-  for (int64_t h = 0; across && h < length; h += 8) {
+  for (int64_t h = 0; h < length; h += 8) {
     for (int64_t row = 0; row < GROUP_ROWS; row += 8) {
-      if ((needed >> row & 255) == 0) continue;
+      if (!group.needs_of_eight(row)) continue;
       Longs eight[8];
       for (int i = 0; i < 8; i++) {
         const bool there = h + i < length;
         if (h + i + AHEAD < length) __builtin_prefetch(from + (h + i + AHEAD) * s.y_of_k + row);
         const Element* some = from + (there ? h + i : 0) * s.y_of_k + row;
-        eight[i] = (Longs)some_neighbours(some, there ? s.rows - first - row : 0);
+        eight[i] = (Longs)some_neighbours(some, there ? s.rows - group.first - row : 0);
       }
       transpose(eight);
       for (int i = 0; i < 8; i++) store(to + (row + i) * STEP + h, eight[i]);
     }
   }
-  for (int i = 0; !across && i < GROUP_ROWS; i++) {
-    if ((needed >> i & 1) == 0) continue;
-    const Element* row = from + i * s.y_of_rows;
-    for (int64_t h = 0; h < length; h += 8) {
-      store(to + i * STEP + h, raw_elements(row + h * s.y_of_k, s.y_of_k, length - h));
-    }
-  }
 }
+
+// Fetches what `gather_rows` reads next into the cache while others are multiplied, one element along k at a time.
+template <typename Element> class Fetching {
+ public:
+  Fetching(const InnerProducts& s, const Group& group, int64_t h) : group(group), at(first_of_y<Element>(s, group, h)) {
+    step = s.y_of_k, left = !across(s) ? 0 : s.k - h < BLOCK ? s.k - h : BLOCK;
+  }
+
+  INLINE_MEMBER void fetch_some() {
+    if (left <= 0) return;
+    for (int64_t row = 0; row < GROUP_ROWS; row += 8) {
+      if (group.needs_of_eight(row)) __builtin_prefetch(at + row, 0, 2);
+    }
+    at += step, left--;
+  }
+
+ private:
+  const Group group;
+  const Element* at;
+  int64_t step, left;
+};
 
 template <typename X, typename Y, typename Result>
 static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end, InnerScratch& scratch) {
-  for (int64_t group = begin; group < end; group++) {
-    const int64_t start = s.starts[group], count = s.starts[group + 1] - start;
-    const int64_t batch = s.batch[start], first = s.of_y[start] / GROUP_ROWS * GROUP_ROWS;
-    const X* const x = (const X*)s.x + batch * s.x_of_batch;
-    uint32_t needed = 0;
-    for (int64_t e = 0; e < count; e++) needed |= 1u << (s.of_y[start + e] - first);
+  for (int64_t number = begin; number < end; number++) {
+    const Group group(s, number), after(s, number + 1 < end ? number + 1 : number);
+    const int64_t start = group.start, count = group.count;
+    const X* const x = (const X*)s.x + group.batch * s.x_of_batch;
     const auto row_of_x = [&](int64_t e, int64_t h) { return x + s.of_x[start + e] * s.x_of_rows + h; };
-    const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - first) * STEP; };
+    const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - group.first) * STEP; };
     const auto length_from = [&](int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; };
 
     for (int64_t e = 0; e < count; e++) scratch.sums[e] = InnerSums();
     for (int64_t h = 0; h < s.k; h += BLOCK) {
       const int64_t length = length_from(h);
-      gather_rows<Y>(s, batch, first, needed, h, length, scratch.rows);
+      gather_rows<Y>(s, group, h, length, scratch.rows);
+      const bool last = h + BLOCK >= s.k;
+      Fetching<Y> later(s, last ? after : group, last ? 0 : h + BLOCK);
       for (int64_t e = 0; e < count; e++) {
         const X* const row = row_of_x(e, h);
-        const double* const column = row_of_y(e);
         const X* const next = row_of_x(e + 1 < count ? e + 1 : e, h);  // which no cache has, most often
+        const double* const column = row_of_y(e);
         InnerSums sums = scratch.sums[e];
         int64_t i = 0;
         for (; i + 8 <= length; i += 8) {
           __builtin_prefetch(next + i);
+          later.fetch_some();
           sums.see(neighbours(row + i), load<Doubles>(column + i));
         }
         if (i < length) sums.see(some_neighbours(row + i, length - i), load<Doubles>(column + i));
@@ -172,7 +219,7 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
       for (int64_t i = 0; i < several; i++) scratch.exact[i].clear();
       for (int64_t h = 0; h < s.k; h += BLOCK) {
         const int64_t length = length_from(h);
-        if (s.k > BLOCK) gather_rows<Y>(s, batch, first, needed, h, length, scratch.rows);  // else they are there
+        if (s.k > BLOCK) gather_rows<Y>(s, group, h, length, scratch.rows);  // else they are there
         for (int64_t i = 0; i < several; i++) {
           const int64_t e = undecided[from + i];
           const X* const row = row_of_x(e, h);
