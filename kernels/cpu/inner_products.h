@@ -123,8 +123,11 @@ template <typename Element> INLINE const Element* first_of_y(const InnerProducts
   return (const Element*)s.y + group.batch * s.y_of_batch + group.first * s.y_of_rows + h * s.y_of_k;
 }
 
-// Copies elements [begin, begin + length) of a group's rows of y; of rows that are neighbours in memory, eights with one
-// that is needed.
+// Elements along k that are gathered at once, from h on.
+INLINE int64_t length_from(const InnerProducts& s, int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; }
+
+// Copies elements [begin, begin + length) of a group's rows of y that are needed; of rows that are neighbours in
+// memory, eights with one that is.
 template <typename Element>
 INLINE void gather_rows(const InnerProducts& s, const Group& group, int64_t begin, int64_t length, double* to) {
   const Element* from = first_of_y<Element>(s, group, begin);
@@ -158,9 +161,8 @@ INLINE void gather_rows(const InnerProducts& s, const Group& group, int64_t begi
 // Fetches what `gather_rows` reads next into the cache while others are multiplied, one element along k at a time.
 template <typename Element> class Fetching {
  public:
-  Fetching(const InnerProducts& s, const Group& group, int64_t h) : group(group), at(first_of_y<Element>(s, group, h)) {
-    step = s.y_of_k, left = !across(s) ? 0 : s.k - h < BLOCK ? s.k - h : BLOCK;
-  }
+  Fetching(const InnerProducts& s, const Group& of, int64_t h)
+      : group(of), at(first_of_y<Element>(s, of, h)), step(s.y_of_k), left(across(s) ? length_from(s, h) : 0) {}
 
   INLINE_MEMBER void fetch_some() {
     if (left <= 0) return;
@@ -184,11 +186,10 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
     const X* const x = (const X*)s.x + group.batch * s.x_of_batch;
     const auto row_of_x = [&](int64_t e, int64_t h) { return x + s.of_x[start + e] * s.x_of_rows + h; };
     const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - group.first) * STEP; };
-    const auto length_from = [&](int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; };
 
     for (int64_t e = 0; e < count; e++) scratch.sums[e] = InnerSums();
     for (int64_t h = 0; h < s.k; h += BLOCK) {
-      const int64_t length = length_from(h);
+      const int64_t length = length_from(s, h);
       gather_rows<Y>(s, group, h, length, scratch.rows);
       const bool last = h + BLOCK >= s.k;
       Fetching<Y> later(s, last ? after : group, last ? 0 : h + BLOCK);
@@ -218,7 +219,7 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
       const int64_t several = left - from < EXACT_AT_ONCE ? left - from : EXACT_AT_ONCE;
       for (int64_t i = 0; i < several; i++) scratch.exact[i].clear();
       for (int64_t h = 0; h < s.k; h += BLOCK) {
-        const int64_t length = length_from(h);
+        const int64_t length = length_from(s, h);
         if (s.k > BLOCK) gather_rows<Y>(s, group, h, length, scratch.rows);  // else they are there
         for (int64_t i = 0; i < several; i++) {
           const int64_t e = undecided[from + i];
