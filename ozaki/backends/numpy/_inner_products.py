@@ -68,7 +68,8 @@ def inner_products_bytes(x: npt.NDArray[Any], y: npt.NDArray[Any], count: int) -
         return listed + 8 * _ARRAYS * min(_AT_ONCE, count * k) + _EXACT * k
     copied = 0
     if not (along_k(x) and can_read(y)) and not (along_k(y) and can_read(x)):
-        copied = 2 * max(x.itemsize, y.itemsize) * min(max(_COPIED, k), max(x.size, y.size))
+        copied = LISTED * min(count, TILE)  # where entries come by rows that are copied together
+        copied += 2 * max(x.itemsize, y.itemsize) * min(max(_COPIED, k), max(x.size, y.size))
     if not can_read(x) and not can_read(y):
         copied += y.nbytes
     return listed + copied + threads() * SCRATCH

@@ -13,11 +13,11 @@ from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import InnerProducts
 
-SCRATCH = 2**19
-"""Bytes of the scratch of a thread, at most (`InnerScratch`)."""
+SCRATCH = 5 * 2**16
+"""Bytes of the scratch of a thread, at most (`InnerScratch` of inner_products.h)."""
 
-LISTED = 2**6
-"""Bytes of the arrays that `inner_products` makes, for each entry."""
+LISTED = 80
+"""Bytes of the arrays that `inner_products` makes, for each entry, and of the entries with exchanged operands."""
 
 _ROWS, _MOST = 32, 128
 """Rows of y, and most entries, of a group (`GROUP_ROWS`, `MOST_ENTRIES`)."""
