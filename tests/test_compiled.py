@@ -357,7 +357,8 @@ def test_dot_products_of_avx_vnni_in_the_encoding_of_avx512(tree, asked, monkeyp
     asked("vnni")
     if not isinstance(compiled(), Compiled):
         pytest.skip(compiled())
-    shutil.copytree(ROOT / "kernels", tree / "kernels", dirs_exist_ok=True)
+    for name in ("cpu", "arithmetic"):
+        shutil.copytree(ROOT / "kernels" / name, tree / "kernels" / name, dirs_exist_ok=True)
     header = tree / "kernels" / "cpu" / "operations_registers.h"
     header.write_text(header.read_text().replace("%{vex%} vpdpbusd", "vpdpbusd"))
     source = tree / "kernels" / "cpu" / "library.cpp"

@@ -23,9 +23,10 @@ struct InnerProducts {
   void* values;                            // the results, one for each entry
 };
 
-// A group has at most MOST_ENTRIES entries of one matrix, whose rows of y are in one range [8 r, 8 r + 8): rows that are
-// neighbours in memory share lines of the cache. They are gathered BLOCK elements at a time.
-constexpr int64_t GROUP_ROWS = 8, MOST_ENTRIES = 128, BLOCK = 1024, STEP = BLOCK + 8, EXACT_AT_ONCE = 16;
+// A group has at most MOST_ENTRIES entries of one matrix, whose rows of y are in one range [32 r, 32 r + 32): rows that
+// are neighbours in memory share lines of the cache. They are gathered BLOCK elements at a time.
+constexpr int64_t GROUP_ROWS = 32, MOST_ENTRIES = 128, BLOCK = 1024, EXACT_AT_ONCE = 16;
+constexpr int64_t STEP = BLOCK + 8;  // lines of neighbouring rows fall into different sets of the cache
 
 // The sum of products of an entry, in each of eight lanes: sum + the errors of all products and additions.
 struct InnerSums {
@@ -98,55 +99,111 @@ template <typename Result> INLINE bool decide(const InnerSums& sums, int64_t vec
   return memcmp(&least, &largest, sizeof least) == 0;
 }
 
-// Copies elements [begin, begin + length) of the rows of y that are `needed`, the first of which is `first`; bit i: row
-// i after it.
+// A group of entries.
+struct Group {
+  int64_t start, count;  // its entries
+  int64_t batch, first;  // the matrix, and the first of the rows of y
+  uint32_t needed;       // of these: bit i for row first + i
+
+  Group(const InnerProducts& s, int64_t number) {
+    start = s.starts[number], count = s.starts[number + 1] - start;
+    batch = s.batch[start], first = s.of_y[start] / GROUP_ROWS * GROUP_ROWS;
+    needed = 0;
+    for (int64_t e = start; e < start + count; e++) needed |= 1u << (s.of_y[e] - first);
+  }
+
+  bool needs_of_eight(int64_t row) const { return (needed >> row & 255) != 0; }
+};
+
+// Whether rows of y are neighbours in memory, and elements along k are not.
+INLINE bool across(const InnerProducts& s) { return s.y_of_rows == 1 && s.y_of_k != 1; }
+
+// Element `h` along k of a group's first row of y.
+template <typename Element> INLINE const Element* first_of_y(const InnerProducts& s, const Group& group, int64_t h) {
+  return (const Element*)s.y + group.batch * s.y_of_batch + group.first * s.y_of_rows + h * s.y_of_k;
+}
+
+// Elements along k that are gathered at once, from h on.
+INLINE int64_t length_from(const InnerProducts& s, int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; }
+
+// Copies elements [begin, begin + length) of a group's rows of y that are needed; of rows that are neighbours in
+// memory, eights with one that is.
 template <typename Element>
-INLINE void gather_rows(const InnerProducts& s, int64_t batch, int64_t first, int needed, int64_t begin, int64_t length,
-                        double* to) {
-  const Element* from = (const Element*)s.y + batch * s.y_of_batch + first * s.y_of_rows + begin * s.y_of_k;
-  if (s.y_of_rows == 1 && s.y_of_k != 1) {
-    const int64_t rows = s.rows - first;
-    for (int64_t h = 0; h < length; h += 8) {
-      Longs eight[8];
-      for (int i = 0; i < 8; i++) {
-        const bool there = h + i < length;
-        eight[i] = (Longs)some_neighbours(from + (there ? h + i : 0) * s.y_of_k, there ? rows : 0);
+INLINE void gather_rows(const InnerProducts& s, const Group& group, int64_t begin, int64_t length, double* to) {
+  const Element* from = first_of_y<Element>(s, group, begin);
+  if (!across(s)) {
+    for (int i = 0; i < GROUP_ROWS; i++) {
+      if ((group.needed >> i & 1) == 0) continue;
+      const Element* row = from + i * s.y_of_rows;
+      for (int64_t h = 0; h < length; h += 8) {
+        store(to + i * STEP + h, raw_elements(row + h * s.y_of_k, s.y_of_k, length - h));
       }
-      transpose(eight);
-      for (int i = 0; i < 8; i++) store(to + i * STEP + h, eight[i]);
     }
     return;
   }
-  for (int i = 0; i < GROUP_ROWS; i++, from += s.y_of_rows) {
-    if ((needed >> i) % 2 == 0) continue;
-    for (int64_t h = 0; h < length; h += 8) {
-      store(to + i * STEP + h, raw_elements(from + h * s.y_of_k, s.y_of_k, length - h));
+  constexpr int64_t AHEAD = 64;  // each element along k is in another line, and often in another page
+  for (int64_t h = 0; h < length; h += 8) {
+    for (int64_t row = 0; row < GROUP_ROWS; row += 8) {
+      if (!group.needs_of_eight(row)) continue;
+      Longs eight[8];
+      for (int i = 0; i < 8; i++) {
+        const bool there = h + i < length;
+        if (h + i + AHEAD < length) __builtin_prefetch(from + (h + i + AHEAD) * s.y_of_k + row);
+        const Element* some = from + (there ? h + i : 0) * s.y_of_k + row;
+        eight[i] = (Longs)some_neighbours(some, there ? s.rows - group.first - row : 0);
+      }
+      transpose(eight);
+      for (int i = 0; i < 8; i++) store(to + (row + i) * STEP + h, eight[i]);
     }
   }
 }
 
+// Fetches what `gather_rows` reads next into the cache while others are multiplied, one element along k at a time.
+template <typename Element> class Fetching {
+ public:
+  Fetching(const InnerProducts& s, const Group& of, int64_t h)
+      : group(of), at(first_of_y<Element>(s, of, h)), step(s.y_of_k), left(across(s) ? length_from(s, h) : 0) {}
+
+  INLINE_MEMBER void fetch_some() {
+    if (left <= 0) return;
+    for (int64_t row = 0; row < GROUP_ROWS; row += 8) {
+      if (group.needs_of_eight(row)) __builtin_prefetch(at + row, 0, 2);
+    }
+    at += step, left--;
+  }
+
+ private:
+  const Group group;
+  const Element* at;
+  int64_t step, left;
+};
+
 template <typename X, typename Y, typename Result>
 static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end, InnerScratch& scratch) {
-  for (int64_t group = begin; group < end; group++) {
-    const int64_t start = s.starts[group], count = s.starts[group + 1] - start;
-    const int64_t batch = s.batch[start], first = s.of_y[start] / GROUP_ROWS * GROUP_ROWS;
-    const X* const x = (const X*)s.x + batch * s.x_of_batch;
-    int needed = 0;
-    for (int64_t e = 0; e < count; e++) needed |= 1 << (s.of_y[start + e] - first);
+  for (int64_t number = begin; number < end; number++) {
+    const Group group(s, number), after(s, number + 1 < end ? number + 1 : number);
+    const int64_t start = group.start, count = group.count;
+    const X* const x = (const X*)s.x + group.batch * s.x_of_batch;
     const auto row_of_x = [&](int64_t e, int64_t h) { return x + s.of_x[start + e] * s.x_of_rows + h; };
-    const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - first) * STEP; };
-    const auto length_from = [&](int64_t h) { return s.k - h < BLOCK ? s.k - h : BLOCK; };
+    const auto row_of_y = [&](int64_t e) { return scratch.rows + (s.of_y[start + e] - group.first) * STEP; };
 
     for (int64_t e = 0; e < count; e++) scratch.sums[e] = InnerSums();
     for (int64_t h = 0; h < s.k; h += BLOCK) {
-      const int64_t length = length_from(h);
-      gather_rows<Y>(s, batch, first, needed, h, length, scratch.rows);
+      const int64_t length = length_from(s, h);
+      gather_rows<Y>(s, group, h, length, scratch.rows);
+      const bool last = h + BLOCK >= s.k;
+      Fetching<Y> later(s, last ? after : group, last ? 0 : h + BLOCK);
       for (int64_t e = 0; e < count; e++) {
         const X* const row = row_of_x(e, h);
+        const X* const next = row_of_x(e + 1 < count ? e + 1 : e, h);  // which no cache has, most often
         const double* const column = row_of_y(e);
         InnerSums sums = scratch.sums[e];
         int64_t i = 0;
-        for (; i + 8 <= length; i += 8) sums.see(neighbours(row + i), load<Doubles>(column + i));
+        for (; i + 8 <= length; i += 8) {
+          __builtin_prefetch(next + i);
+          later.fetch_some();
+          sums.see(neighbours(row + i), load<Doubles>(column + i));
+        }
         if (i < length) sums.see(some_neighbours(row + i, length - i), load<Doubles>(column + i));
         scratch.sums[e] = sums;
       }
@@ -162,8 +219,8 @@ static void inner_products_of(const InnerProducts& s, int64_t begin, int64_t end
       const int64_t several = left - from < EXACT_AT_ONCE ? left - from : EXACT_AT_ONCE;
       for (int64_t i = 0; i < several; i++) scratch.exact[i].clear();
       for (int64_t h = 0; h < s.k; h += BLOCK) {
-        const int64_t length = length_from(h);
-        if (s.k > BLOCK) gather_rows<Y>(s, batch, first, needed, h, length, scratch.rows);  // else they are there
+        const int64_t length = length_from(s, h);
+        if (s.k > BLOCK) gather_rows<Y>(s, group, h, length, scratch.rows);  // else they are there
         for (int64_t i = 0; i < several; i++) {
           const int64_t e = undecided[from + i];
           const X* const row = row_of_x(e, h);

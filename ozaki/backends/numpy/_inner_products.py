@@ -22,11 +22,14 @@ from ozaki.process.threads import threads
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
-_COPIED = 2**18
+_COPIED = 2**20
 """Elements of rows that are copied at a time, where the elements of no operand are neighbours along k."""
 
-_ARRAYS = 16
-"""Most arrays of a tile of products that NumPy holds at once."""
+_AT_ONCE = 2**14
+"""Products that NumPy adds up at a time: fewer than a tile, since their arrays are many."""
+
+_ARRAYS = 20
+"""Most arrays of so many products that NumPy holds at once."""
 
 _EXACT = 400
 """Bytes that the exact sum holds for each product, at most: objects of Python."""
@@ -59,13 +62,14 @@ def inner_products(x: npt.NDArray[Any], y: npt.NDArray[Any], entries: _Ints, out
 
 def inner_products_bytes(x: npt.NDArray[Any], y: npt.NDArray[Any], count: int) -> int:
     """Bytes that `inner_products` holds at most for so many entries, beside its arguments."""
-    k = x.shape[2]
-    listed = LISTED * min(count, TILE) + OBJECTS
+    k: int = x.shape[2]
+    listed: int = LISTED * min(count, TILE) + OBJECTS
     if not isinstance(compiled(), Compiled):
-        return listed + 8 * _ARRAYS * min(TILE, count * k) + _EXACT * k
+        return listed + 8 * _ARRAYS * min(_AT_ONCE, count * k) + _EXACT * k
     copied = 0
     if not (along_k(x) and can_read(y)) and not (along_k(y) and can_read(x)):
-        copied = 2 * max(x.itemsize, y.itemsize) * min(max(_COPIED, k), max(x.size, y.size))
+        copied = LISTED * min(count, TILE)  # where entries come by rows that are copied together
+        copied += 2 * max(x.itemsize, y.itemsize) * min(max(_COPIED, k), max(x.size, y.size))
     if not can_read(x) and not can_read(y):
         copied += y.nbytes
     return listed + copied + threads() * SCRATCH
@@ -101,7 +105,7 @@ def _compiled_values(
 def _values(x: npt.NDArray[Any], y: npt.NDArray[Any], entries: _Ints, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The values of entries by NumPy, some at a time."""
     values = np.empty(entries.shape[1], dtype)
-    at_once = max(TILE // x.shape[2], 1)
+    at_once = max(_AT_ONCE // x.shape[2], 1)
     with np.errstate(all="ignore"):
         for first in range(0, len(values), at_once):
             at = slice(first, first + at_once)
@@ -128,8 +132,8 @@ def _enclosed(left: _Rows, right: _Rows, dtype: np.dtype[Any]) -> tuple[npt.NDAr
     value, rest, size = np.zeros((3, count))
     decided = np.ones(count, bool)
     additions = 8
-    for h in range(0, k, TILE):
-        x, y = (rows[batch, row, h : h + TILE].astype(np.float64, copy=False) for rows, batch, row in (left, right))
+    for h in range(0, k, _AT_ONCE):
+        x, y = (rows[batch, row, h : h + _AT_ONCE].astype(np.float64, copy=False) for rows, batch, row in (left, right))
         product = x * y
         decided &= ~((np.abs(product) < _LEAST_PRODUCT) & (x != 0) & (y != 0)).any(axis=1)
         error = _product_error(x, y, product)

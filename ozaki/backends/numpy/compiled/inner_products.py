@@ -13,13 +13,13 @@ from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.sharing import share_out
 from ozaki.backends.numpy.compiled.structures import InnerProducts
 
-SCRATCH = 2**17
-"""Bytes of the scratch of a thread, at most (`InnerScratch`)."""
+SCRATCH = 5 * 2**16
+"""Bytes of the scratch of a thread, at most (`InnerScratch` of inner_products.h)."""
 
-LISTED = 2**6
-"""Bytes of the arrays that `inner_products` makes, for each entry."""
+LISTED = 80
+"""Bytes of the arrays that `inner_products` makes, for each entry, and of the entries with exchanged operands."""
 
-_ROWS, _MOST = 8, 128
+_ROWS, _MOST = 32, 128
 """Rows of y, and most entries, of a group (`GROUP_ROWS`, `MOST_ENTRIES`)."""
 
 _Ints = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ def inner_products(
     k, count = x.shape[2], entries.shape[1]
     # Entries of the same eight rows of y come together, as groups of at most `_MOST`, and in the order of rows of x.
     groups = entries[0] * -(-y.shape[1] // _ROWS) + entries[2] // _ROWS
-    order = np.argsort(groups * x.shape[1] + entries[1])
+    order = np.argsort(groups * x.shape[1] + entries[1], kind="stable")
     groups, ordered = groups[order], np.take(entries, order, axis=1)
     begin = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), count)
     number = -(-np.diff(begin) // _MOST)

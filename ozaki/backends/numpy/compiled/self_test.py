@@ -132,7 +132,7 @@ def _inner_products_are_right(library: CDLL) -> bool:
     x[0, 3, 10] = 2.0**-474
     ones = np.zeros(4, np.int64)
     found = inner_products(library, x, y, np.array([ones, np.arange(4), ones]), np.dtype(np.float64))
-    return found.tolist() == [1.0 + 2.0**-52, 1.0, 1.0, 2.0**-1074]
+    return bool(found.tolist() == [1.0 + 2.0**-52, 1.0, 1.0, 2.0**-1074])
 
 
 _IMAGES = np.array([0, 1, -1, 127, -128, 255, 2**52 - 1, -(2**52) + 1, 12345678901], np.float64)
