@@ -170,7 +170,8 @@ def _whole(
 
 def _apart(x: npt.NDArray[Any], y: npt.NDArray[Any], undecided: Undecided, out: Any, memory: Memory) -> None:
     """Compute the undecided entries of out by exact inner products of rows x and y."""
-    for at in tiles_of_rows(*out.shape, _LISTED if memory.limit is None else TILE):
+    batch, m, n = out.shape
+    for at in tiles_of_rows(batch, m, n, _LISTED if memory.limit is None else TILE):
         entries = undecided.entries(at)
         count = entries.shape[1]
         if count:
