@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.facts import Made
 from ozaki.backends.cupy.inputs import Inputs, OperandView, Seed, Views, arrays_of, planes_of, same_view
+from ozaki.backends.cupy.made import Made
 from ozaki.backends.cupy.prepared import PreparedSlices, alike
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.program import Program
