@@ -11,7 +11,6 @@ The medians go to benchmarks/results/multiprecision/, and the newest of each dev
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from benchmarks.conversions import median
 from benchmarks.devices import Cpu, Device, cpu_model, device_of, median_seconds
 from benchmarks.measure import WrongAnswerError
 from benchmarks.readme import replaced
-from benchmarks.results import RESULTS, ROOT, git_commit, slug
+from benchmarks.results import RESULTS, ROOT, git_commit, newest_of_devices, slug
 from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
 from ozaki.planning.search import likely_schemes
 from ozaki.records.accuracy import Accuracy
@@ -76,7 +75,9 @@ def main(
         row_files.write(path, result)
         print(path)
     if tables or output == FOLDER:
-        DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), newest()), encoding="utf-8")
+        DOCUMENT.write_text(
+            with_table(DOCUMENT.read_text(encoding="utf-8"), newest_of_devices(FOLDER)), encoding="utf-8"
+        )
 
 
 # On a CPU -----------------------------------------------------------------------------------------------------------
@@ -204,23 +205,15 @@ def host(n: int) -> Result | None:
 # Tables -------------------------------------------------------------------------------------------------------------
 
 
-def newest() -> list[Result]:
-    """The newest results of a CPU, and those of each GPU that there are results of."""
-    found: dict[str, Result] = {}
-    for path in sorted(FOLDER.glob("*.json")):
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
-        found[result["device"] if is_of_gpu(result) else "cpu"] = result
-    return sorted(found.values(), key=lambda result: (is_of_gpu(result), result["device"]))
-
-
 def is_of_gpu(result: Result) -> bool:
     """Whether results are those of a GPU; those of a CPU have one size."""
     return "n" not in result
 
 
 def with_table(text: str, results: list[Result]) -> str:
-    """The document with the tables between its markers replaced."""
-    tables = "\n".join((table_of_gpu if is_of_gpu(result) else table_of_cpu)(result) for result in results)
+    """The document with the tables between its markers replaced: those of CPUs, then those of GPUs."""
+    ordered = sorted(results, key=is_of_gpu)
+    tables = "\n".join((table_of_gpu if is_of_gpu(result) else table_of_cpu)(result) for result in ordered)
     return replaced(text, tables, BEGIN, END)
 
 

@@ -142,6 +142,11 @@ def rounded_sum(alpha, x, beta, c):
     return out
 
 
+def by_blas(a, b, **options):
+    """`ozaki.matmul` of NumPy arrays, by float64 BLAS in place of compiled code."""
+    return ozaki.matmul(a, b, engine="float64", **options)
+
+
 def same_bits(x, y):
     """Whether two arrays are equal in shape, dtype and every bit."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
@@ -233,3 +238,11 @@ def held_by(call):
         return call(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def assert_no_more_is_held(a, b, out, limit, **options):
+    """Assert that a product into `out` holds no more memory than its report says, and than a limit that it has."""
+    options |= {"out": out, "workspace_limit": limit, "return_report": True}
+    (_, report), held = held_by(lambda: ozaki.matmul(a, b, **options))
+    assert held <= report.workspace_bytes + 400_000  # what imports and caches take
+    assert limit is None or report.workspace_bytes <= limit

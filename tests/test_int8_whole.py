@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cases import same_bits
+from cases import by_blas, same_bits
 
 import ozaki
 from ozaki.backends.numpy import _describe
@@ -36,10 +36,6 @@ def in_parts(a, b, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Int8ResidueEngine, "multiply_whole", lambda *_: None)
         return ozaki.matmul(a, b, **options)
-
-
-def by_blas(a, b, **options):
-    return ozaki.matmul(a, b, engine="float64", **options)
 
 
 def layouts(x):

@@ -11,7 +11,7 @@ import ozaki
 from benchmarks import multiprecision
 from benchmarks.devices import Cpu, device_of
 from benchmarks.measure import WrongAnswerError
-from benchmarks.results import RESULTS
+from benchmarks.results import newest_of_devices
 
 
 class Emulated:
@@ -88,18 +88,14 @@ def test_tables_of_devices():
     assert "| 4096 | 106 | 29 | 22 | 11 | 0.004 |" in text and "16 threads" in text
     assert "| 4096 | 106 | 29 | 22 | 11 |\n" in multiprecision.table_of_gpu({**result, "host": None})
     document = f"a\n{multiprecision.BEGIN}\nold\n{multiprecision.END}\nb\n"
-    (of_cpu, *_) = multiprecision.newest()
-    both = multiprecision.with_table(document, [of_cpu, result])
+    (of_cpu, *_) = newest_of_devices(multiprecision.FOLDER)
+    both = multiprecision.with_table(document, [result, of_cpu])
     assert "old" not in both and both.index("n = 1000 on") < both.index("Some GPU") and both.endswith("\nb\n")
     assert multiprecision.with_table(both, [of_cpu, result]) == both
 
 
-def test_the_newest_results_of_each_device(tmp_path, monkeypatch):
-    (of_cpu,) = sorted((RESULTS / "multiprecision").glob("*-cpu.json"))[-1:]
-    monkeypatch.setattr(multiprecision, "FOLDER", tmp_path)
-    for name in ("2026-01-01-0000-cpu", "2026-01-02-0000-cpu"):
-        (tmp_path / f"{name}.json").write_text(of_cpu.read_text(encoding="utf-8"), encoding="utf-8")
-    for day, device in enumerate(["H200", "H100", "H200"], 1):
+def test_the_newest_results_of_each_device(tmp_path):
+    for day, device in enumerate(["CPU", "H200", "H100", "H200", "CPU"], 1):
         text = f'{{"device": "{device}", "rows": [], "day": {day}}}'
         (tmp_path / f"2026-01-0{day}-0000-{device.lower()}.json").write_text(text, encoding="utf-8")
-    assert [each.get("day") for each in multiprecision.newest()] == [None, 2, 3]
+    assert [each["day"] for each in newest_of_devices(tmp_path)] == [5, 3, 4]

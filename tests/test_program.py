@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.facts import Asked, Made, facts_program
+from ozaki.backends.cupy.facts import Asked, facts_program
 from ozaki.backends.cupy.inputs import Inputs, OperandView, Views
 from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.made import Made
 from ozaki.backends.cupy.products import Repetition, product_program, program_of
 from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import DTYPES, Array, Buffer, View, view_of

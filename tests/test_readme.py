@@ -97,7 +97,7 @@ def test_the_benchmarks_have_their_place():
 
 def test_the_table_of_multiprecision_products_is_that_of_the_newest_results():
     text = multiprecision.DOCUMENT.read_text(encoding="utf-8")
-    assert multiprecision.with_table(text, multiprecision.newest()) == text
+    assert multiprecision.with_table(text, newest_of_devices(multiprecision.FOLDER)) == text
 
 
 def test_the_table_of_linear_algebra_is_that_of_the_newest_results():

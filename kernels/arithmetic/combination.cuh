@@ -10,6 +10,13 @@ template <typename T> struct Combination {
   int64_t batch, row_stride, col_stride;
 };
 
+// COMBINATION, a parameter of kernels, after others: for the dtype ADDEND of c; without that macro there is none.
+#ifdef ADDEND
+#define COMBINATION , const Combination<ADDEND> combination
+#else
+#define COMBINATION
+#endif
+
 // A finite number as (-1)^negative whole 2^exponent, whole < 2^53; taken from its bits, so that subnormals count.
 struct Whole {
   uint64_t whole;

@@ -27,6 +27,7 @@
 //                    32; 256 threads, or with ALONG_K = 0 768
 //                    1. the row's top  2. sums that the pieces have for it  3. sums of the other segments, from memory
 #include "conversion/describing.cuh"
+#include "conversion/factors.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int PACK = 16 / sizeof(INPUT);
@@ -40,12 +41,6 @@ struct Piece {
   Tops tops;
   Sums<TOPS> sums;
 };
-
-#if INNER
-#define FACTORS , const double* __restrict__ factors
-#else
-#define FACTORS
-#endif
 
 // Number h of a row, times the factor of its inner index if rows are scaled.
 __device__ __forceinline__ Bits times_factor(Bits bits, const double* factors, int64_t h) {

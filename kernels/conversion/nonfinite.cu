@@ -25,12 +25,6 @@
 #include "arithmetic/combination.cuh"
 #include "hardware/launch.cuh"
 
-#ifdef ADDEND
-#define COMBINATION , const Combination<ADDEND> combination
-#else
-#define COMBINATION
-#endif
-
 typedef BitsOf<OUTPUT>::type Bits;
 
 constexpr int BLOCK_ROWS = 128, BLOCK_COLS = 2048, NONFINITE = 5;  // the field of a description

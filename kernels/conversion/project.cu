@@ -10,6 +10,7 @@
 //   flip             a fault, for tests
 #include "arithmetic/fixed_point.cuh"
 #include "arithmetic/projection.cuh"
+#include "conversion/factors.cuh"
 #include "hardware/launch.cuh"
 
 typedef unsigned long long Sum;
@@ -28,16 +29,13 @@ typedef unsigned long long Sum;
 typedef BitsOf<INPUT>::type Bits;
 constexpr int CHUNK = ALONG_Q ? 1024 : 64, OWN = ALONG_Q ? 4 : 1;
 
-#if INNER
-#define FACTORS , const double* __restrict__ factors, int64_t factors_batch
-#else
-#define FACTORS
-#endif
-
 extern "C" __global__ void __launch_bounds__(256)
 project(const INPUT* __restrict__ x, int64_t sb, int64_t sp, int64_t sq, int64_t count_p, int64_t count_q,
-        const int32_t* __restrict__ mu, int64_t mu_batch FACTORS, const uint2* __restrict__ vector,
-        int64_t vector_batch, Sum* __restrict__ out, int64_t out_batch) {
+        const int32_t* __restrict__ mu, int64_t mu_batch FACTORS,
+#if INNER
+        int64_t factors_batch,
+#endif
+        const uint2* __restrict__ vector, int64_t vector_batch, Sum* __restrict__ out, int64_t out_batch) {
   after_previous();
   const uint32_t chunks = static_cast<uint32_t>((count_q + CHUNK - 1) / CHUNK);
   constexpr int OF_BLOCK = ALONG_Q ? 32 : 256;

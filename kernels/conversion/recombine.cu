@@ -29,12 +29,6 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 
-#ifdef ADDEND
-#define COMBINATION , const Combination<ADDEND> combination
-#else
-#define COMBINATION
-#endif
-
 #ifdef PROJECTED
 #define PROJECTION , const Projection projection
 #else

@@ -47,12 +47,6 @@ struct Entries {
   }
 };
 
-#ifdef ADDEND
-#define COMBINATION , const Combination<ADDEND> combination
-#else
-#define COMBINATION
-#endif
-
 extern "C" __global__ void __launch_bounds__(256, LIMBS <= 4 ? 2 : 1)
 recombine_complex(const uint8_t* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
                   const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,

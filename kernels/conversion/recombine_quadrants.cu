@@ -27,10 +27,8 @@
 typedef BitsOf<OUTPUT>::type Bits;
 
 #ifdef ADDEND
-#define COMBINATION , const Combination<ADDEND> combination
 constexpr int BLOCKS = 2;
 #else
-#define COMBINATION
 constexpr int BLOCKS = 3;
 #endif
 

@@ -30,17 +30,12 @@
 // 2. Exponents mu of the warp's rows from their description.
 // 3. Two rows at a time: images, slices, store (cut.cuh).
 #include "conversion/cut.cuh"
+#include "conversion/factors.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int THREADS = 128, BLOCK_ROWS = smaller(32, static_cast<int>(256 / (REALS * sizeof(INPUT))));
 constexpr int OWN_ROWS = BLOCK_ROWS / 4;  // of a warp
 constexpr int HELD = REALS * LIMBS;       // limbs of an element, which decide how many registers it needs
-
-#if INNER
-#define FACTORS , const double* __restrict__ factors
-#else
-#define FACTORS
-#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, HELD <= 1 ? 7 : HELD <= 2 && !ALONG_K ? 5 : HELD <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,

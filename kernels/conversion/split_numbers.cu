@@ -38,15 +38,10 @@
 // lie in different banks.
 #include "arithmetic/modulus.cuh"
 #include "arithmetic/numbers.cuh"
+#include "conversion/factors.cuh"
 #include "hardware/launch.cuh"
 #include "hardware/mma.cuh"
 #include "hardware/tiles.cuh"
-
-#if INNER
-#define FACTORS , const double* __restrict__ factors
-#else
-#define FACTORS
-#endif
 
 #if MULTIPRECISION
 typedef NumbersView Source;

@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
+from ozaki.backends.cupy.descriptions import Descriptions
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.facts import Asked, EarlySlices, Made, engine_for, facts_program, scaled_rows
-from ozaki.backends.cupy.inputs import (
-    Inputs,
-    OperandView,
-    Views,
-    contiguous_numbers,
-    contiguous_view,
-)
+from ozaki.backends.cupy.facts import Asked, engine_for, facts_program
+from ozaki.backends.cupy.inputs import Inputs, OperandView, Views, contiguous_numbers, contiguous_view
+from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
@@ -24,10 +20,8 @@ from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
-from ozaki.backends.cupy.steps.inner import inner_factors
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
-from ozaki.backends.cupy.steps.operands import Described
 from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
@@ -81,7 +75,7 @@ def product_program(
             # Operands may be prepared for an engine that rounds nothing but products.
             prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
             if plan.inner_scaling:
-                rows = _scaled(b, inputs, made.scaled or Made())
+                rows = Descriptions(b, inputs, made.scaled or Made(), inner_scaling=True).both()
                 left, right = (prepared.get(side) or of for side, of in zip(SIDES, rows, strict=True))
             else:
                 left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
@@ -131,16 +125,6 @@ def _operand(b: Builder, inputs: Inputs, made: Made, side: Side) -> product.Give
         return describe_numbers(b, inputs.numbers[side])
     rows = inputs.rows_given[side]
     return describe(b, rows) if known or inputs.multiprecision else rows
-
-
-def _scaled(b: Builder, inputs: Inputs, made: Made) -> tuple[Described, Described]:
-    """Both operands, described as rows scaled along k, as far as `made` has not what that takes."""
-    if made.described:
-        return made.described["left"], made.described["right"]
-    factors = made.factors
-    if factors is None and not inputs.views.itself:
-        factors = inner_factors(b, inputs.rows_given["left"], inputs.rows_given["right"])
-    return scaled_rows(b, inputs, factors)
 
 
 @dataclass(frozen=True)

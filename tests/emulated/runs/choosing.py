@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends.cupy import devices, facts
+from ozaki.backends.cupy import devices, proofs
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, slice_engine
@@ -266,7 +266,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     apart[1][1::2] *= np.float32(2.0**-40)
     with with_times(slices=1.0):
         got, found = [], []
-        with mock.patch.object(facts, "least_product", no_least_product):
+        with mock.patch.object(proofs, "least_product", no_least_product):
             for a in (*usual[:2], small, graded, graded, usual[2]):
                 out = cp.full((40, 50), np.nan, "f4")
                 with seen() as calls:
