@@ -6,6 +6,7 @@ interval round to the same number, it is the exact entry, rounded once. The othe
 
 from __future__ import annotations
 
+from math import ldexp
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class Crossings(NamedTuple):
 
     def share(self, more: float) -> float:
         """The share to expect if images have so many bits more, a number that may be negative."""
-        likely = sum(count * min(1.0, 2.0 ** (-x - more)) for x, count in enumerate(self.counts, -ABOVE))
+        likely = sum((count * min(1.0, ldexp(2.0 ** (-more), -x)) for x, count in enumerate(self.counts, -ABOVE)), 0.0)
         return (self.hopeless + likely) / max(self.entries, 1)
 
 
