@@ -41,7 +41,7 @@ class Machine:
     each: float = 0.1
     name: str = "table"
     finds_facts_on_device: bool = False
-    computes_apart: bool = False
+    least_saved: int = 1000
 
     def core(self):
         return H100
@@ -69,7 +69,7 @@ HARDLY_SMOOTH, HARDLY_PEAKS = ({Sample(): (Least(384.0, sums, 0, True),) * 2} fo
 """Samples whose estimate for 3 digits (E4) is 1.45 and 1.54 times below what digits have to prove, at k = 2560."""
 
 
-APART = replace(QUICK_SLICES, computes_apart=True)
+APART = replace(QUICK_SLICES, least_saved=2)
 
 
 def crossings(bits, hopeless=0):

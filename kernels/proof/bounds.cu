@@ -13,7 +13,8 @@ __device__ __forceinline__ double power_of_two(int64_t e) {
 #ifndef ENTRIES
 
 // row_terms: what the rows of both operands contribute (`RowTerms` in Python, in the order of its fields), from their
-// descriptions. `tops` are the scales of multiprecision rows, or null. No macros.
+// descriptions. `tops` are the scales of multiprecision rows, or null. With `exact` entries are those of the exact
+// product, though images may be rounded. No macros.
 //
 // 256 threads; grid ceil(a.count / 256) + ceil(b.count / 256). A thread owns a row.
 struct Side {
@@ -33,7 +34,7 @@ __device__ __forceinline__ double power(int64_t e) {
 
 extern "C" __global__ void __launch_bounds__(256)
 row_terms(const Side a, const Side b, int64_t statistic, int step, int base, int64_t threshold, double dropped,
-          int width, double k, int exponent) {
+          int width, double k, int exponent, int exact) {
   after_previous();
   const uint32_t a_blocks = static_cast<uint32_t>((a.count + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
@@ -46,7 +47,7 @@ row_terms(const Side a, const Side b, int64_t statistic, int step, int base, int
   int64_t own = FARTHEST;
   if (top != EMPTY_TOP) {
     const int64_t bits = top + row_exponent(top, side.description[statistic * count + i], step, base, threshold);
-    const bool rounded = bits + bottom < top;
+    const bool rounded = !exact && bits + bottom < top;
     s = __dmul_rn(static_cast<double>(side.description[2 * count + i]), power(-width));
     ulp = power(left ? -bits - exponent : -bits);
     if (rounded) {

@@ -44,8 +44,6 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
                 raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
     if plan.inner_scaling:
         _check_scaled(pair)
-    if plan.undecided_apart and not pair.backend.machine().computes_apart:
-        raise ValueError("plan: has undecided entries computed apart, not on this device; plan from these operands")
     if plan.undecided_apart and pair.combination is not None:
         raise ValueError(
             "plan: has undecided entries computed apart, not of an expression; leave the plan to gemm, or give slices="

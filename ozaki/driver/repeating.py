@@ -105,6 +105,6 @@ def _with_same_obstacle(
     return chosen(facts) if backend.native_obstacle(dtype) == before else None
 
 
-def _slices_of(plan: Plan) -> tuple[object, bool]:
-    """What says whether two plans have the same slices of the same operands."""
-    return plan.scheme, plan.inner_scaling
+def _slices_of(plan: Plan) -> tuple[object, ...]:
+    """What says whether two plans have the same slices of the same operands, and what is computed apart."""
+    return plan.scheme, plan.inner_scaling, plan.undecided_apart

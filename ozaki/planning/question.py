@@ -34,8 +34,8 @@ class Machine(Protocol):
         ...
 
     @property
-    def computes_apart(self) -> bool:
-        """Whether entries that their errors leave undecided are computed apart, by exact inner products."""
+    def least_saved(self) -> int:
+        """Slice products that fewer residues have to save at least, for their undecided entries to be foretold."""
         ...
 
     @property
@@ -128,8 +128,6 @@ class Question:
     @property
     def undecided_obstacle(self) -> str | None:
         """Why undecided entries of this product are not computed apart; None if they may be."""
-        if not self.machine.computes_apart:
-            return "not on this device"
         if self.expression:
             return "not of an expression that is rounded once"
         if self.multiprecision or is_multiprecision(self.dtype):

@@ -35,12 +35,14 @@ def few_residues(question: Question, facts: Facts, most: float, inner_scaling: b
     """
     if question.undecided_obstacle or question.empty or question.options.scheme not in ("auto", "residues"):
         return None
+    if inner_scaling and question.machine.finds_facts_on_device:
+        return None  # the rows that the host would look at are not scaled
     k = max(question.length, 1)
     bits = precision_of(question.dtype) + _SPARE
     batch, m, n = question.sizes.stack
     fixed = _FIXED / (float(batch) * m * n * k)
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
-    if least + fixed + 1 > most:
+    if least + max(fixed + 1, question.machine.least_saved) > most:
         return None
     found = facts[Undecided(scheme_of("residues", least), inner_scaling)]
     best, cost = None, most - fixed

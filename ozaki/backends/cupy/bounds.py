@@ -41,7 +41,9 @@ def entry_bounds(runs: ProgramRuns, facts: OperandFacts, plan: Plan | None, c: A
         spans = facts.measure(Spans(scaled)) if plan.scheme.drop else (NO_SPAN, NO_SPAN)
         left, right = facts.described(scaled)
         b = Builder(runs.inputs().buffers)
-        terms, unit = terms_of(b, left, right, plan.scheme, plan.scheme.dropped(left.k, spans))
+        terms, unit = terms_of(
+            b, left, right, plan.scheme, plan.scheme.dropped(left.k, spans), exact=plan.undecided_apart
+        )
     entries = result_view(c).array("c", b.given)
     bounds_step(b, terms, unit, alpha, sums, entries, b.given("bounds", view_of(bounds)))
     runs.run_into(b.program(), c, bounds=bounds)

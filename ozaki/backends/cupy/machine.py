@@ -29,12 +29,13 @@ class Machine:
     Attributes
     ----------
     finds_facts_on_device : planning waits for the device, which could do something else meanwhile
-    computes_apart : whether undecided entries are computed apart there; not so far
+    least_saved : the host foretells undecided entries, from copies of some rows, which takes it as long as the device
+        takes for some slice products; ordinary rows save six of them at most
     """
 
     device: Device
     finds_facts_on_device: bool = True
-    computes_apart: bool = False
+    least_saved: int = 8
 
     @property
     def timed(self) -> bool:

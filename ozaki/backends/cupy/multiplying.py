@@ -16,11 +16,12 @@ from ozaki.backends.cupy.operand_facts import OperandFacts
 from ozaki.backends.cupy.products import Expression, combining_program, product_program
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.program import Program, Reader
 from ozaki.backends.cupy.running import ProgramRuns
 from ozaki.backends.cupy.steps.axpby import multiple
 from ozaki.backends.cupy.steps.epilogue import Combine
 from ozaki.backends.cupy.steps.nonfinite import patch
+from ozaki.backends.cupy.steps.product import UNDECIDED
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.verifying import check_projected, projected
 from ozaki.multiprecision.floats import empty as empty_numbers
@@ -43,6 +44,7 @@ class Multiplication:
     ----------
     computed : the product, or the expression, that was computed last, if by exact slice products; else None
     launched : the plan, the view of the result and the expression of the last program of a product, or None
+    undecided : reads how many entries of that product were computed apart; None if none are
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Multiplication:
         self._progress, self._verification = progress, verification
         self.computed: results.Computed | None = None
         self.launched: tuple[Plan, OperandView, Expression | None] | None = None
+        self.undecided: Reader | None = None
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product, or the expression, by a plan of slices or words into c (`Work.multiply`)."""
@@ -76,7 +79,7 @@ class Multiplication:
         if once and is_wide(plan.scheme, numbers or runs.inputs().multiprecision):
             self._multiply_every_bit(plan, c)
             return
-        computed = None if once or plan.engine != "auto" else self.computed
+        computed = None if once or plan.undecided_apart or plan.engine != "auto" else self.computed
         if computed is not None and (computed.scheme, computed.inner_scaling) == (plan.scheme, plan.inner_scaling):
             results.copy(computed.c, c)
             runs.valid_for_others = False  # no step of a program computes c
@@ -88,7 +91,7 @@ class Multiplication:
             expression, alpha = Expression(*runs.combination.values, once=True), runs.combination.alpha
         self._multiply_into(plan, c, expression)
         self.computed = None
-        if is_exact(plan.scheme):
+        if is_exact(plan.scheme) and not plan.undecided_apart:
             self.computed = results.Computed(plan.scheme, c, alpha, inner_scaling=plan.inner_scaling)
 
     def compute(self, plan: Plan, shape: tuple[int, int, int]) -> None:
@@ -119,6 +122,7 @@ class Multiplication:
         runs.made = made.without_products()
         runs.run_into(program, c, self._progress)
         runs.free(made)
+        self.undecided = program.readers.get(UNDECIDED)
         return program
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:

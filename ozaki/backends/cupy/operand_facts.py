@@ -21,7 +21,7 @@ from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import Description
-from ozaki.planning.facts import CutBound, Need, WorstRatio
+from ozaki.planning.facts import CutBound, Need, Undecided, WorstRatio
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Words
@@ -70,6 +70,11 @@ class OperandFacts:
     def _fact(self, need: Need) -> Any:
         runs = self._runs
         if need not in self._readers:
+            if isinstance(need, Undecided):
+                from ozaki.backends.cupy.on_host import crossings_on_host  # another backend, as below
+
+                runs.valid_for_others = False
+                return crossings_on_host(need, runs.rows_of, runs.dtype)
             if isinstance(need, WorstRatio) and need.level == "wide" and native_obstacle("float64") is not None:
                 from ozaki.backends.cupy.on_host import fact_on_host  # another backend, which few calls need
 

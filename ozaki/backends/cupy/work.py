@@ -78,8 +78,10 @@ class Work:
         self._relative_errors: dict[RelativeError, float] = {}
 
     @property
-    def undecided(self) -> None:
-        """None: nothing is computed apart (`Machine.computes_apart`)."""
+    def undecided(self) -> int | None:
+        """Number of entries of the last product that were computed apart; waits for the device."""
+        reader = self._multiplication.undecided
+        return None if reader is None else int(self._runs.execution.fact(reader))
 
     # Facts ------------------------------------------------------------------------------------------------------------
 

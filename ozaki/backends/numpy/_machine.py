@@ -9,7 +9,7 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import H100, TensorCore
 
 finds_facts_on_device = False
-computes_apart = True
+least_saved = 2
 timed = True
 
 

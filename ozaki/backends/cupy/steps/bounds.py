@@ -99,16 +99,17 @@ _ROWS = 16
 
 
 def terms_of(
-    b: Builder, left: Described, right: Described, scheme: Scheme, dropped: float
+    b: Builder, left: Described, right: Described, scheme: Scheme, dropped: float, exact: bool = False
 ) -> tuple[tuple[RowTerms, RowTerms], int]:  # fmt: skip
     """Add the step that computes the terms of the rows of both operands; also the exponent of their unit.
 
-    `dropped`: the largest worth of the digit pairs that are left out of an entry, in image units.
+    `dropped`: the largest worth of the digit pairs that are left out of an entry, in image units. `exact`: entries are
+    those of the exact product, though images may be rounded.
     """
     scaling = left.scaling(scheme)
     terms = tuple(RowTerms.room(b, of.x.buffer.name, *of.x.shape[:2]) for of in (left, right))
     kernel = _rows_kernel(
-        scaling, left.k, dropped, tuple((of.batch * of.rows) for of in terms), _have_tops(left, right)
+        scaling, left.k, dropped, tuple((of.batch * of.rows) for of in terms), _have_tops(left, right), exact
     )
     places: list[Array | Place | Out] = []
     for described, of in zip((left, right), terms, strict=True):
@@ -123,7 +124,7 @@ def _have_tops(left: Described, right: Described) -> tuple[bool, bool]:
 
 @cached(1024)
 def _rows_kernel(
-    scaling: Scaling, k: int, dropped: float, counts: tuple[int, ...], tops: tuple[bool, ...]
+    scaling: Scaling, k: int, dropped: float, counts: tuple[int, ...], tops: tuple[bool, ...], exact: bool
 ) -> Kernel:  # fmt: skip
     sides = [
         (None, None if has else 0, None, None, None, count) for count, has in zip(counts, tops, strict=True)
@@ -132,7 +133,7 @@ def _rows_kernel(
     grid = (sum(ceil(count / 256) for count in counts),)
     return Kernel.of(
         "proof/bounds.cu", "row_terms", {}, grid, (256,), *sides, *rule, float(dropped), magnitude_bits(k), float(k),
-        -scaling.base,
+        -scaling.base, int(exact),
     )  # fmt: skip
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read
+from ozaki.backends.cupy.steps.bounds import terms_of
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
@@ -18,11 +22,15 @@ from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.backends.cupy.steps.projection import Check
+from ozaki.backends.cupy.steps.undecided import Undecided, inner_products
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.records.shapes import SIDES
 from ozaki.schemes import Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
+
+UNDECIDED = "undecided"
+"""The fact, of the program of a product, that says how many entries were computed apart."""
 
 Given = Array | Described | Slices
 """An operand: its rows alone, shape (batch, rows, k), or with their description, or split."""
@@ -77,18 +85,37 @@ def multiply(
             found = (describe if whole else find_largest)(b, x)
         made.append(found)
         operands.append(found)
-    check, projected = None, epilogue
+    flags: Array | None = None
+    finished = epilogue
+    if plan.undecided_apart:
+        assert isinstance(epilogue, Round) and isinstance(plan.scheme, Residues)
+        flags = b.array("flags of undecided entries", epilogue.shape, "B")
+        terms, unit = terms_of(b, described(operands[0]), described(operands[1]), plan.scheme, 0.0)
+        finished = replace(epilogue, undecided=Undecided(flags, terms, unit))
+    check = None
     if seed is not None:
         of_right = described(operands[1]).x
         check = Check.begin(b, seed, epilogue.shape, k, of_right.shape[0])
-        projected = replace(epilogue, projection=check.projection)
-    _multiply_panels(b, engine, plan, operands[0], operands[1], projected, check)
+        finished = replace(finished, projection=check.projection)
+    _multiply_panels(b, engine, plan, operands[0], operands[1], finished, check)
     if check is not None:
         check.end(b)
+    if flags is not None:
+        assert isinstance(epilogue.out, Array)
+        b.release(*(of.places[0] for of in terms))
+        count = b.zeroed("number of undecided entries", 8)
+        inner_products(b, flags, described(operands[0]).x, described(operands[1]).x, epilogue.out, count)
+        arrival = b.to_host("number of undecided entries, on the host", count, (1,), "q")
+        b.read(UNDECIDED, (b.evidence(arrival, _number),), int)
+        b.release(flags, count)
     if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
         patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
         release(b, each)
+
+
+def _number(count: npt.NDArray[Any]) -> int:
+    return int(count[0])
 
 
 def release(b: Builder, x: Described | Slices) -> None:

@@ -53,7 +53,8 @@ def engine_of(
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
-    quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
+    numbers = multiprecision or is_multiprecision(plan.dtype)
+    quadrants = not (numbers or plan.inner_scaling or plan.undecided_apart)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
     if combined and not engine.keeps:
         if plan.engine != "auto":
