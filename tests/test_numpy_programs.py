@@ -62,7 +62,7 @@ def test_parts_of_k_are_added_in_any_order(rng, scheme, k):
 
 def test_what_runs_is_what_prints(rng, monkeypatch):
     ran = []
-    monkeypatch.setattr(_execute, "run", lambda program, *of: ran.append(program))
+    monkeypatch.setattr(_execute, "run", lambda program, *of, **options: ran.append(program))
     a, b = rng.standard_normal((300, 5000)), rng.standard_normal((5000, 30))
     for options in (
         {"slices": 14},

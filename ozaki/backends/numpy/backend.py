@@ -20,7 +20,7 @@ from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.engines import engine_of
-from ozaki.backends.numpy.program import DESCRIBING, Views, numbered, product_program
+from ozaki.backends.numpy.program import COMPUTING_APART, DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
 from ozaki.interchange.plain import plain
@@ -114,10 +114,12 @@ def steps(plan: Plan) -> str:
     proof: tuple[str, ...] = ()
     if limit is not None:
         limit -= ROW_BYTES * batch * (m + n)  # which descriptions take
-    if plan.strict is not None and not plan.a_priori and plan.target.measure == "componentwise":
+    proven = plan.strict is not None and not (plan.a_priori or plan.undecided_apart)
+    if proven and plan.target.measure == "componentwise":
         proof = facts_program(levels(reals)[0], (batch, m, k), (batch, n, k), limit).steps
     program = product_program(scheme, plan.engine, Views(batch, m, reals, n), limit)
-    return numbered(*DESCRIBING, *proof, *program.steps)
+    apart = (COMPUTING_APART,) if plan.undecided_apart else ()
+    return numbered(*DESCRIBING, *proof, *program.steps, *apart)
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:

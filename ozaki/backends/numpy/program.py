@@ -113,6 +113,9 @@ DESCRIBING = (
 )
 """The steps before each product that does not run natively."""
 
+COMPUTING_APART = "inner products       a, b, entries that rounding left undecided -> c"
+"""The step after a product of which undecided entries are computed apart."""
+
 
 def numbered(*lines: str) -> str:
     """Steps, a line each, with their numbers."""
