@@ -18,6 +18,7 @@ from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.backends.cupy.steps.projection import Check
+from ozaki.backends.cupy.steps.undecided import inner_products
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
 from ozaki.records.shapes import SIDES
@@ -85,6 +86,11 @@ def multiply(
     _multiply_panels(b, engine, plan, operands[0], operands[1], projected, check)
     if check is not None:
         check.end(b)
+    undecided = epilogue.undecided if isinstance(epilogue, Round) else None
+    if undecided is not None and undecided.count is not None:
+        assert isinstance(epilogue.out, Array)
+        rows = described(operands[0]).x, described(operands[1]).x
+        inner_products(b, device, undecided.flags, *rows, epilogue.out, undecided.count)
     if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
         patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
