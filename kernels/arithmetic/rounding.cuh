@@ -63,29 +63,37 @@ HD uint64_t round_to_format(const uint32_t (&limbs)[LENGTH], int exponent, bool&
   return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
 }
 
-// RN(limbs * 2^exponent) by one floating-point addition, for numbers that are large enough and far from over- and
-// underflow; returns false for others (`rounded` is then meaningless). With the limbs w, v, u from the highest one on,
-// and `rest` for all below u, in units of u:
+// The summands of RN(limbs * 2^exponent) by one floating-point addition, for three limbs or more. With the limbs w, v, u
+// from the highest one on, and `rest` for all below u, in units of u:
 //
 //   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u made odd where rest != 0
 //
-// are both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the
-// sum beyond 2^56, where half an ulp is a multiple of 4: there an odd last bit of u rounds like everything below u.
-template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, double& rounded) {
-  if (LENGTH < 3) return false;
+// are both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits.
+struct Summands {
+  double high, low;  // H, L
+};
+template <int LENGTH> HD Summands summands_of(const uint32_t (&limbs)[LENGTH]) {
   const uint32_t w = limbs[LENGTH - 1], v = limbs[LENGTH > 1 ? LENGTH - 2 : 0];
   uint32_t u = limbs[LENGTH > 2 ? LENGTH - 3 : 0], rest = 0;
 #pragma unroll
   for (int i = 0; i < LENGTH - 3; ++i) rest |= limbs[i];
   if (rest != 0) u |= 1;
+  const double high = double_of_limbs(0x45300000u, w ^ 0x80000000u) - double_of_limbs(0x45300000u, 0x80100000u);
+  return {high + double_of_limbs(0x43300000u, v & ~0x7ffu),
+          double_of_limbs(0x43300000u | (v & 0x7ffu), u) - double_of_limbs(0x43300000u, 0)};
+}
+
+// RN(limbs * 2^exponent) by adding these, for numbers that are large enough and far from over- and underflow; returns
+// false for others (`rounded` is then meaningless). abs(H) >= 2^24 puts the sum beyond 2^56, where half an ulp is a
+// multiple of 4: there an odd last bit of u rounds like everything below u.
+template <int BITS, int LENGTH>
+HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, double& rounded) {
+  if (LENGTH < 3) return false;
   const int scale = exponent + 32 * (LENGTH - 3);
   const double power = double_of_limbs(static_cast<uint32_t>(scale + 1023) << 20, 0);
-  const double high = double_of_limbs(0x45300000u, w ^ 0x80000000u) - double_of_limbs(0x45300000u, 0x80100000u);
-  const double both = high + double_of_limbs(0x43300000u, v & ~0x7ffu);
-  const double low = double_of_limbs(0x43300000u | (v & 0x7ffu), u) - double_of_limbs(0x43300000u, 0);
-  rounded = fused(both, 4294967296.0, low) * power;
-  return (both < 0.0 ? -both : both) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
+  const Summands sum = summands_of(limbs);
+  rounded = fused(sum.high, 4294967296.0, sum.low) * power;
+  return (sum.high < 0.0 ? -sum.high : sum.high) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }
 
 // Bits [FIRST, FIRST + 32) of a two's complement number: its sign is repeated above it, zeros are below it; FIRST >=

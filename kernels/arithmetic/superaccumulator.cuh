@@ -18,8 +18,8 @@ struct Superaccumulator {
     for (int i = 0; i < LENGTH; ++i) digits[i] = 0;
   }
 
-  // Add x y, exactly. Not more than AT_ONCE times without `carry`.
-  HD void add(const Parts& x, const Parts& y) {
+  // The digits of x y, of which the first is a part of digits[the result].
+  static HD int product_digits(const Parts& x, const Parts& y, int64_t (&of_product)[5]) {
     // 1. The product of the mantissas: high 2^64 + low.
     const uint64_t x0 = low_limb(x.mantissa), x1 = high_limb(x.mantissa);
     const uint64_t y0 = low_limb(y.mantissa), y1 = high_limb(y.mantissa);
@@ -27,20 +27,27 @@ struct Superaccumulator {
     const uint64_t low = lowest + (middle << 32);
     const uint64_t high = x1 * y1 + (middle >> 32) + (low < lowest ? 1 : 0);
 
-    // 2. Its five digits, of which the first is digits[at].
-    const int place = x.exponent + y.exponent - UNIT, at = place >> 5, shift = place & 31;
+    // 2. Its five digits.
+    const int place = x.exponent + y.exponent - UNIT, shift = place & 31;
     const uint64_t first = low << shift;
     const uint64_t second = high << shift | (low >> 1) >> (63 - shift);
     const uint64_t last = (high >> 1) >> (63 - shift);
 
     // 3. (d ^ sign) - sign is d or -d.
     const int64_t sign = x.negative != y.negative ? -1 : 0;
-    int64_t* const to = digits + at;
-    to[0] += (static_cast<int64_t>(low_limb(first)) ^ sign) - sign;
-    to[1] += (static_cast<int64_t>(high_limb(first)) ^ sign) - sign;
-    to[2] += (static_cast<int64_t>(low_limb(second)) ^ sign) - sign;
-    to[3] += (static_cast<int64_t>(high_limb(second)) ^ sign) - sign;
-    to[4] += (static_cast<int64_t>(last) ^ sign) - sign;
+    of_product[0] = (static_cast<int64_t>(low_limb(first)) ^ sign) - sign;
+    of_product[1] = (static_cast<int64_t>(high_limb(first)) ^ sign) - sign;
+    of_product[2] = (static_cast<int64_t>(low_limb(second)) ^ sign) - sign;
+    of_product[3] = (static_cast<int64_t>(high_limb(second)) ^ sign) - sign;
+    of_product[4] = (static_cast<int64_t>(last) ^ sign) - sign;
+    return place >> 5;
+  }
+
+  // Add x y, exactly. Not more than AT_ONCE times without `carry`.
+  HD void add(const Parts& x, const Parts& y) {
+    int64_t of_product[5];
+    int64_t* const to = digits + product_digits(x, y, of_product);
+    for (int i = 0; i < 5; ++i) to[i] += of_product[i];
   }
 
   // Bring all digits but the last one, which has the sign, into [0, 2^32).

@@ -15,6 +15,8 @@
 //
 // With the macro PROJECTED the integers are also projected (projecting.cuh); then LOWER is 0.
 //
+// With the macro UNDECIDED = 1, of residues alone and not with ADDEND, undecided entries are flagged (flagging.cuh).
+//
 // With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
 //
 // Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
@@ -26,6 +28,9 @@
 #ifdef PROJECTED
 #include "conversion/projecting.cuh"
 #endif
+#ifdef UNDECIDED
+#include "conversion/flagging.cuh"
+#endif
 
 typedef BitsOf<OUTPUT>::type Bits;
 
@@ -33,6 +38,11 @@ typedef BitsOf<OUTPUT>::type Bits;
 #define PROJECTION , const Projection projection
 #else
 #define PROJECTION
+#endif
+#ifdef UNDECIDED
+#define FLAGGING , const Flagging flagging
+#else
+#define FLAGGING
 #endif
 
 #if DIGIT_BITS == 0
@@ -115,6 +125,8 @@ struct Entries {
 
 #ifdef ADDEND
 constexpr int BLOCKS = LIMBS <= 4 ? 2 : 1;
+#elif defined(UNDECIDED)
+constexpr int BLOCKS = 2, BITS = 8 * SLICES - 1;
 #else
 constexpr int BLOCKS = LIMBS <= 4 ? 3 : 2, BITS = DIGIT_BITS == 0 ? 8 * SLICES - 1 : 32 * LIMBS - 1;
 #endif
@@ -123,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
-          int64_t cols MORE_ARGUMENTS COMBINATION PROJECTION) {
+          int64_t cols MORE_ARGUMENTS COMBINATION PROJECTION FLAGGING) {
   after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
@@ -133,6 +145,14 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
 #endif
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+  const int64_t b = blockIdx.z;
+  nu += b * nu_batch;
+  if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
+#ifdef UNDECIDED
+  __shared__ ColumnTerms columns;
+  columns.find(flagging, nu, b, static_cast<int64_t>(blockIdx.y) * 128, cols);
+  __syncthreads();
+#endif
 #ifdef PROJECTED
   // Lanes beyond the last column stay, since a warp sums its row together.
   const bool inside = col < cols;
@@ -141,9 +161,6 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   constexpr bool inside = true;
   if (row0 >= rows || col >= cols) return;
 #endif
-  if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
-  const int64_t b = blockIdx.z;
-  nu += b * nu_batch;
 
   // 1. Load.
   Entries entries[TOGETHER];
@@ -171,6 +188,10 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
         combination.c + (b * combination.batch + row * combination.row_stride + col * combination.col_stride);
     combine_and_store<OUTPUT, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride,
                                      combination.alpha, combination.beta, addend, combination.col_stride);
+#elif defined(UNDECIDED)
+    const auto flags = [&] { return flagging.flags + b * flagging.flags_batch + row * flagging.flags_row + col; };
+    const Errors errors(columns, flagging, -exponent, b, row);
+    round_and_flag<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride, errors, flags);
 #else
     round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride);
 #endif

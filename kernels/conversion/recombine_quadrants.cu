@@ -10,7 +10,8 @@
 //   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5
 // of which the first has half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
-// With the macro PROJECTED the integers are also projected (projecting.cuh).
+// With the macro PROJECTED the integers are also projected (projecting.cuh). With the macro UNDECIDED = 1, not with
+// ADDEND, undecided entries are flagged (flagging.cuh).
 //
 // Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
 // columns of a row in each quadrant. Phases: 1. for each modulus: load seven products, add; 2. for each quadrant:
@@ -22,6 +23,9 @@
 #include "arithmetic/winograd.cuh"
 #ifdef PROJECTED
 #include "conversion/projecting.cuh"
+#endif
+#ifdef UNDECIDED
+#include "conversion/flagging.cuh"
 #endif
 
 typedef BitsOf<OUTPUT>::type Bits;
@@ -36,6 +40,11 @@ constexpr int BLOCKS = 3;
 #define PROJECTION , const Projection projection
 #else
 #define PROJECTION
+#endif
+#ifdef UNDECIDED
+#define FLAGGING , const Flagging flagging
+#else
+#define FLAGGING
 #endif
 
 // The bytes y_t of C at four columns of a row; integer(j, ...) is Cbar at column j.
@@ -52,12 +61,19 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
                     int64_t rows, int64_t cols, const CrtConstants<SLICES, LIMBS> constants, int64_t half_rows,
-                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION PROJECTION) {
+                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION PROJECTION FLAGGING) {
   after_previous();
   const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
   const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
   const bool inside = col < smaller(half_cols, cols);
+#ifdef UNDECIDED
+  __shared__ ColumnTerms columns[2];
+  const int64_t first_col = static_cast<int64_t>(blockIdx.x % across) * 128;
+  columns[0].find(flagging, nu, 0, first_col, cols);
+  columns[1].find(flagging, nu, 0, first_col + half_cols, cols);
+  __syncthreads();
+#endif
 #ifdef PROJECTED
   if (row >= smaller(half_rows, rows)) return;  // lanes beyond the last column stay, since a warp sums its row together
 #else
@@ -98,6 +114,11 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
                                      combination.alpha, combination.beta,
                                      combination.c + (r * combination.row_stride + h * combination.col_stride),
                                      combination.col_stride);
+#elif defined(UNDECIDED)
+    const auto flags = [&] { return flagging.flags + r * flagging.flags_row + h; };
+    const Errors errors(columns[q % 2], flagging, mu[r], 0, r);
+    round_and_flag<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride, errors,
+                                                  flags);
 #else
     round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride);
 #endif

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.kernels import Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.projection import Projection
+from ozaki.backends.cupy.steps.undecided import Undecided
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class Round:
     ----------
     out : shape (batch, m, n), its columns neighbours in memory
     projection : where its integers are projected, or None
+    undecided : where undecided entries are flagged, of real residues of byte moduli, or None
     """
 
     out: Array | NumbersArray
     projection: Projection | None = None
+    undecided: Undecided | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,7 +51,8 @@ class Round:
 
     def part(self, axis: int, first: int, last: int) -> Round:
         """That of elements first, ..., last - 1 along an axis."""
-        return Round(self.out.part(axis, first, last), _part(self.projection, axis, first, last))
+        undecided = None if self.undecided is None else self.undecided.part(axis, first, last)
+        return Round(self.out.part(axis, first, last), _part(self.projection, axis, first, last), undecided)
 
 
 @dataclass(frozen=True)
@@ -87,34 +91,46 @@ def _part(of: Projection | None, axis: int, first: int, last: int) -> Projection
 
 Epilogue = Keep | Round | Combine
 
-Expression = tuple[str, Any, Any]
-"""What a kernel's builder is given of an expression and of projections: the C type of c or its parts, the argument of
-the expression and that of projections but for addresses; "" and None for what there is not."""
+Expression = tuple[str, Any, Any, Any]
+"""What a kernel's builder is given of an expression, projections and flags: the C type of c or its parts, the arguments
+of the expression, of projections and of flags but for addresses; "" and None for what there is not."""
 
 
 def expression_of(epilogue: Round | Combine) -> Expression | None:
-    """The expression that is rounded, and the projections; None for the product alone."""
+    """The expression that is rounded, the projections and the flags; None for the product alone."""
     projection = None if epilogue.projection is None else epilogue.projection.argument
     if isinstance(epilogue, Round):
-        return None if projection is None else ("", None, projection)
+        flags = None if epilogue.undecided is None else epilogue.undecided.argument
+        return None if projection is None and flags is None else ("", None, projection, flags)
     c = epilogue.c.view
-    return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts), projection
+    return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts), projection, None
 
 
 def macros_of(expression: Expression | None) -> Macros:
-    """The macros of kernels that recombine an expression, or project: none for the product alone."""
+    """The macros of kernels that recombine an expression, project, or flag: none for the product alone."""
     macros: Macros = {}
-    if expression is not None and expression[0]:
-        macros = {"ADDEND": expression[0]}
-    return macros if expression is None or expression[2] is None else macros | {"PROJECTED": 1}
+    if expression is None:
+        return macros
+    addend, _, projection, flags = expression
+    if addend:
+        macros["ADDEND"] = addend
+    if projection is not None:
+        macros["PROJECTED"] = 1
+    if flags is not None:
+        macros["UNDECIDED"] = 1
+    return macros
 
 
 def arguments_of(expression: Expression | None) -> list[Any]:
-    """The arguments that follow all others: the structs Combination (arithmetic/combination.cuh) and Projection."""
+    """The arguments that follow all others: the structs Combination, Projection and Flagging of the kernels."""
     return [] if expression is None else [each for each in expression[1:] if each is not None]
 
 
-def addend_of(epilogue: Round | Combine) -> list[Array | Out]:
-    """The arrays whose addresses these arguments have."""
-    found: list[Array | Out] = [] if isinstance(epilogue, Round) else [epilogue.c]
-    return found if epilogue.projection is None else [*found, *epilogue.projection.written]
+def addend_of(epilogue: Round | Combine) -> list[Array | Place | Out]:
+    """The places whose addresses these arguments have."""
+    found: list[Array | Place | Out] = [] if isinstance(epilogue, Round) else [epilogue.c]
+    if epilogue.projection is not None:
+        found += epilogue.projection.written
+    if isinstance(epilogue, Round) and epilogue.undecided is not None:
+        found += epilogue.undecided.written
+    return found

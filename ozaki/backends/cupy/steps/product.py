@@ -104,7 +104,8 @@ def multiply(
         assert isinstance(epilogue.out, Array)
         b.release(*(of.places[0] for of in terms))
         count = b.zeroed("number of undecided entries", 8)
-        inner_products(b, flags, described(operands[0]).x, described(operands[1]).x, epilogue.out, count)
+        rows = described(operands[0]).x, described(operands[1]).x
+        inner_products(b, device, flags, *rows, epilogue.out, count)
         arrival = b.to_host("number of undecided entries, on the host", count, (1,), "q")
         b.read(UNDECIDED, (b.evidence(arrival, _number),), int)
         b.release(flags, count)

@@ -159,13 +159,15 @@ class Planes:
         if self.symmetry is not None:
             assert isinstance(epilogue.out, Array)
             mirror(b, epilogue.out, conjugate=self.symmetry == "hermitian")
+            if isinstance(epilogue, Round) and epilogue.undecided is not None:
+                mirror(b, epilogue.undecided.flags, conjugate=False)
 
     def _round(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
         """Round; of a triangle only entries below the diagonal, and in blocks that the diagonal crosses."""
         out, lower = epilogue.out, self.symmetry is not None
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or is_wide(self.scheme, scaled):
-            assert isinstance(self.scheme, Residues)
+            assert isinstance(self.scheme, Residues) and not (isinstance(epilogue, Round) and epilogue.undecided)
             round_wide(b, self.scheme, self.planes, self.left, self.right, out, device.block_memory)
             return
         batch, _, n = out.shape
@@ -180,6 +182,7 @@ class Planes:
                 some._round(b, device, epilogue.part(0, i, last).part(2, col, end))
             return
         of_out = expression_of(epilogue)
+        assert isinstance(self.scheme, Residues) or of_out is None or of_out[3] is None
         recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
         steps = self.left.step, self.right.step
         kernel = recombine(self.scheme, self.planes.view, out.view, *steps, of_out, lower)
@@ -226,7 +229,7 @@ def _recombine_kernel(
 ) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
     few = isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS
-    together = 2 if few and expression is None else 1
+    together = 2 if few and (expression is None or expression[1:3] == (None, None)) else 1
     macros = _macros(scheme, out) | macros_of(expression) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.dtype.itemsize == 8),
         "TOGETHER": together, "LOWER": int(lower),

@@ -1,0 +1,114 @@
+// Flags of entries that are undecided (docs/bounds.md, B14), written while the entries are rounded.
+#pragma once
+#include "arithmetic/undecided.cuh"
+#include "conversion/results.cuh"
+
+// Terms of the rows of an operand: term t of row r at terms[t * count + r], r = b * batch + row of a matrix.
+struct RowTerms {
+  const double* terms;
+  const int64_t* units;
+  int64_t count, batch;
+};
+
+// Where flags go, bytes that are 0 or 1: flags[b * flags_batch + row * flags_row + col]. The errors of entries are sums of
+// products of terms, in units of 2^(units_row + units_col + unit); the third terms of residues are 0, and not read.
+struct Flagging {
+  uint8_t* flags;
+  int64_t flags_batch, flags_row;
+  RowTerms left, right;
+  int64_t unit;
+};
+
+// A term times 2^e; Inf where that is not in range, and NaN then where the other factor of an error is 0: both say that
+// an entry is undecided. Terms are in units of the image then, those that are not 0 about 1/2 or more.
+__device__ __forceinline__ double scaled_term(double term, int64_t e) {
+  const uint64_t field = e > 1023 ? 2047 : static_cast<uint64_t>(1023 + larger<int64_t>(e, -1000));
+  return term == 0.0 ? 0.0 : __dmul_rn(term, double_of(field << 52));
+}
+
+// The terms of 128 columns, of which lane x owns 4 x + j, in units of their images; zeros beyond the last column.
+struct ColumnTerms {
+  double first[4][32], second[4][32];
+
+  // Of columns from col0 on, by the first 128 threads; the block is to be synchronised before any reads them.
+  __device__ __forceinline__ void find(const Flagging& f, const int32_t* nu, int64_t b, int64_t col0, int64_t cols) {
+    const int i = threadIdx.y * 32 + threadIdx.x;
+    if (i >= 128) return;
+    const int64_t col = col0 + i, at = b * f.right.batch + col;
+    const bool inside = col < cols;
+    const int64_t e = inside ? f.right.units[at] + nu[col] : 0;
+    first[i % 4][i / 4] = inside ? scaled_term(f.right.terms[at], e) : 0.0;
+    second[i % 4][i / 4] = inside ? scaled_term(f.right.terms[f.right.count + at], e) : 0.0;
+  }
+};
+
+// The errors of a thread's four entries of a row, in units of the integers Cbar.
+struct Errors {
+  const ColumnTerms& columns;
+  double first, second;
+
+  __device__ __forceinline__ Errors(const ColumnTerms& columns, const Flagging& f, int mu, int64_t b, int64_t row)
+      : columns(columns) {
+    const int64_t at = b * f.left.batch + row, e = f.left.units[at] + f.unit + mu;
+    first = scaled_term(f.left.terms[at], e);
+    second = scaled_term(f.left.terms[f.left.count + at], e);
+  }
+
+  __device__ __forceinline__ double of(int j) const {
+    return __dadd_rn(__dmul_rn(first, columns.first[j][threadIdx.x]), __dmul_rn(second, columns.second[j][threadIdx.x]));
+  }
+};
+
+// Stores the flags of four neighbouring columns, in the bytes of `undecided`, as far as there are so many.
+__device__ __forceinline__ void store_flags(uint8_t* to, uint32_t undecided, int64_t col, int64_t cols) {
+  if (col + 4 <= cols && (reinterpret_cast<uint64_t>(to) & 3) == 0) {
+    *reinterpret_cast<uint32_t*>(to) = undecided;
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (col + j < cols) to[j] = static_cast<uint8_t>(byte_of(undecided, j));
+  }
+}
+
+// As round_and_store does; the flags of the entries, neighbours, begin at flags().
+template <typename Output, int SIZE, int LENGTH, typename Entries, typename Constants, typename Place, typename Flags>
+__device__ __forceinline__ void round_and_flag(const Entries& entries, const Constants& constants, int exponent,
+                                               const int32_t* nu, int64_t col, int64_t cols, Place place,
+                                               int64_t col_stride, const Errors& errors, Flags flags) {
+  typename BitsOf<Output>::type bits[4];
+  int nu_four[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];
+
+  constexpr bool IN_DOUBLES = sizeof(Output) == 8 && LENGTH > 2;
+  uint32_t limbs[4][LENGTH], undecided = 0;
+  bool rounded = true;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    entries.integer(j, constants, limbs[j]);
+    Output value;
+    rounded = round_by_addition<SIZE>(limbs[j], exponent - nu_four[j], value) && rounded;
+    bits[j] = bits_of(value);
+    if (IN_DOUBLES) {
+      if (undecided_by_addition(limbs[j], errors.of(j))) undecided |= 1u << 8 * j;
+    }
+  }
+  if (!rounded) {  // rare: some result is small, or near over- or underflow
+#pragma unroll
+    for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(limbs[j], exponent - nu_four[j]);
+  }
+  if (!IN_DOUBLES || !rounded) {
+    undecided = 0;
+#pragma unroll 1
+    for (int j = 0; j < 4; ++j) {
+      uint32_t of_one[LENGTH];
+#pragma unroll
+      for (int w = 0; w < LENGTH; ++w)
+        of_one[w] = j < 2 ? (j == 0 ? limbs[0][w] : limbs[1][w]) : j == 2 ? limbs[2][w] : limbs[3][w];
+      const int nu_one = j < 2 ? (j == 0 ? nu_four[0] : nu_four[1]) : j == 2 ? nu_four[2] : nu_four[3];
+      if (undecided_by_ends<Output>(of_one, exponent - nu_one, errors.of(j))) undecided |= 1u << 8 * j;
+    }
+  }
+  store_columns(place(), bits, col, cols, col_stride);
+  store_flags(flags(), undecided, col, cols);
+}

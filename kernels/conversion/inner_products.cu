@@ -1,0 +1,210 @@
+// Correctly rounded inner products for the entries of a product whose flags are set (docs/bounds.md, B14).
+//
+// Entry (b, i, j) becomes RN(sum_t x[b, i, t] y[b, j, t]), where NaN and Inf count as 0; an exact zero is +0. First in
+// twice the working precision, with a measured bound of the error (Dot2; T. Ogita, S. M. Rump, S. Oishi, Accurate sum
+// and dot product, 2005): the entry is that to which both ends of the interval round. Where they round to two, or where
+// the error of a product underflows or something overflows, the sum is computed exactly.
+//
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
+//
+// x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
+// out_col]; any strides, in elements. flags[batch][m][n] are bytes that are 0 or 1; `entries` is the number of all. The
+// number of those that are set is added to *count. k < 2^31.
+//
+// 256 threads; any grid. Each warp takes 128 flags at a time, neighbours, so that warps at work share rows; its lanes
+// share the products of an entry.
+#include "arithmetic/superaccumulator.cuh"
+#include "hardware/launch.cuh"
+
+// An element as a double, 0 for NaN and Inf; the subnormal numbers, too, are kept as they are.
+__device__ __forceinline__ double element(const double* x) {
+  const uint64_t bits = *reinterpret_cast<const uint64_t*>(x);
+  return (bits >> 52 & 0x7ff) == 0x7ff ? 0.0 : double_of(bits);
+}
+__device__ __forceinline__ double element(const float* x) {
+  const uint32_t bits = *reinterpret_cast<const uint32_t*>(x), magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return 0.0;
+  // With the same field, a double is 2^(1023 - 127) times smaller, subnormal or not.
+  const uint64_t smaller_one = static_cast<uint64_t>(bits & 0x80000000u) << 32 | static_cast<uint64_t>(magnitude) << 29;
+  return __dmul_rn(double_of(smaller_one), 0x1p896);
+}
+
+__device__ __forceinline__ double magnitude_of(double x) { return double_of(bits_of(x) & ~0ull >> 1); }
+
+struct Sum {
+  double high, low;
+};
+
+// a + b, exactly; the same for b + a.
+__device__ __forceinline__ Sum two_sum(double a, double b) {
+  const double sum = __dadd_rn(a, b), added = __dadd_rn(sum, -a);
+  return {sum, __dadd_rn(__dadd_rn(a, -__dadd_rn(sum, -added)), __dadd_rn(b, -added))};
+}
+
+// RN(a + b) as bits of either format, for sums of LEAST or more: compilers may flush subnormal numbers of float32.
+template <typename T> struct RoundedSum;
+template <> struct RoundedSum<double> {
+  static constexpr double LEAST = 0.0;
+  static __device__ __forceinline__ uint64_t bits(double a, double b) { return bits_of(__dadd_rn(a, b)); }
+};
+template <> struct RoundedSum<float> {
+  static constexpr double LEAST = 0x1p-124;
+  static __device__ __forceinline__ uint32_t bits(double a, double b) {
+    // A sum that is not exact is made odd: its neighbour towards what is left, or it itself. Then float32, of less than
+    // half as many bits, rounds it as it would round the exact sum.
+    const Sum sum = two_sum(a, b);
+    uint64_t bits = bits_of(sum.high);
+    if (sum.low != 0.0 && bits % 2 == 0) bits += (sum.low < 0.0) == (sum.high < 0.0) ? 1 : -1;
+    return bits_of(static_cast<float>(double_of(bits)));
+  }
+};
+
+// The sum of products of an entry, or a lane's share of it: sum + the errors of all products and additions.
+struct InnerSum {
+  double sum, errors, sizes;  // `sizes`: the absolute values of the errors, summed
+  bool tiny;                  // whether the error of a product may have underflowed
+
+  // x y is a multiple of the product of units of both, which is above 2^-106 abs(x y): from 2^-968 on, what is rounded
+  // off is a multiple of 2^-1074.
+  static constexpr double LEAST_PRODUCT = 0x1p-967;
+
+  __device__ __forceinline__ void add(double x, double y) {
+    const double product = __dmul_rn(x, y), of_product = fused(x, y, -product);
+    tiny = tiny || (magnitude_of(product) < LEAST_PRODUCT && x != 0.0 && y != 0.0);
+    const Sum next = two_sum(sum, product);
+    const double error = __dadd_rn(next.low, of_product);
+    sum = next.high;
+    errors = __dadd_rn(errors, error);
+    sizes = __dadd_rn(sizes, magnitude_of(error));
+  }
+
+  // Add that of another lane; both get the same.
+  __device__ __forceinline__ void add_lane(int mask) {
+    const Sum next = two_sum(sum, __shfl_xor_sync(ALL, sum, mask));
+    const double other_errors = __shfl_xor_sync(ALL, errors, mask), other_sizes = __shfl_xor_sync(ALL, sizes, mask);
+    sum = next.high;
+    errors = __dadd_rn(__dadd_rn(errors, other_errors), next.low);
+    sizes = __dadd_rn(__dadd_rn(sizes, other_sizes), magnitude_of(next.low));
+  }
+
+  // Whether this says what the whole sum is rounded to; `each`: products of a lane.
+  template <typename T> __device__ __forceinline__ bool decides(int64_t each, typename BitsOf<T>::type& bits) const {
+    if (tiny || !(sizes < 0x1p1000)) return false;  // Inf or NaN: something has overflowed
+    // Additions of errors, each of which is wrong by 2^-53 of its result at most: in a lane one for a product, and one
+    // for the sum; then those of lanes. The factor covers that `sizes` is rounded, 2^-1073 that the product may
+    // underflow, 2^-51 that `errors` -+ it is rounded.
+    const double factor = __dmul_rn(static_cast<double>(each + 32), 0x1.01p-53);
+    double radius = 0.0;
+    if (sizes != 0.0)
+      radius = __dadd_rn(__dadd_rn(__dmul_rn(sizes, factor), __dmul_rn(magnitude_of(errors), 0x1p-51)), 0x1p-1073);
+    const double below = __dadd_rn(errors, -radius), above = __dadd_rn(errors, radius);
+    const bool zero = sum == 0.0 && sizes == 0.0;
+    if (!zero && magnitude_of(__dadd_rn(sum, below)) < RoundedSum<T>::LEAST) return false;
+    if (!zero && magnitude_of(__dadd_rn(sum, above)) < RoundedSum<T>::LEAST) return false;
+    bits = RoundedSum<T>::bits(sum, below);
+    return bits == RoundedSum<T>::bits(sum, above);
+  }
+};
+
+constexpr int WINDOW = 8;  // digits that are summed at a time: all of ordinary rows
+
+// The whole sum, exactly, rounded once; in lane 0 alone. The lanes have `exact` for themselves. They sum a window of
+// digits after the other, each those of its products, so that no lane needs memory: k < 2^31 leaves them below 2^63.
+__device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
+                                                          int64_t k, int lane, Superaccumulator& exact) {
+  const auto digits_at = [&](int64_t t, int64_t (&digits)[5]) {
+    return Superaccumulator::product_digits(parts(reinterpret_cast<const BitsOf<INPUT_A>::type*>(x)[t * x_k]),
+                                            parts(reinterpret_cast<const BitsOf<INPUT_B>::type*>(y)[t * y_k]), digits);
+  };
+  // 1. Which digits there are.
+  int least = Superaccumulator::LENGTH, most = 0;
+#pragma unroll 1
+  for (int64_t t = lane; t < k; t += 32) {
+    int64_t digits[5];
+    const int at = digits_at(t, digits);
+    if ((digits[0] | digits[1] | digits[2] | digits[3] | digits[4]) == 0) continue;
+    least = smaller(least, at);
+    most = larger(most, at + 4);
+  }
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    least = smaller(least, __shfl_xor_sync(ALL, least, mask));
+    most = larger(most, __shfl_xor_sync(ALL, most, mask));
+  }
+  __syncwarp();
+  for (int i = lane; i < Superaccumulator::LENGTH; i += 32) exact.digits[i] = 0;
+  __syncwarp();
+  // 2. Their sums.
+#pragma unroll 1
+  for (int first = least; first <= most; first += WINDOW) {
+    int64_t sums[WINDOW];
+#pragma unroll
+    for (int i = 0; i < WINDOW; ++i) sums[i] = 0;
+#pragma unroll 1
+    for (int64_t t = lane; t < k; t += 32) {
+      int64_t digits[5];
+      const int at = digits_at(t, digits) - first;
+#pragma unroll
+      for (int i = 0; i < WINDOW; ++i) {
+#pragma unroll
+        for (int j = 0; j < 5; ++j)
+          if (at + j == i) sums[i] += digits[j];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < WINDOW; ++i) {
+#pragma unroll
+      for (int mask = 16; mask > 0; mask /= 2) sums[i] += __shfl_xor_sync(ALL, sums[i], mask);
+      if (lane == 0 && first + i < Superaccumulator::LENGTH) exact.digits[first + i] = sums[i];
+    }
+  }
+  return lane == 0 ? exact.rounded<OUTPUT>() : 0;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+inner_products(const uint8_t* __restrict__ flags, const INPUT_A* __restrict__ x, int64_t x_batch, int64_t x_row,
+               int64_t x_k, const INPUT_B* __restrict__ y, int64_t y_batch, int64_t y_row, int64_t y_k, int64_t k,
+               OUTPUT* __restrict__ out, int64_t out_batch, int64_t out_row, int64_t out_col, int64_t m, int64_t n,
+               int64_t entries, unsigned long long* __restrict__ count) {
+  after_previous();
+  __shared__ Superaccumulator exact[8];
+  const int lane = threadIdx.x & 31;
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * 8, pieces = (entries + 127) / 128;
+  const bool aligned = (reinterpret_cast<uint64_t>(flags) & 3) == 0;
+  unsigned long long found = 0;
+  for (int64_t piece = static_cast<int64_t>(blockIdx.x) * 8 + (threadIdx.x >> 5); piece < pieces; piece += warps) {
+    // 1. Four flags of each lane.
+    const int64_t own = piece * 128 + 4 * lane;
+    uint32_t four = 0;
+    if (aligned && own + 4 <= entries) {
+      four = *reinterpret_cast<const uint32_t*>(flags + own);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (own + i < entries) four |= static_cast<uint32_t>(flags[own + i]) << 8 * i;
+    }
+    // 2. Entry after entry.
+    for (uint32_t lanes = __ballot_sync(ALL, four != 0); lanes != 0; lanes &= lanes - 1) {
+      const int source = __ffs(static_cast<int>(lanes)) - 1;
+      uint32_t bytes = __shfl_sync(ALL, four, source);
+      for (; bytes != 0; bytes &= bytes - 1) {
+        const int64_t entry = piece * 128 + 4 * source + (__ffs(static_cast<int>(bytes)) - 1) / 8;
+        const int64_t col = entry % n, rest = entry / n, row = rest % m, b = rest / m;
+        const INPUT_A* const of_x = x + b * x_batch + row * x_row;
+        const INPUT_B* const of_y = y + b * y_batch + col * y_row;
+        InnerSum sum = {0.0, 0.0, 0.0, false};
+#pragma unroll 4
+        for (int64_t t = lane; t < k; t += 32) sum.add(element(of_x + t * x_k), element(of_y + t * y_k));
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) sum.add_lane(mask);
+        sum.tiny = __any_sync(ALL, sum.tiny);
+        BitsOf<OUTPUT>::type bits;
+        if (!sum.decides<OUTPUT>((k + 31) / 32, bits)) bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[threadIdx.x >> 5]);
+        if (lane == 0)
+          reinterpret_cast<BitsOf<OUTPUT>::type*>(out)[b * out_batch + row * out_row + col * out_col] = bits;
+        ++found;
+      }
+    }
+  }
+  if (lane == 0 && found != 0) atomicAdd(count, found);
+}
