@@ -53,8 +53,7 @@ def engine_of(
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
-    numbers = multiprecision or is_multiprecision(plan.dtype)
-    quadrants = not (numbers or plan.inner_scaling or plan.undecided_apart)
+    quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
     if combined and not engine.keeps:
         if plan.engine != "auto":
@@ -67,6 +66,7 @@ def engine_of(
         if (
             symmetry
             and quadrants
+            and not plan.undecided_apart  # flags are not mirrored
             and isinstance(plan.scheme, Residues)
             and isinstance(engine, FusedResidues | Winograd)
         ):
