@@ -16,20 +16,17 @@
 #include "arithmetic/superaccumulator.cuh"
 #include "hardware/launch.cuh"
 
-// An element as a double, 0 for NaN and Inf; the subnormal numbers, too, are kept as they are.
+// An element as a double, 0 for NaN and Inf; no option of a compiler flushes the subnormal numbers here.
 __device__ __forceinline__ double element(const double* x) {
   const uint64_t bits = *reinterpret_cast<const uint64_t*>(x);
   return (bits >> 52 & 0x7ff) == 0x7ff ? 0.0 : double_of(bits);
 }
 __device__ __forceinline__ double element(const float* x) {
-  const uint32_t bits = *reinterpret_cast<const uint32_t*>(x), magnitude = bits & 0x7fffffffu;
-  if (magnitude >= 0x7f800000u) return 0.0;
-  // With the same field, a double is 2^(1023 - 127) times smaller, subnormal or not.
-  const uint64_t smaller_one = static_cast<uint64_t>(bits & 0x80000000u) << 32 | static_cast<uint64_t>(magnitude) << 29;
-  return __dmul_rn(double_of(smaller_one), 0x1p896);
+  const uint32_t bits = *reinterpret_cast<const uint32_t*>(x);
+  return (bits >> 23 & 0xff) == 0xff ? 0.0 : double_of(bits);
 }
 
-__device__ __forceinline__ double magnitude_of(double x) { return double_of(bits_of(x) & ~0ull >> 1); }
+__device__ __forceinline__ double magnitude_of(double x) { return double_of(bits_of(x) & ~uint64_t(0) >> 1); }
 
 struct Sum {
   double high, low;

@@ -1,0 +1,218 @@
+"""Undecided entries: they are flagged while products are rounded, and computed apart."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps.bounds import terms_of
+from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.engines.choice import panel_of, units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
+from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, SymmetricResidues
+from ozaki.backends.cupy.steps.engines.winograd import Winograd
+from ozaki.backends.cupy.steps.epilogue import Round
+from ozaki.backends.cupy.steps.undecided import Undecided, inner_products
+from ozaki.backends.numpy import _describe as on_host
+from ozaki.backends.numpy._inner_products import inner_products as on_the_host
+from ozaki.bounds.undecided import row_errors
+from ozaki.schemes import Residues, scaling_of
+from runs.device import Part
+from runs.operands import hard, matrix, same
+
+
+def _exact(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
+    """The correctly rounded inner products of all rows of a and b; NaN and Inf count as zeros."""
+    shape = max(len(a), len(b)), a.shape[1], b.shape[1]
+    out = np.empty(shape, dtype)
+    on_the_host(a, b, np.indices(shape).reshape(3, -1), out)
+    return out
+
+
+def _needed(a: np.ndarray, b: np.ndarray, scheme: Residues) -> np.ndarray:
+    """Which entries may be flagged: boundaries lie within a little more than twice the error of the exact entry."""
+    left, right = on_host.describe(a).on_host, on_host.describe(b).on_host
+    errors = row_errors(left, right, scheme).of_entries()
+    scaling = scaling_of(scheme, left.k)
+    units = (left.top - left.bits(scaling))[..., :, None] + (right.top - right.bits(scaling))[..., None, :]
+    a, b = (np.nan_to_num(x.astype("f8"), nan=0.0, posinf=0.0, neginf=0.0) for x in (a, b))
+    found = np.zeros(errors.shape, bool)
+    for i, row, col in itertools.product(*map(range, errors.shape)):
+        x, y = a[i if len(a) > 1 else 0, row], b[i if len(b) > 1 else 0, col]
+        entry = sum((Fraction(p) * Fraction(q) for p, q in zip(x, y, strict=True)), Fraction(0))
+        unit = Fraction(2) ** int(units[i, row, col])
+        # What the limbs below three are worth is far below the error.
+        reach = (2 * Fraction(errors[i, row, col]) * (1 + Fraction(1, 2**20)) + 2) * unit
+        found[i, row, col] = errors[i, row, col] > 0 and _float(entry - reach) != _float(entry + reach)
+    return found
+
+
+def _float(x: Fraction) -> tuple[float, bool]:
+    """A fraction as a float64, and its sign."""
+    try:
+        return float(x), x < 0
+    except OverflowError:
+        return float("inf"), x < 0
+
+
+def _multiplied(
+    engine: Engine, scheme: Residues, a: np.ndarray, b: np.ndarray, dtype: str, flags_step: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """The flags of a product by an engine; compare its entries with exact ones, before and after those are put in."""
+    part = Part()
+    x, y = (part.given(cp.asarray(of), name) for of, name in ((a, "a"), (b, "b")))
+    described = describe(part.b, x), describe(part.b, y)
+    terms, unit = terms_of(part.b, *described, scheme, 0.0)
+    left, right = (
+        engine.split(part.b, of, side, scheme) for of, side in zip(described, ("left", "right"), strict=True)
+    )
+    shape = max(len(a), len(b)), a.shape[1], b.shape[1]
+    room = part.b.array("flags", (*shape[:2], shape[2] + flags_step), "B")
+    flags, out = room.part(2, 0, shape[2]), part.b.array("c", shape, np.dtype(dtype).char)
+    engine.multiply(part.b, scheme, left, right, Round(out, undecided=Undecided(flags, terms, unit)))
+    before, found = part.value(out).copy(), part.value(room)[..., : shape[2]].copy()
+    assert found.max(initial=0) <= 1
+    expected = _exact(a, b, dtype)
+    same(expected[found == 0], before[found == 0])
+    if flags_step == 0:
+        count = part.b.zeroed("count", 8)
+        inner_products(part.b, part.device, flags, x, y, out, count)
+        same(expected, part.value(out))
+        assert int(part.raw(count, 8).view(np.uint64)[0]) == found.sum()
+    return found, expected
+
+
+def _engines() -> list[Engine]:
+    device = devices.current()
+    fused: list[Engine] = [FusedResidues(device), Winograd(device)] if device.family.fused else []
+    return [CublasResidues(device), *fused]
+
+
+def flags(rng: np.random.Generator) -> None:
+    """No entry that is rounded wrongly is left without a flag, and few others have one."""
+    for engine, (slices, dtype) in itertools.product(
+        _engines(), ((3, "f8"), (9, "f8"), (14, "f8"), (20, "f8"), (5, "f4"), (8, "f4"))
+    ):
+        one = isinstance(engine, Winograd)
+        a, b = hard(rng, 70, dtype), hard(rng, 70, dtype)[:, ::-1]
+        a[1, 3], b[1, 37] = np.nan_to_num(a[1, 3], posinf=3, neginf=2), np.nan_to_num(b[1, 37], posinf=3, neginf=2)
+        b = b.swapaxes(1, 2).copy().swapaxes(1, 2) if rng.random() < 0.5 else b
+        pairs = [(a[:1], b[:1, :36])] if one else [(a, b), (a[1:], b[..., :33, :])]
+        for x, y in pairs:
+            scheme = Residues(slices)
+            found, _ = _multiplied(engine, scheme, x, y, dtype, 0 if rng.random() < 0.7 else 3)
+            if dtype == "f8":
+                needed = _needed(x, y, scheme)
+                assert not (found.astype(bool) & ~needed).any(), np.argwhere(found.astype(bool) & ~needed)
+    x, y = matrix(rng, (1, 90, 40), "f8"), matrix(rng, (1, 140, 40), "f8")
+    for engine in _engines():
+        shares = [_multiplied(engine, Residues(slices), x, y, "d")[0].mean() for slices in (14, 17, 19, 24)]
+        assert shares[0] > 0.9 and 0.1 > shares[2] > 0 and shares[3] == 0, shares
+        # Exact images: no entry is undecided.
+        whole = (np.rint(np.clip(each, -1, 1) * 1000) for each in (x, y))
+        assert not _multiplied(engine, Residues(14), *whole, "d")[0].any()
+
+
+def triangles_flagged(rng: np.random.Generator) -> None:
+    """A matrix times its own transpose: flags below the diagonal are copied above it."""
+    engine = SymmetricResidues.of(devices.current(), "symmetric")
+    for slices, dtype in ((14, "f8"), (18, "f8"), (7, "f4")):
+        a = matrix(rng, (2, 300, 50), dtype)
+        found, _ = _multiplied(engine, Residues(slices), a, a, dtype)
+        assert (found == found.swapaxes(1, 2)).all() and found.any()
+
+
+def products_apart(rng: np.random.Generator) -> None:
+    """Whole products, in panels, too, and projected; NaN and Inf, which come last."""
+    panels = 0
+    for slices, dtype, shape in (
+        (15, "f8", ((2, 70, 60), (2, 60, 90))), (18, "f8", ((150, 60), (60, 600))), (7, "f4", ((300, 60), (60, 40))),
+        (16, "f8", ((3, 33, 130), (130, 40))),
+    ):  # fmt: skip
+        a, b = matrix(rng, shape[0], dtype), matrix(rng, shape[1], dtype)
+        a[..., 3, 5], b[..., 7, 1], a[..., 9, :], b[..., 2] = np.inf, np.nan, 0, np.ldexp(b[..., 2], -100)
+        expected = ozaki.matmul(a, b, accuracy="exact")
+        options: dict[str, Any] = {"scheme": "residues", "slices": slices}
+        plan = ozaki.plan(cp.asarray(a), cp.asarray(b), **options)
+        for engine, limited, seeded in itertools.product(_engines()[:2], (False, True), (False, True)):
+            part = Part()
+            left, right = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]).swapaxes(1, 2)
+            x, y = (part.given(cp.asarray(of), name) for of, name in ((left, "a"), (right, "b")))
+            seed = part.given(cp.asarray(np.array([1234567], np.uint64).view(np.int64)), "seed") if seeded else None
+            described = describe(part.b, x), describe(part.b, y)
+            assert isinstance(plan.scheme, Residues)
+            terms, unit = terms_of(part.b, *described, plan.scheme, 0.0)
+            sizes = len(left), left.shape[1], right.shape[1]
+            flagged, out = part.b.array("flags", sizes, "B"), part.b.array("c", sizes, np.dtype(dtype).char)
+            count = part.b.zeroed("count", 8)
+            of = plan
+            if limited:
+                needs = partial(workspace_of, engine, plan.scheme, left.shape[2], sizes[0])
+                units = units_of(engine, plan.scheme, left.shape[2])
+                of = replace(plan, workspace_limit=max(needs(*units), needs(*sizes[1:]) // 2))
+                panels += panel_of(engine, of, sizes) != sizes[1:]
+            epilogue = Round(out, undecided=Undecided(flagged, terms, unit, count))
+            product.multiply(part.b, part.device, engine, of, *described, epilogue, None if seed is None else seed.at)
+            same(expected.reshape(sizes), part.value(out))
+            assert int(part.raw(count, 8).view(np.uint64)[0]) == part.value(flagged).sum() > 0
+    assert panels > 2
+
+
+def values(rng: np.random.Generator) -> None:
+    """Inner products of some entries: strides, stacks, ties, zeros, NaN and Inf, the ends of both formats."""
+    for formats, dtype, k in itertools.product(
+        itertools.product("fd", repeat=2), "fd", (0, 1, 31, 33, int(rng.integers(64, 300)))
+    ):
+        a, b = (_rows(rng, k, of) for of in formats)
+        for x, y in ((a, b), (a[:1], b[:, ::-1]), (a[:, ::2, ::-1], b[1:, 3:, ::-1])):
+            _some(rng, x, y, dtype)
+            _some(rng, x.swapaxes(1, 2).copy().swapaxes(1, 2), y, dtype)
+
+
+def _some(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, dtype: str) -> None:
+    """Compare some entries, in an array of other strides, with those of the host."""
+    part = Part()
+    left, right = part.given(cp.asarray(x), "a"), part.given(cp.asarray(y), "b")
+    shape = max(len(x), len(y)), x.shape[1], y.shape[1]
+    wanted = rng.random(shape) < rng.choice((0.02, 0.5, 1.0))
+    flagged = part.given(cp.asarray(wanted.astype(np.uint8)), "flags")
+    whole = np.full((shape[0], shape[2] + 2, 2 * shape[1]), np.nan, dtype)
+    c = cp.asarray(whole)
+    out = part.given(c[:, 1:-1, ::2], "c").swapped() if rng.random() < 0.5 else part.b.array("c", shape, np.dtype(dtype).char)
+    count = part.b.zeroed("count", 8)
+    inner_products(part.b, part.device, flagged, left, right, out, count)
+    assert int(part.raw(count, 8).view(np.uint64)[0]) == wanted.sum()
+    got = part.value(out) if out.buffer.kind != "given" else cp.asnumpy(c)[:, 1:-1, ::2].swapaxes(1, 2)
+    same(_exact(x, y, dtype)[wanted], got[wanted])
+
+
+def _rows(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
+    """Two matrices of rows for hard sums, shape (2, 12, k)."""
+    x = matrix(rng, (2, 12, k), dtype, 3)
+    form = np.finfo(dtype)
+    with np.errstate(all="ignore"):
+        x[0, 0], x[0, 1] = 0, rng.integers(-3, 4, k)
+        x[0, 2, 1::2] = -x[0, 2, : k // 2 * 2 : 2]  # cancels where the other row is constant
+        x[0, 3], x[1, 0] = 1, form.smallest_subnormal * rng.integers(-9, 10, k)
+        x[0, 4] = np.ldexp(rng.integers(-9, 10, k).astype(float), form.minexp // 2 + rng.integers(-30, 5, k))
+        x[0, 5] = np.ldexp(x[0, 5], form.maxexp // 2 + 1)
+        x[0, 6] = np.ldexp(x[0, 6], rng.integers(form.minexp, form.maxexp - 3, k))
+        x[0, 7], x[0, 8] = np.nan, form.max
+        x[1, 1, ::3], x[1, 2, ::5] = np.inf, np.nan
+        if k > 2:  # a half of a unit of float32 or float64, and far less
+            x[1, 3], x[1, 4] = 0, 0
+            x[1, 3, :3] = 1, 2.0**-24, -(2.0**-70)
+            x[1, 4, :3] = -1, 2.0 ** -(53 if dtype == "d" else 24), 2.0**-100
+            x[1, 5, :] = 0
+            x[1, 5, [0, -1]] = -0.0, 1
+    return x
