@@ -29,6 +29,7 @@ REGISTERS = {
     "copy": 40,
     "mirror": 40,
     "split_fp16": 64,
+    "inner_products": 80,  # three blocks of 256 threads
     "recombine": 80,
     "recombine_complex": 128,  # two blocks of 256 threads
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
@@ -72,6 +73,8 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "recombine_complex": 192, "describe_split": 168}
 # Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
 COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
+# And of those that flag undecided entries: two blocks of 256 threads, three of 128.
+FLAGGING_REGISTERS = {"recombine": 128, "recombine_quadrants": 168}
 
 # The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
 # all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
@@ -82,6 +85,7 @@ FRAME = {
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
+    "inner_products": 16,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -89,15 +93,22 @@ SPILLED = {
     "split": 68,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
+    "inner_products": 60,
 }  # fmt: skip
 
 
 # What the kernels of complex elements may have of both, in place of that.
 COMPLEX_FRAME = {"split": 64, "patch": 16}
 COMPLEX_SPILLED = {"split": 132, "patch": 28}
-# What some kernels may have more: of rows that are scaled along k, with their factors; and while they project.
-MORE_FRAME = {("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16}
-MORE_SPILLED = {("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32}
+# What some kernels may have more: of rows that are scaled along k, with their factors; while they project; while they
+# flag, of which 18 or more residues that are projected, too, need it.
+MORE_FRAME = {
+    ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine_quadrants", "UNDECIDED"): 32,
+}  # fmt: skip
+MORE_SPILLED = {
+    ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
+    ("recombine_quadrants", "UNDECIDED"): 56,
+}  # fmt: skip
 
 
 def more_of(more, name, macros):
@@ -166,6 +177,16 @@ def projected(case):
     *before, file, macros = case
     together = {"TOGETHER": 1} if "TOGETHER" in macros else {}
     return *before, file, macros | together | {"PROJECTED": 1}
+
+
+def flagging(case):
+    """The same kernel, which also flags undecided entries."""
+    *before, file, macros = case
+    return *before, file, macros | {"UNDECIDED": 1}
+
+
+def inner_products(a, b, c):
+    return "conversion/inner_products.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
 
 def project(dtype, limbs, along_q, of_summed, inner=0):
@@ -305,6 +326,12 @@ EVERYWHERE = [
     ),
     combined(recombine("double", 14, 4, 0)),
     projected(recombine("double", 14, 4, 0)),
+    *(flagging(recombine("double", slices, limbs, 0)) for slices, limbs in ((14, 4), (20, 5), (21, 6))),
+    flagging(projected(recombine("double", 20, 5, 0))),
+    flagging(recombine("float", 7, 2, 0)),
+    ("conversion/mirror.cu", {"ENTRY": "uint8_t", "CONJUGATE": 0}),
+    *(inner_products(of, of, of) for of in ("float", "double")),
+    inner_products("float", "double", "double"),
     ("conversion/project.cu", {}),
     project("double", 2, 1, 0),
     project("double", 2, 1, 1),
@@ -363,6 +390,12 @@ EVERYWHERE = [
 MORE = [
     projected(recombine("float", 7, 2, 0)),
     projected(combined(recombine("double", 24, 6, 0))),
+    flagging(recombine("double", 20, 5, 0, lower=1)),
+    *(flagging(recombine("double", slices, limbs, 0)) for slices, limbs in ((3, 1), (9, 3), (16, 4), (49, 11))),
+    flagging(recombine("float", 11, 3, 0)),
+    flagging(projected(recombine("double", 14, 4, 0))),
+    inner_products("double", "float", "double"),
+    inner_products("double", "double", "float"),
     project("double", 2, 0, 1),
     project("double", 3, 1, 1, 1),
     project("float", 1, 1, 0),
@@ -472,6 +505,14 @@ CASES += [
     for slices, limbs in ((14, 4), (20, 5))
 ]
 CASES += [
+    flagging(("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs}))
+    for dtype, slices, _, limbs in QUADRANTS
+]
+CASES += [
+    flagging(projected(("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": "double", "SLICES": n, "LIMBS": 5})))
+    for n in (18, 20)
+]
+CASES += [
     combined(
         ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs}), dtype
     )
@@ -579,6 +620,8 @@ def test_compiles_within_registers(arch, file, macros):
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:
             limit = COMBINED_REGISTERS[name][limbs > 4]
+        if "UNDECIDED" in macros:
+            limit = FLAGGING_REGISTERS[name]
         if arch == "sm_75":  # whose multiprocessors have no more than 1024 threads
             limit = max(limit, 64)
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"
