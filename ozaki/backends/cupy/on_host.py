@@ -14,8 +14,8 @@ from ozaki.backends.numpy._crossings import foretell, looked_at
 from ozaki.backends.numpy._describe import Described, describe
 from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy.work import Work
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.bounds.undecided import Crossings
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Need, Undecided
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import SIDES, Side

@@ -30,7 +30,9 @@ def foretell(left: Described, right: Described, scheme: Scheme, dtype: str) -> C
 
 def foretelling_bytes(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Bytes that `foretell` holds for operands of these shapes: copies of rows, and arrays of all their entries."""
-    (b, m), (d, n) = ([len(range(size)[at]) for size, at in zip(x[:2], looked_at(x), strict=True)] for x in (left, right))
+    (b, m), (d, n) = (
+        [len(range(size)[at]) for size, at in zip(x[:2], looked_at(x), strict=True)] for x in (left, right)
+    )
     return 8 * (4 * (b * m + d * n) * left[2] + 12 * max(b, d) * m * n) + OBJECTS
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 from math import ceil
 
@@ -27,9 +26,7 @@ _BLOCK = (128, 2048)
 
 
 def patch(b: Builder, left: Described, right: Described, epilogue: Round | Combine) -> None:
-    """Replace the entries of the result in rows of A and columns of B that have NaN or Inf; flags stay as they are."""
-    if isinstance(epilogue, Round):
-        epilogue = replace(epilogue, undecided=None)
+    """Replace the entries of the result in rows of A and columns of B that have NaN or Inf."""
     out = epilogue.out
     assert isinstance(out, Array)
     kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(epilogue))

@@ -24,14 +24,11 @@ class Undecided:
     terms : of the rows of both operands, in units of 2**unit (`steps.bounds.terms_of`): real rows, nothing dropped. Of
         a part of the product the places are those of its first rows, and `batch` and `rows` those of the whole one
     unit : as above
-    count : one unsigned 64-bit number, to which `product.multiply` adds the number of undecided entries; it puts exact
-        values in their place, before it inserts what NaN and Inf give. None leaves that to others
     """
 
     flags: Array
     terms: tuple[RowTerms, RowTerms]
     unit: int
-    count: Place | None = None
 
     def part(self, axis: int, first: int, last: int) -> Undecided:
         """That of elements first, ..., last - 1 along an axis of the product."""

@@ -66,7 +66,6 @@ def engine_of(
         if (
             symmetry
             and quadrants
-            and not plan.undecided_apart  # flags are not mirrored
             and isinstance(plan.scheme, Residues)
             and isinstance(engine, FusedResidues | Winograd)
         ):
