@@ -103,12 +103,12 @@ def multiply(
     if flags is not None:
         assert isinstance(epilogue.out, Array)
         b.release(*(of.places[0] for of in terms))
-        count = b.zeroed("number of undecided entries", 8)
+        number = b.zeroed("number of undecided entries", 8)
         rows = described(operands[0]).x, described(operands[1]).x
-        inner_products(b, device, flags, *rows, epilogue.out, count)
-        arrival = b.to_host("number of undecided entries, on the host", count, (1,), "q")
+        inner_products(b, device, flags, *rows, epilogue.out, number)
+        arrival = b.to_host("number of undecided entries, on the host", number, (1,), "q")
         b.read(UNDECIDED, (b.evidence(arrival, _number),), int)
-        b.release(flags, count)
+        b.release(flags, number)
     if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
         patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
