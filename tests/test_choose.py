@@ -120,6 +120,8 @@ def proven_by(count):
     return {WorstRatio(Residues(n), "narrow"): ratio(2.0**-59 if n < count else SMALL) for n in range(14, count + 1)}
 
 
+ALL_UNDECIDED = {Undecided(Residues(17)): crossings(8, hopeless=1000)}
+
 TABLE = {
     # No facts are asked.
     "a count": (question(scheme="residues", slices=9), {}, slices(Residues(9))),
@@ -151,12 +153,12 @@ TABLE = {
     ),
     "the wide level would save 29 slice products: not worth it": (
         question(scheme="residues", **FP64),
-        compared(Residues(14), LARGE) | proven_by(14 + 29),
+        compared(Residues(14), LARGE) | proven_by(14 + 29) | ALL_UNDECIDED,
         slices(Residues(14 + 29)),
     ),
     "the wide level would save 30": (
         question(scheme="residues", **FP64),
-        compared(Residues(14), LARGE) | proven_by(14 + 30),
+        compared(Residues(14), LARGE) | proven_by(14 + 30) | ALL_UNDECIDED,
         needs(WorstRatio(Residues(14), "wide")),
     ),
     "with 21 residues all images are exact, and nothing proves fewer: no level that may save 7 is asked": (
@@ -288,6 +290,21 @@ TABLE = {
         question(machine=APART, accuracy="exact"),
         {Spans(): (50, 40)},
         lambda plan: plan.scheme == Residues(16) and not plan.undecided_apart,
+    ),
+    "rather than far more residues than ordinary ones": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), LARGE) | proven_by(14 + 12) | {Undecided(Residues(17)): crossings(8)},
+        lambda plan: plan.undecided_apart and plan.slices <= 22 and plan.unrounded_bound == 0,
+    ),
+    "not rather than a few more": (
+        question(scheme="residues", **FP64),
+        compared(Residues(14), LARGE) | proven_by(14 + 7) | {Undecided(Residues(17)): crossings(8)},
+        slices(Residues(14 + 7)),
+    ),
+    "not where more is asked for than the format shows": (
+        question(scheme="residues", accuracy=Accuracy("componentwise", 2.0**-80), reproducible=True),
+        {need: value for need, value in proven_by(40).items()},
+        lambda answer: not isinstance(answer, Undecided),
     ),
     "as few digits, if these are named": (
         question(accuracy="exact", scheme="digits"),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ozaki
+from ozaki import Accuracy
 from ozaki.backends.numpy._describe import describe
 from ozaki.bounds.undecided import row_errors
 from ozaki.reference import componentwise_error
@@ -197,6 +198,17 @@ def test_what_is_reported(rng):
     assert plan.undecided_apart and "undecided entries apart" in str(plan)
     again, other = ozaki.matmul(a[::-1], b, plan=plan, return_report=True)  # holds for any operands
     assert same_bits(again, c[::-1]) and other.bound == report.bound
+
+
+def test_relative_targets(rng):
+    """A relative target is met entry by entry, not by more slices for all, because a few entries cancel."""
+    a, b = wild(rng, 300)
+    a[0, 1:-1], a[0, -1], b[-1] = 0, -a[0, 0], b[0]  # of two terms nothing is left
+    b[0, 0], b[-1, 0] = 1.0, 1 + 2.0**-52
+    b[1, :] *= np.exp2(rng.uniform(-300, 300, 300))
+    c, report = ozaki.matmul(a, b, accuracy=Accuracy("relative", 2.0**-50), return_report=True)
+    assert report.undecided is not None
+    check(c[:4, :20], a[:4], b[:, :20])
 
 
 def test_an_expression_is_not_rounded_so(rng):

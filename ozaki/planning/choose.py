@@ -7,7 +7,7 @@ The first case that applies decides:
    that these leave undecided are few, and are computed apart (`undecided.py`).
 2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 3. The caller names the native product: the native product.
-4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
+4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`), or as in 1.
 5. The product is empty: any slices, or the native product where that is fastest.
 6. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
    proof of digits succeeds: digits.
@@ -17,8 +17,8 @@ The first case that applies decides:
    or the native product.
 10. Otherwise: the fewest slice products that are proven, or that leave all images exact. Where rows are wide, and
    narrower once they are scaled along k, the same is asked of the scaled rows, which are taken only if they need fewer.
-   Where these operands need more slice products than ordinary ones do, words and the native product are weighed once
-   more, against that many.
+   Where these operands need far more slice products than ordinary ones, fewer residues are taken as in 1, if they do;
+   where they need more, words and the native product are weighed once more, against that many.
 
 In 1 and 2 rows are scaled along k, too: where the exact product then takes fewer slices, or if the caller wants it.
 """
@@ -26,6 +26,7 @@ In 1 and 2 rows are scaled along k, too: where the exact product then takes fewe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from ozaki.bounds import words as word_bounds
@@ -126,7 +127,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
         spans = scaled if inner_scaling else spans
     if named is None:
         most = _products_of_exact(question, spans)
-        few = few_residues(question, facts, most, inner_scaling)
+        few = few_residues(question, target, facts, most, inner_scaling)
         if few is not None:
             return _plan(question, few, target, 0.0, _APART, inner_scaling, undecided_apart=True)
         scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
@@ -186,6 +187,22 @@ _APART = "exact: entries that these residues leave undecided are computed apart"
 """Why a plan has so few residues (B14)."""
 
 
+def _apart(question: Question, target: Accuracy, facts: Facts, likely: Scheme, choice: Choice | None) -> Scheme | None:
+    """The few residues that do if undecided entries are computed apart; None if they would save little.
+
+    `likely` is what ordinary operands need; `choice` what these do, or None where that was not found cheaply.
+    """
+    if choice is None:
+        return few_residues(question, target, facts, inf)
+    if choice.scheme.products < likely.products + _FAR_MORE:
+        return None
+    return few_residues(question, target, facts, choice.scheme.products)
+
+
+_FAR_MORE = 8
+"""Slice products beyond those of ordinary operands, from which on undecided entries are foretold."""
+
+
 def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
     """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else."""
     family = _family(question)
@@ -219,8 +236,9 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     family = _family(question)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.length, family, facts)
-    return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
+    choice = choose_relative(target, question.length, family, facts, partial(few_residues, question, target, facts))
+    why = _APART if choice.undecided_apart else "a relative error is proven from the product itself"
+    return _plan(question, choice.scheme, target, choice.bound, why, undecided_apart=choice.undecided_apart)
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
@@ -361,8 +379,11 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         rival = search(target, k, names, scaled, must_succeed=False)
         rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
     must_succeed = candidates.native_ruled_out is not None
-    choice = search(target, k, names, proof, must_succeed, rival)
-    if choice is None and not _native_may_run(question, candidates, facts):
+    choice = search(target, k, names, proof, False, rival)
+    apart = _apart(question, target, facts, likely, choice)
+    if apart is not None:
+        return _plan(question, apart, target, 0.0, _APART, undecided_apart=True)
+    if choice is None and (must_succeed or not _native_may_run(question, candidates, facts)):
         choice = search(target, k, names, proof, True, rival)
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need
         needed = choice.scheme if choice else None

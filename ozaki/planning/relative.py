@@ -7,6 +7,7 @@ slices. At the latest with images that are exact every entry is right, zeros inc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf, log2
 
@@ -18,8 +19,10 @@ from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import FAMILIES, scheme_of
 
 
-def choose_relative(target: Accuracy, k: int, family: str, facts: Facts) -> Choice:
+def choose_relative(target: Accuracy, k: int, family: str, facts: Facts, few: Callable[[int], Scheme | None]) -> Choice:
     """The first scheme of a family whose product proves a relative target; raises `MissingFact` if a fact is missing.
+
+    `few` gives the residues that take less time than so many slice products if undecided entries are computed apart.
 
     Raises
     ------
@@ -43,6 +46,9 @@ def choose_relative(target: Accuracy, k: int, family: str, facts: Facts) -> Choi
                 "componentwise accuracy"
             )
         count = min(_next(scheme, k, family, wanted, proven), exact)
+        apart = few(scheme_of(family, count).products)
+        if apart is not None:
+            return Choice(apart, 0.0, family, undecided_apart=True)
 
 
 def _next(scheme: Scheme, k: int, family: str, wanted: float, proven: float) -> int:

@@ -20,13 +20,15 @@ from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 class Choice:
     """A scheme of a family with the bound proven for it, before the rounding to the output.
 
-    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10).
+    `inner_scaling` says whether that is the bound of rows scaled along k (definitions.md, 10), `undecided_apart`
+    whether it holds since undecided entries are computed apart (B14).
     """
 
     scheme: Scheme
     bound: float
     family: str
     inner_scaling: bool = False
+    undecided_apart: bool = False
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from math import log2
 
+from ozaki.bounds.rounding import scaled
 from ozaki.planning.facts import Facts, Undecided
 from ozaki.planning.question import Question
 from ozaki.planning.search import first_count
+from ozaki.records.accuracy import Accuracy
 from ozaki.records.formats import precision_of
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.constants import MOST_AT_ONCE
@@ -24,25 +26,34 @@ times as long as one of residues on a processor, and more on a GPU, which reads 
 _FIXED = 2.0**25
 """What looking for undecided entries costs beside that, in multiplications of a slice product."""
 
+_LEAST_SAVED = 8
+"""Slice products that have to be saved at least, for undecided entries to be foretold, where others would be proven."""
+
 _SPARE = 4
 """Bits that images have beyond the format with the fewest residues that are weighed: fewer decide no entry."""
 
 
-def few_residues(question: Question, facts: Facts, most: float, inner_scaling: bool) -> Scheme | None:
+def few_residues(
+    question: Question, target: Accuracy, facts: Facts, most: float, inner_scaling: bool = False
+) -> Scheme | None:
     """The residues that take least time if undecided entries are computed apart; None if they save nothing.
 
-    `most`: slice products of what else does.
+    `target`: of the slices, before the rounding; `most`: slice products of what else does.
     """
+    if not target.exact and scaled(target.tolerance, target.exponent) < 2.0 ** -(precision_of(question.dtype) + _SPARE):
+        return None  # what is asked for is more than the format shows, as of products whose slices are counted so
     if question.undecided_obstacle or question.empty or question.options.scheme not in ("auto", "residues"):
         return None
-    if inner_scaling and question.machine.finds_facts_on_device:
-        return None  # the rows that the host would look at are not scaled
+    # The product of all plans is the same only if it is exact; others are chosen alike on all machines.
+    saved = question.machine.least_saved if target.exact else _LEAST_SAVED
+    if inner_scaling and (question.machine.finds_facts_on_device or not target.exact):
+        return None  # a device's host would look at rows that are not scaled
     k = max(question.length, 1)
     bits = precision_of(question.dtype) + _SPARE
     batch, m, n = question.sizes.stack
     fixed = _FIXED / (float(batch) * m * n * k)
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
-    if least + max(fixed + 1, question.machine.least_saved) > most:
+    if least + max(fixed + 1, saved) > most:
         return None
     found = facts[Undecided(scheme_of("residues", least), inner_scaling)]
     best, cost = None, most - fixed

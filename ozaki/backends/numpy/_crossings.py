@@ -6,7 +6,7 @@ import numpy as np
 
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._scaled import plain
-from ozaki.backends.numpy._tiles import OBJECTS
+from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.bounds.undecided import Crossings, Floats, crossings
 from ozaki.schemes import Scheme
 
@@ -24,20 +24,29 @@ def looked_at(shape: tuple[int, ...]) -> tuple[slice, slice]:
 
 def foretell(left: Described, right: Described, scheme: Scheme, dtype: str) -> Crossings:
     """What some rows of A and columns of B, as `looked_at` picks them, say of entries in the format `dtype`."""
-    c = np.matmul(_reduced(left), _reduced(right).swapaxes(1, 2))
+    (x, m, k), (y, n, _) = left.x.shape, right.x.shape
+    c, slab = np.zeros((max(x, y), m, n)), _slab(left.x.shape, right.x.shape)
+    for h in range(0, k, slab):
+        hs = slice(h, h + slab)
+        c += np.matmul(_reduced(left, hs), _reduced(right, hs).swapaxes(1, 2))
     return crossings(c, left.on_host, right.on_host, scheme, dtype)
 
 
 def foretelling_bytes(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Bytes that `foretell` holds for operands of these shapes: copies of rows, and arrays of all their entries."""
-    (b, m), (d, n) = (
-        [len(range(size)[at]) for size, at in zip(x[:2], looked_at(x), strict=True)] for x in (left, right)
-    )
-    return 8 * (4 * (b * m + d * n) * left[2] + 12 * max(b, d) * m * n) + OBJECTS
+    parts = [zip(x[:2], looked_at(x), strict=True) for x in (left, right)]
+    (b, m), (d, n) = ([len(range(size)[at]) for size, at in part] for part in parts)
+    slab = _slab((b, m, left[2]), (d, n, left[2]))
+    return 8 * (4 * (b * m + d * n) * slab + 12 * max(b, d) * m * n) + OBJECTS
 
 
-def _reduced(x: Described) -> Floats:
-    """Rows times 2**-top, NaN and Inf as zero."""
-    found = plain(x.x).astype(np.float64)
+def _slab(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """Inner indices that are multiplied at a time, of rows of these shapes."""
+    return min(max(TILE // max(left[0] * left[1], right[0] * right[1]), 1), max(left[2], 1))
+
+
+def _reduced(x: Described, hs: slice) -> Floats:
+    """Rows times 2**-top, NaN and Inf as zero, at some inner indices."""
+    found = plain(x.x[:, :, hs]).astype(np.float64)
     found[~np.isfinite(found)] = 0
     return np.ldexp(found, -x.on_host.top.astype(np.int32)[..., None])
