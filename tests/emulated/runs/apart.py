@@ -16,9 +16,9 @@ from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.bounds import terms_of
 from ozaki.backends.cupy.steps.describing import describe
-from ozaki.backends.cupy.steps.engines.choice import panel_of, units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
-from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, SymmetricResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.epilogue import Round
@@ -120,8 +120,8 @@ def flags(rng: np.random.Generator) -> None:
         shares = [_multiplied(engine, Residues(slices), x, y, "d")[0].mean() for slices in (14, 17, 20)]
         assert shares[0] > 0.9 and 0.1 > shares[1] > 0 and shares[2] < 0.001, shares
         # Exact images: no entry is undecided.
-        whole = (np.rint(np.clip(each, -1, 1) * 1000) for each in (x, y))
-        assert not _multiplied(engine, Residues(14), *whole, "d")[0].any()
+        p, q = (np.rint(np.clip(each, -1, 1) * 1000) for each in (x, y))
+        assert not _multiplied(engine, Residues(14), p, q, "d")[0].any()
 
 
 def triangles_flagged(rng: np.random.Generator) -> None:
