@@ -303,7 +303,7 @@ TABLE = {
     ),
     "not where more is asked for than the format shows": (
         question(scheme="residues", accuracy=Accuracy("componentwise", 2.0**-80), reproducible=True),
-        {need: value for need, value in proven_by(40).items()},
+        proven_by(40),
         lambda answer: not isinstance(answer, Undecided),
     ),
     "as few digits, if these are named": (

@@ -17,8 +17,7 @@ void undecided(const uint32_t* x, const int* e, const double* error, uint8_t* ou
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
     T fast;
     out[i] = undecided_by_ends<T>(words, e[i], error[i]) ? 1 : 0;
-    if (sizeof(T) == 8 && round_by_addition<BITS>(words, e[i], fast))
-      out[i] |= undecided_by_addition(words, error[i]) ? 6 : 4;
+    if (round_by_addition<BITS>(words, e[i], fast)) out[i] |= undecided_by_addition<T, BITS>(words, error[i]) ? 6 : 4;
   }
 }
 
@@ -105,7 +104,8 @@ def test_undecided(shim, prng, size, bits):
         assert found & 1 == (not fits or differ(x, e, (whole, 1), size)), case
         if not found & 4:
             continue
-        # A unit of what is added is its own error, another 1.25 stand for what it leaves out; and sums are rounded.
-        reach = whole + 3 * 2 ** (32 * (limbs - 3)) + whole // 2**40 if error else 0
+        # What is added is off by a unit, of which `reach` has two for this; and sums are rounded.
+        unit = 2 ** max(32 * (limbs - 3) if size == 64 else bits - 47, 0)
+        reach = whole + 5 * unit + whole // 2**20 if error else 0
         assert not found & 2 or differ(x, e, (reach, 1), size), case
     assert undecided > len(cases) // 20

@@ -110,6 +110,14 @@ HD double fused(double a, double b, double c) {  // RN(a b + c)
 #endif
 }
 
+HD float fused(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
 HD uint32_t not_zero(uint32_t x) {  // 1, or 0 for x = 0; one instruction
 #ifdef __CUDA_ARCH__
   uint32_t y;

@@ -107,11 +107,13 @@ template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&limbs)[L
   return SHIFT == 0 ? limb(W) : limb(W) >> SHIFT | limb(W + 1) << ((32 - SHIFT) & 31);
 }
 
-// The same into a float32, for integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below,
-// made odd where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4
-// puts the sum beyond 2^25, where half an ulp is even: there an odd last bit rounds like everything below it.
-template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, float& rounded) {
+// The summands for a float32, of integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below, made
+// odd where anything lies below those, are exact, in units of 2^(BITS - 47).
+struct Summands32 {
+  float high, low;
+  uint32_t leading;  // H as an integer
+};
+template <int BITS, int LENGTH> HD Summands32 summands_32_of(const uint32_t (&limbs)[LENGTH]) {
   constexpr int FIRST = BITS - 47;  // of L
   uint32_t below = 0;
 #pragma unroll
@@ -120,16 +122,23 @@ HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, float& 
     else if (32 * w < FIRST) below |= limbs[w] << (32 * w + 32 - FIRST);
   }
   const uint32_t leading = bits_from<BITS - 24>(limbs), next = bits_from<FIRST>(limbs) & 0x7fffffu;
-  const float high = static_cast<float>(static_cast<int32_t>(leading));
-  const float low = float_of_bits(0x4b000000u | next | smaller(below, 1u)) - 8388608.0f;
-  const int scale = exponent + FIRST;
+  return {static_cast<float>(static_cast<int32_t>(leading)),
+          float_of_bits(0x4b000000u | next | smaller(below, 1u)) - 8388608.0f, leading};
+}
+
+// The same into a float32: RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts the sum beyond 2^25, where half
+// an ulp is even: there an odd last bit rounds like everything below it.
+template <int BITS, int LENGTH>
+HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, float& rounded) {
+  const Summands32 sum = summands_32_of<BITS>(limbs);
+  const int scale = exponent + BITS - 47;
   const float power = float_of_bits(static_cast<uint32_t>(scale + 127) << 23);
 #ifdef __CUDA_ARCH__
-  rounded = __fmul_rn(__fmaf_rn(high, 8388608.0f, low), power);
+  rounded = __fmul_rn(fused(sum.high, 8388608.0f, sum.low), power);
 #else
-  rounded = __builtin_fmaf(high, 8388608.0f, low) * power;
+  rounded = fused(sum.high, 8388608.0f, sum.low) * power;
 #endif
-  return leading + 4u > 7u && static_cast<uint32_t>(scale + 120) <= 190u;  // 2^25 to 2^47, times 2^-120 to 2^70
+  return sum.leading + 4u > 7u && static_cast<uint32_t>(scale + 120) <= 190u;  // 2^25 to 2^47, times 2^-120 to 2^70
 }
 
 // RN(limbs * 2^exponent) as bits of a double or float, with its sign.

@@ -4,17 +4,29 @@
 #pragma once
 #include "arithmetic/rounding.cuh"
 
-// By the additions of `round_by_addition`, where this rounds a number to a double: v = RN(H 2^32 + L), and what is left,
-// H 2^32 + L - v, is a double, too. In units of u, of which H 2^32 + L leaves out less than 1, or adds as much to make it
-// odd; 1/4 covers the roundings here, and what `error` may lack for its own is in its terms.
-template <int LENGTH> HD bool undecided_by_addition(const uint32_t (&limbs)[LENGTH], double error) {
-  if (LENGTH < 3) return error != 0.0;
-  constexpr int UNIT = 32 * (LENGTH - 3);
-  const Summands sum = summands_of(limbs);
-  const double value = fused(sum.high, 4294967296.0, sum.low);
-  const double rest = fused(sum.high, 4294967296.0, -value) + sum.low;
-  const double reach = fused(error, double_of(static_cast<uint64_t>(1023 - UNIT) << 52), 1.25);
-  return error != 0.0 && (value + (rest + reach) != value || value + (rest - reach) != value);
+// By the additions of `round_by_addition`, where this rounds a number to T: v = RN(H 2^32 + L), and what is left,
+// H 2^32 + L - v, is a double, too. In units of the last bit of L, which is odd where less than 1 is cut off below it: so
+// the sum is off by less than 1. 1/4 covers the roundings here, but for those of a large reach, which the terms of errors
+// cover (each is 2^-30 larger than it need be).
+template <typename T, int BITS, int LENGTH> HD bool undecided_by_addition(const uint32_t (&limbs)[LENGTH], double error) {
+  if constexpr (sizeof(T) == 4) {
+    // Of float32: v = RN(H 2^23 + L) likewise. Here sums of what is left, at most 2^23, are wrong by 1/2, and by 2^-24 of
+    // a larger reach, of which 2^-22 more than covers that it is rounded.
+    const Summands32 sum = summands_32_of<BITS>(limbs);
+    const float value = fused(sum.high, 8388608.0f, sum.low);
+    const float rest = fused(sum.high, 8388608.0f, -value) + sum.low;
+    const double unit = double_of(static_cast<uint64_t>(1023 + 47 - BITS) << 52);
+    const float reach = static_cast<float>(fused(error * (1.0 + 0x1p-22), unit, 2.0));
+    return error != 0.0 && (value + (rest + reach) != value || value + (rest - reach) != value);
+  } else {
+    constexpr int UNIT = 32 * (LENGTH > 3 ? LENGTH - 3 : 0);
+    if (LENGTH < 3) return error != 0.0;
+    const Summands sum = summands_of(limbs);
+    const double value = fused(sum.high, 4294967296.0, sum.low);
+    const double rest = fused(sum.high, 4294967296.0, -value) + sum.low;
+    const double reach = fused(error, double_of(static_cast<uint64_t>(1023 - UNIT) << 52), 1.25);
+    return error != 0.0 && (value + (rest + reach) != value || value + (rest - reach) != value);
+  }
 }
 
 // By rounding both ends, for any number; `error` is rounded up to an integer.

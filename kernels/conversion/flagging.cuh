@@ -80,7 +80,6 @@ __device__ __forceinline__ void round_and_flag(const Entries& entries, const Con
 #pragma unroll
   for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];
 
-  constexpr bool IN_DOUBLES = sizeof(Output) == 8 && LENGTH > 2;
   uint32_t limbs[4][LENGTH], undecided = 0;
   bool rounded = true;
 #pragma unroll
@@ -89,15 +88,11 @@ __device__ __forceinline__ void round_and_flag(const Entries& entries, const Con
     Output value;
     rounded = round_by_addition<SIZE>(limbs[j], exponent - nu_four[j], value) && rounded;
     bits[j] = bits_of(value);
-    if (IN_DOUBLES) {
-      if (undecided_by_addition(limbs[j], errors.of(j))) undecided |= 1u << 8 * j;
-    }
+    if (undecided_by_addition<Output, SIZE>(limbs[j], errors.of(j))) undecided |= 1u << 8 * j;
   }
   if (!rounded) {  // rare: some result is small, or near over- or underflow
 #pragma unroll
     for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(limbs[j], exponent - nu_four[j]);
-  }
-  if (!IN_DOUBLES || !rounded) {
     undecided = 0;
 #pragma unroll 1
     for (int j = 0; j < 4; ++j) {

@@ -187,18 +187,6 @@ _APART = "exact: entries that these residues leave undecided are computed apart"
 """Why a plan has so few residues (B14)."""
 
 
-def _apart(question: Question, target: Accuracy, facts: Facts, likely: Scheme, choice: Choice | None) -> Scheme | None:
-    """The few residues that do if undecided entries are computed apart; None if they would save little.
-
-    `likely` is what ordinary operands need; `choice` what these do, or None where that was not found cheaply.
-    """
-    if choice is None:
-        return few_residues(question, target, facts, inf)
-    if choice.scheme.products < likely.products + _FAR_MORE:
-        return None
-    return few_residues(question, target, facts, choice.scheme.products)
-
-
 _FAR_MORE = 8
 """Slice products beyond those of ordinary operands, from which on undecided entries are foretold."""
 
@@ -380,11 +368,13 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         rival = rival if rival is None or splits_whole_rows(rival.scheme) else None
     must_succeed = candidates.native_ruled_out is not None
     choice = search(target, k, names, proof, False, rival)
-    apart = _apart(question, target, facts, likely, choice)
-    if apart is not None:
-        return _plan(question, apart, target, 0.0, _APART, undecided_apart=True)
-    if choice is None and (must_succeed or not _native_may_run(question, candidates, facts)):
-        choice = search(target, k, names, proof, True, rival)
+    if choice is None or choice.scheme.products >= likely.products + _FAR_MORE:
+        most = inf if choice is None else choice.scheme.products
+        apart = few_residues(question, target, facts, most)
+        if apart is not None:
+            return _plan(question, apart, target, 0.0, _APART, undecided_apart=True)
+        if must_succeed or (choice is None and not _native_may_run(question, candidates, facts)):
+            choice = search(target, k, names, proof, True, rival)
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need
         needed = choice.scheme if choice else None
         others = candidates if choice else candidates.without_slices()
