@@ -372,8 +372,8 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         most = inf if choice is None else choice.scheme.products
         apart = few_residues(question, target, facts, most)
         if apart is not None:
-            return _plan(question, apart, target, 0.0, _APART, undecided_apart=True)
-        if must_succeed or (choice is None and not _native_may_run(question, candidates, facts)):
+            choice = Choice(apart, 0.0, "residues", undecided_apart=True)
+        elif must_succeed or (choice is None and not _native_may_run(question, candidates, facts)):
             choice = search(target, k, names, proof, True, rival)
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need
         needed = choice.scheme if choice else None
@@ -383,7 +383,8 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
             return found
         _, why = found
     assert choice is not None
-    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling)
+    why = _APART if choice.undecided_apart else why
+    return _plan(question, choice.scheme, target, choice.bound, why, choice.inner_scaling, choice.undecided_apart)
 
 
 _LEAST_OVERLAP = 1 / 16

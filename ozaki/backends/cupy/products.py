@@ -57,6 +57,9 @@ def product_program(
     expression : what is computed in place of the product, or None
     """
     b = Builder(inputs.buffers)
+    if plan.undecided_apart and plan.workspace_limit is not None:
+        flags = prod(plan.batch) * plan.shape[0] * plan.shape[2]
+        plan = replace(plan, workspace_limit=max(plan.workspace_limit - flags, 0))
     once = expression is not None and expression.once
     made = made.without_level(b)
     if plan.scheme is None:
