@@ -46,7 +46,7 @@ def _slab(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 
 
 def _reduced(x: Described, hs: slice) -> Floats:
-    """Rows times 2**-top, NaN and Inf as zero, at some inner indices."""
-    found = plain(x.x[:, :, hs]).astype(np.float64)
+    """Rows times 2**-top, NaN and Inf as zero, at some inner indices; contiguous, so that BLAS adds in one order."""
+    found = plain(x.x[:, :, hs]).astype(np.float64, order="C")
     found[~np.isfinite(found)] = 0
     return np.ldexp(found, -x.on_host.top.astype(np.int32)[..., None])
