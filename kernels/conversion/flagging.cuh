@@ -2,13 +2,7 @@
 #pragma once
 #include "arithmetic/undecided.cuh"
 #include "conversion/results.cuh"
-
-// Terms of the rows of an operand: term t of row r at terms[t * count + r], r = b * batch + row of a matrix.
-struct RowTerms {
-  const double* terms;
-  const int64_t* units;
-  int64_t count, batch;
-};
+#include "conversion/row_terms.cuh"
 
 // Where flags go, bytes that are 0 or 1: flags[b * flags_batch + row * flags_row + col]. The errors of entries are sums of
 // products of terms, in units of 2^(units_row + units_col + unit); the third terms of residues are 0, and not read.

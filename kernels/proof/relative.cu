@@ -11,17 +11,11 @@
 //
 // 256 threads; grid ceil(entries / (256 EACH)), all on x. A thread owns EACH entries, 256 apart.
 #include "arithmetic/fixed_point.cuh"
+#include "conversion/row_terms.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int EACH = 8;
 constexpr int64_t FARTHEST = (1 << 29) - 1;
-
-// Terms of the rows of an operand: term t of row r at terms[t * count + r], r = b * batch + row of a matrix.
-struct RowTerms {
-  const double* terms;
-  const int64_t* units;
-  int64_t count, batch;
-};
 
 #if MULTIPRECISION
 struct Entries {
