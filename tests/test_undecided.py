@@ -226,3 +226,23 @@ def test_a_limit_of_workspace_changes_no_bits(rng):
     limit = report.workspace_bytes // 2
     c, limited = ozaki.matmul(a, b, accuracy="exact", workspace_limit=limit, return_report=True)
     assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.slices == report.slices
+
+
+def test_lists_of_entries_keep_within_a_limit(rng):
+    """Where all entries are undecided, they are computed apart some at a time."""
+    a, b = heavy(rng, 200)
+    plan = apart(a, b, 14)
+    wanted, report = ozaki.matmul(a, b, plan=plan, return_report=True)
+    assert report.undecided > 30000
+    limit = report.workspace_bytes // 3
+    c, limited = ozaki.matmul(a, b, plan=replace(plan, workspace_limit=limit), return_report=True)
+    assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.undecided == report.undecided
+
+
+def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
+    """Every tenth row is ordinary, and all others cancel: most entries would be undecided zeros."""
+    n, half = 480, 240
+    a, b = (rng.integers(-3, 4, (n, n)) * 2.0 ** rng.integers(-40, 41, (n, n)) for _ in "ab")
+    a[:, half:], b[half:] = a[:, :half], -b[:half]
+    a[::10], b[:, ::10] = np.exp(3 * rng.standard_normal((48, n))), np.exp(3 * rng.standard_normal((n, 48)))
+    assert not ozaki.plan(a, b, accuracy="exact").undecided_apart

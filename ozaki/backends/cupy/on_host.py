@@ -34,9 +34,11 @@ def fact_on_host(need: Need, operands: tuple[Any, Any], rows_of: Callable[[Side]
 
 def crossings_on_host(need: Undecided, rows_of: Callable[[Side], Any], dtype: str) -> Crossings:
     """The fact `Undecided`, from copies of the rows that NumPy looks at, which are described anew."""
-    rows = (rows_of(side) for side in SIDES)
-    left, right = (describe(cp.asnumpy(x[looked_at(x.shape)])) for x in rows)
-    return foretell(left, right, need.scheme, dtype)
+    some = []
+    for x in map(rows_of, SIDES):
+        matrices, rows = looked_at(x.shape)
+        some.append(describe(cp.asnumpy(x[cp.asarray(matrices)][:, cp.asarray(rows)])))
+    return foretell(some[0], some[1], need.scheme, dtype)
 
 
 def _rows_on_host(x: Any, side: Side, rows_of: Callable[[Side], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._scaled import plain
@@ -10,20 +11,37 @@ from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.bounds.undecided import Crossings, Floats, crossings
 from ozaki.schemes import Scheme
 
+Indices = npt.NDArray[np.int64]
+
 _ROWS, _MATRICES, _ELEMENTS = 48, 4, 2**18
 """Rows of A and columns of B of a matrix, and matrices, that are looked at; fewer rows than these, but four, where they
 have more elements."""
 
 
-def looked_at(shape: tuple[int, ...]) -> tuple[slice, slice]:
-    """Which matrices and rows of an operand, shape (batch, rows, k), are looked at: some, evenly spaced."""
+def looked_at(shape: tuple[int, ...]) -> tuple[Indices, Indices]:
+    """Which matrices and rows of an operand, shape (batch, rows, k), are looked at: some, in ascending order."""
     batch, rows, k = shape
-    count = min(max(_ELEMENTS // max(k, 1), 4), _ROWS)
-    return slice(0, None, -(-batch // _MATRICES)), slice(0, None, -(-rows // count))
+    return _spread(batch, _MATRICES), _spread(rows, min(max(_ELEMENTS // max(k, 1), 4), _ROWS))
+
+
+def _spread(size: int, count: int) -> Indices:
+    """At most `count` numbers below `size`, all over it, at distances that no period of rows has (golden ratio)."""
+    if size <= count:
+        return np.arange(size)
+    return np.unique((np.arange(count) * _GOLDEN % 1 * size).astype(np.int64))
+
+
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+def some_rows(x: Described) -> Described:
+    """The rows of an operand that are looked at, and their descriptions."""
+    matrices, rows = looked_at(x.x.shape)
+    return Described(x.x[matrices][:, rows], x.fields[:, matrices][:, :, rows], x.finite)
 
 
 def foretell(left: Described, right: Described, scheme: Scheme, dtype: str) -> Crossings:
-    """What some rows of A and columns of B, as `looked_at` picks them, say of entries in the format `dtype`."""
+    """What some rows of A and columns of B, as `some_rows` picks them, say of entries in the format `dtype`."""
     (x, m, k), (y, n, _) = left.x.shape, right.x.shape
     c, slab = np.zeros((max(x, y), m, n)), _slab(left.x.shape, right.x.shape)
     for h in range(0, k, slab):
@@ -34,10 +52,10 @@ def foretell(left: Described, right: Described, scheme: Scheme, dtype: str) -> C
 
 def foretelling_bytes(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Bytes that `foretell` holds for operands of these shapes: copies of rows, and arrays of all their entries."""
-    parts = [zip(x[:2], looked_at(x), strict=True) for x in (left, right)]
-    (b, m), (d, n) = ([len(range(size)[at]) for size, at in part] for part in parts)
+    (b, m), (d, n) = (tuple(map(len, looked_at(x))) for x in (left, right))
     slab = _slab((b, m, left[2]), (d, n, left[2]))
-    return 8 * (4 * (b * m + d * n) * slab + 12 * max(b, d) * m * n) + OBJECTS
+    rows = 8 * (b * m + d * n)
+    return rows * left[2] + 4 * rows * slab + 96 * max(b, d) * m * n + OBJECTS
 
 
 def _slab(left: tuple[int, ...], right: tuple[int, ...]) -> int:

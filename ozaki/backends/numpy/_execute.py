@@ -43,8 +43,8 @@ from ozaki.schemes.blas import PIECE_BITS
 Ints = npt.NDArray[np.int64]
 
 
-_LISTED = 2**22
-"""Entries of which the undecided ones are listed at a time."""
+_LISTED, _FEWEST = 2**22, 64
+"""Entries of which the undecided ones are listed at a time; and the least undecided ones that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -169,14 +169,17 @@ def _whole(
 
 
 def _apart(x: npt.NDArray[Any], y: npt.NDArray[Any], undecided: Undecided, out: Any, memory: Memory) -> None:
-    """Compute the undecided entries of out by exact inner products of rows x and y."""
-    batch, m, n = out.shape
-    for at in tiles_of_rows(batch, m, n, _LISTED if memory.limit is None else TILE):
+    """Compute the undecided entries of out by exact inner products of rows x and y, within the limit of workspace."""
+    (batch, m, n), rest = out.shape, memory.rest
+    for at in tiles_of_rows(batch, m, n, _LISTED if rest is None else TILE // 8):
         entries = undecided.entries(at)
-        count = entries.shape[1]
-        if count:
-            memory.pass_through(entries.nbytes + inner_products_bytes(x, y, count))
-            inner_products(x, y, entries, out)
+        count = step = entries.shape[1]
+        while rest is not None and step > _FEWEST and entries.nbytes + inner_products_bytes(x, y, step) > rest:
+            step = -(-step // 2)
+        for first in range(0, count, max(step, 1)):
+            some = entries[:, first : first + step]
+            memory.pass_through(entries.nbytes + inner_products_bytes(x, y, some.shape[1]))
+            inner_products(x, y, some, out)
 
 
 def _projected(

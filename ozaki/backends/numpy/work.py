@@ -15,7 +15,7 @@ from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._bounds import entry_bounds
-from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, looked_at
+from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, some_rows
 from ozaki.backends.numpy._describe import Described, describe, describe_both, describing_bytes, sample
 from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
@@ -170,8 +170,7 @@ class Work:
                 case Undecided(scheme, inner_scaling):
                     pair = self._scaled_pair if inner_scaling else (left, right)
                     self._memory.pass_through(foretelling_bytes(left.x.shape, right.x.shape))
-                    of_left, of_right = (of.part(*looked_at(of.x.shape)) for of in pair)
-                    return foretell(of_left, of_right, scheme, self._dtype)
+                    return foretell(some_rows(pair[0]), some_rows(pair[1]), scheme, self._dtype)
                 case RelativeError(scheme, inner_scaling):
                     return self._relative_bits(scheme, inner_scaling)
         raise TypeError(f"need: {need!r} is not known here")
