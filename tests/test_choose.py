@@ -22,7 +22,7 @@ from ozaki.planning.facts import (
     RowsBound,
     Sample,
     Spans,
-    Undecided,
+    UndecidedShare,
     WorstRatio,
 )
 from ozaki.planning.ordinary import foresee
@@ -120,7 +120,7 @@ def proven_by(count):
     return {WorstRatio(Residues(n), "narrow"): ratio(2.0**-59 if n < count else SMALL) for n in range(14, count + 1)}
 
 
-ALL_UNDECIDED = {Undecided(Residues(17)): crossings(8, hopeless=1000)}
+ALL_UNDECIDED = {UndecidedShare(Residues(17)): crossings(8, hopeless=1000)}
 
 TABLE = {
     # No facts are asked.
@@ -264,21 +264,21 @@ TABLE = {
     "how many entries fewer residues would leave undecided": (
         question(machine=APART, accuracy="exact"),
         {Spans(): (90, 90), InnerRange(): 0},
-        needs(Undecided(Residues(17))),
+        needs(UndecidedShare(Residues(17))),
     ),
     "so few residues that hardly an entry is undecided": (
         question(machine=APART, accuracy="exact"),
-        {Spans(): (90, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8)},
+        {Spans(): (90, 90), InnerRange(): 0, UndecidedShare(Residues(17)): crossings(8)},
         lambda plan: plan.undecided_apart and 18 <= plan.slices <= 22 and plan.unrounded_bound == 0,
     ),
     "every bit, where most entries would be": (
         question(machine=APART, accuracy="exact"),
-        {Spans(): (90, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8, hopeless=500)},
+        {Spans(): (90, 90), InnerRange(): 0, UndecidedShare(Residues(17)): crossings(8, hopeless=500)},
         lambda plan: plan.scheme == Residues(27) and not plan.undecided_apart,
     ),
     "any range, if undecided entries are computed apart": (
         question(machine=APART, accuracy="exact"),
-        {Spans(): (3000, 90), InnerRange(): 0, Undecided(Residues(17)): crossings(8)},
+        {Spans(): (3000, 90), InnerRange(): 0, UndecidedShare(Residues(17)): crossings(8)},
         lambda plan: plan.undecided_apart and plan.slices <= 22,
     ),
     "not within an expression": (
@@ -293,18 +293,18 @@ TABLE = {
     ),
     "rather than far more residues than ordinary ones": (
         question(scheme="residues", **FP64),
-        compared(Residues(14), LARGE) | proven_by(14 + 12) | {Undecided(Residues(17)): crossings(8)},
+        compared(Residues(14), LARGE) | proven_by(14 + 12) | {UndecidedShare(Residues(17)): crossings(8)},
         lambda plan: plan.undecided_apart and plan.slices <= 22 and plan.unrounded_bound == 0,
     ),
     "not rather than a few more": (
         question(scheme="residues", **FP64),
-        compared(Residues(14), LARGE) | proven_by(14 + 7) | {Undecided(Residues(17)): crossings(8)},
+        compared(Residues(14), LARGE) | proven_by(14 + 7) | {UndecidedShare(Residues(17)): crossings(8)},
         slices(Residues(14 + 7)),
     ),
     "not where more is asked for than the format shows": (
         question(scheme="residues", accuracy=Accuracy("componentwise", 2.0**-80), reproducible=True),
         proven_by(40),
-        lambda answer: not isinstance(answer, Undecided),
+        lambda answer: not isinstance(answer, UndecidedShare),
     ),
     "as few digits, if these are named": (
         question(accuracy="exact", scheme="digits"),

@@ -158,7 +158,7 @@ class RelativeError(Need):
 
 
 @dataclass(frozen=True)
-class Undecided(Need):
+class UndecidedShare(Need):
     """How many entries a scheme is likely to leave undecided when they are rounded (B14): `bounds.undecided.Crossings`.
 
     It comes from some rows and columns; a few of these decide nothing but time.

@@ -126,13 +126,10 @@ class Question:
         return self.options.target(self.k)
 
     @property
-    def undecided_obstacle(self) -> str | None:
-        """Why undecided entries of this product are not computed apart; None if they may be."""
-        if self.expression:
-            return "not of an expression that is rounded once"
-        if self.multiprecision or is_multiprecision(self.dtype):
-            return "not of multiprecision numbers"
-        return "not of complex numbers" if self.sizes.parts != REAL else None
+    def rounds_floats(self) -> bool:
+        """Whether the result is a real product of floats alone, rounded to floats: entries may be apart (B14)."""
+        numbers = self.multiprecision or is_multiprecision(self.dtype)
+        return not (self.expression or numbers) and self.sizes.parts == REAL
 
     @cached_property
     def inner_scaling_obstacle(self) -> str | None:

@@ -1,8 +1,8 @@
 """Exact products by fewer residues: entries that their error leaves undecided are computed apart.
 
 With a few bits beyond the format almost every entry is decided: both ends of its error interval round alike (B14). The
-few others are summed exactly, one by one. How many these are the fact `Undecided` foretells; that every entry is right
-does not hang on it.
+few others are summed exactly, one by one. How many these are the fact `UndecidedShare` foretells; that every entry is
+right does not hang on it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import log2
 
 from ozaki.bounds.rounding import scaled
-from ozaki.planning.facts import Facts, Undecided
+from ozaki.planning.facts import Facts, UndecidedShare
 from ozaki.planning.question import Question
 from ozaki.planning.search import first_count
 from ozaki.records.accuracy import Accuracy
@@ -42,7 +42,7 @@ def few_residues(
     """
     if not target.exact and scaled(target.tolerance, target.exponent) < 2.0 ** -(precision_of(question.dtype) + _SPARE):
         return None  # what is asked for is more than the format shows, as of products whose slices are counted so
-    if question.undecided_obstacle or question.empty or question.options.scheme not in ("auto", "residues"):
+    if not question.rounds_floats or question.empty or question.options.scheme not in ("auto", "residues"):
         return None
     # The product of all plans is the same only if it is exact; others are chosen alike on all machines.
     saved = question.machine.least_saved if target.exact else _LEAST_SAVED
@@ -55,7 +55,7 @@ def few_residues(
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
     if least + max(fixed + 1, saved) > most:
         return None
-    found = facts[Undecided(scheme_of("residues", least), inner_scaling)]
+    found = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
     best, cost = None, most - fixed
     for count in range(least, int(min(most, MOST_AT_ONCE)) + 1):
         if count + 1 > cost:

@@ -16,7 +16,7 @@ from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.undecided import Crossings
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.planning.facts import Need, Undecided
+from ozaki.planning.facts import Need, UndecidedShare
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import SIDES, Side
 
@@ -32,8 +32,8 @@ def fact_on_host(need: Need, operands: tuple[Any, Any], rows_of: Callable[[Side]
     return Work(rows["left"], rows["right"], rows.__getitem__, dtype, Memory(None)).measure(need)
 
 
-def crossings_on_host(need: Undecided, rows_of: Callable[[Side], Any], dtype: str) -> Crossings:
-    """The fact `Undecided`, from copies of the rows that NumPy looks at, which are described anew."""
+def crossings_on_host(need: UndecidedShare, rows_of: Callable[[Side], Any], dtype: str) -> Crossings:
+    """The fact `UndecidedShare`, from copies of the rows that NumPy looks at, which are described anew."""
     some = []
     for x in map(rows_of, SIDES):
         matrices, rows = looked_at(x.shape)

@@ -21,7 +21,7 @@ from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import Description
-from ozaki.planning.facts import CutBound, Need, Undecided, WorstRatio
+from ozaki.planning.facts import CutBound, Need, UndecidedShare, WorstRatio
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Words
@@ -70,7 +70,7 @@ class OperandFacts:
     def _fact(self, need: Need) -> Any:
         runs = self._runs
         if need not in self._readers:
-            if isinstance(need, Undecided):
+            if isinstance(need, UndecidedShare):
                 from ozaki.backends.cupy.on_host import crossings_on_host  # another backend, as below
 
                 runs.valid_for_others = False

@@ -255,14 +255,13 @@ def run(
                     if told is not None:
                         told.step()
                     exponents = mu[of_left, rows], nu[at_cols]
-                    pair, to = (of_rows, of_cols, *exponents), out[at]
-                    if fused and engine.multiply_into(*pair, to, on_diagonal, flagged):
+                    if fused and engine.multiply_into(of_rows, of_cols, *exponents, out[at], on_diagonal, flagged):
                         if told is not None:
                             told.step(engine.planes + rounding)
-                        del of_rows, of_cols, pair  # before those of the next panel are made
+                        del of_rows, of_cols  # before those of the next panel are made
                         break
                     part = Unrounded(engine, engine.multiply(of_rows, of_cols, told), *exponents)
-                    del of_rows, of_cols, pair  # before those of the next slab are made
+                    del of_rows, of_cols  # before those of the next slab are made
                     if unrounded is None:
                         unrounded = part
                     else:

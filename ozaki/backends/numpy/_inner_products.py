@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy._limbs import add_to_odd, two_sum
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
 from ozaki.backends.numpy.compiled import Compiled, compiled
 from ozaki.backends.numpy.compiled.calls import can_read
@@ -140,13 +141,13 @@ def _enclosed(left: _Rows, right: _Rows, dtype: np.dtype[Any]) -> tuple[npt.NDAr
         size += np.abs(error).sum(axis=1)
         while (width := product.shape[1]) > 1:
             half = (width + 1) // 2
-            total, left_over = _two_sum(product[:, : width - half], product[:, half:])
+            total, left_over = two_sum(product[:, : width - half], product[:, half:])
             product[:, : width - half] = total
             size += np.abs(left_over).sum(axis=1)
             error[:, : width - half] += error[:, half:] + left_over
             product, error = product[:, :half], error[:, :half]
             additions += 2
-        value, left_over = _two_sum(value, product[:, 0])
+        value, left_over = two_sum(value, product[:, 0])
         size += np.abs(left_over)
         rest += error[:, 0] + left_over
         additions += 2
@@ -167,13 +168,6 @@ is a multiple of 2**-1074.
 """
 
 
-def _two_sum(a: _Floats, b: _Floats) -> tuple[_Floats, _Floats]:
-    """A sum, and what is rounded off, exactly."""
-    total = a + b
-    added = total - a
-    return total, (a - (total - added)) + (b - added)
-
-
 def _product_error(a: _Floats, b: _Floats, product: _Floats) -> _Floats:
     """What is rounded off of a product (T. J. Dekker, 1971); NaN where an element is beyond 2**996."""
     (high_a, low_a), (high_b, low_b) = (_halves(each) for each in (a, b))
@@ -190,15 +184,11 @@ def _halves(x: _Floats) -> tuple[_Floats, _Floats]:
 
 def _rounded_sum(a: _Floats, b: _Floats, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """RN(a + b) in either format."""
-    total, left_over = _two_sum(a, b)
+    total, left_over = two_sum(a, b)
     if dtype.itemsize == 8:
         return total
-    # A sum that is not exact is made odd: its neighbour towards what is left, or it itself. Then float32, of less than
-    # half as many bits, rounds it as it would round the exact sum.
-    bits = total.view(np.int64)
-    outward = np.where((left_over < 0) == (total < 0), 1, -1)
-    odd = bits + np.where((left_over != 0) & (bits % 2 == 0), outward, 0)
-    return odd.view(np.float64).astype(dtype)
+    # Float32, of less than half as many bits, rounds a sum that was rounded to odd as it would round the exact one.
+    return add_to_odd(total, left_over).astype(dtype)
 
 
 def _exact(x: npt.NDArray[Any], y: npt.NDArray[Any], dtype: np.dtype[Any]) -> Any:

@@ -107,7 +107,7 @@ def add_to_odd(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """The rounded sum a + b and its error (Knuth, The Art of Computer Programming, volume 2, section 4.2.2)."""
     total = a + b
     of_b = total - a
@@ -129,9 +129,9 @@ def nearest(limbs: Floats) -> Floats:
         return np.add(*_in_order(limbs))
     weights = _weights(count)
     limbs *= weights
-    total, left = _two_sum(limbs[-1], limbs[-2])
+    total, left = two_sum(limbs[-1], limbs[-2])
     for limb in limbs[-3:-5:-1]:
-        total, error = _two_sum(total, limb)
+        total, error = two_sum(total, limb)
         left += error
     for limb in limbs[:-4][::-1]:
         left += limb

@@ -26,8 +26,7 @@ from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, inner_range, 
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy._undecided import Undecided as UndecidedEntries
-from ozaki.backends.numpy._undecided import undecided_bytes
+from ozaki.backends.numpy._undecided import Undecided, undecided_bytes
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.entries import native_terms, of_zeros, row_terms
@@ -44,7 +43,7 @@ from ozaki.planning.facts import (
     RowsBound,
     Sample,
     Spans,
-    Undecided,
+    UndecidedShare,
     WorstRatio,
 )
 from ozaki.records.combination import ONE, Combination
@@ -167,7 +166,7 @@ class Work:
                     return self._ratios(left, right).least_product()
                 case WorstRatio(scheme, level, few_rows, _, exponent, inner_scaling):
                     return self._ratios(left, right, inner_scaling).fact(scheme, level, few_rows, exponent)
-                case Undecided(scheme, inner_scaling):
+                case UndecidedShare(scheme, inner_scaling):
                     pair = self._scaled_pair if inner_scaling else (left, right)
                     self._memory.pass_through(foretelling_bytes(left.x.shape, right.x.shape))
                     return foretell(some_rows(pair[0]), some_rows(pair[1]), scheme, self._dtype)
@@ -272,7 +271,7 @@ class Work:
         if plan.undecided_apart:
             assert isinstance(plan.scheme, Residues)
             memory.hold(undecided_bytes(c.shape))
-            undecided = UndecidedEntries.of(described[0].on_host, described[1].on_host, plan.scheme, c.shape)
+            undecided = Undecided.of(described[0].on_host, described[1].on_host, plan.scheme, c.shape)
         with self._threads(*described):
             how = self._itself, self._adjoint, progress, self._verification, undecided
             execute(plan.scheme, plan.engine, left, right, c, memory, once, *how)

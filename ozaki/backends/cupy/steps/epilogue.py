@@ -126,7 +126,7 @@ def arguments_of(expression: Expression | None) -> list[Any]:
     return [] if expression is None else [each for each in expression[1:] if each is not None]
 
 
-def addend_of(epilogue: Round | Combine) -> list[Array | Place | Out]:
+def places_of(epilogue: Round | Combine) -> list[Array | Place | Out]:
     """The places whose addresses these arguments have."""
     found: list[Array | Place | Out] = [] if isinstance(epilogue, Round) else [epilogue.c]
     if epilogue.projection is not None:

@@ -13,10 +13,10 @@ from ozaki.backends.cupy.steps.epilogue import (
     Combine,
     Expression,
     Round,
-    addend_of,
     arguments_of,
     expression_of,
     macros_of,
+    places_of,
 )
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.caches import cached
@@ -30,7 +30,7 @@ def patch(b: Builder, left: Described, right: Described, epilogue: Round | Combi
     out = epilogue.out
     assert isinstance(out, Array)
     kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(epilogue))
-    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *addend_of(epilogue))
+    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out), *places_of(epilogue))
 
 
 @cached(1024)

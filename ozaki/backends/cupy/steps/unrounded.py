@@ -18,10 +18,10 @@ from ozaki.backends.cupy.steps.epilogue import (
     Combine,
     Expression,
     Round,
-    addend_of,
     arguments_of,
     expression_of,
     macros_of,
+    places_of,
 )
 from ozaki.backends.cupy.steps.faults import flip
 from ozaki.backends.cupy.steps.numbers import NumbersArray
@@ -186,7 +186,7 @@ class Planes:
         recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
         steps = self.left.step, self.right.step
         kernel = recombine(self.scheme, self.planes.view, out.view, *steps, of_out, lower)
-        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out), *addend_of(epilogue))
+        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out), *places_of(epilogue))
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Quadrants:
             flip(b, self.planes)
         expression = expression_of(epilogue)
         kernel = _recombine_quadrants_kernel(self.scheme, self.planes.view, out.view, self.cols, expression)
-        b.launch(kernel, self.planes, self.mu, self.nu, Out(out), *addend_of(epilogue))
+        b.launch(kernel, self.planes, self.mu, self.nu, Out(out), *places_of(epilogue))
 
     def release(self, b: Builder) -> None:
         """Free its memory."""
