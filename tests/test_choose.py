@@ -7,7 +7,7 @@ import pytest
 
 from ozaki import Accuracy, Plan
 from ozaki.bounds.description import Least
-from ozaki.bounds.undecided import ABOVE, BELOW, Crossings
+from ozaki.bounds.undecided import Crossings
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
@@ -41,7 +41,8 @@ class Machine:
     each: float = 0.1
     name: str = "table"
     finds_facts_on_device: bool = False
-    least_saved: int = 1000
+    entry_apart: float = 500.0
+    foretelling: float = inf
 
     def core(self):
         return H100
@@ -69,14 +70,12 @@ HARDLY_SMOOTH, HARDLY_PEAKS = ({Sample(): (Least(384.0, sums, 0, True),) * 2} fo
 """Samples whose estimate for 3 digits (E4) is 1.45 and 1.54 times below what digits have to prove, at k = 2560."""
 
 
-APART = replace(QUICK_SLICES, least_saved=2)
+APART = replace(QUICK_SLICES, foretelling=2.0**25)
 
 
 def crossings(bits, hopeless=0):
     """Of 1000 entries, `hopeless` of which are zeros: a boundary is so many bits nearer than the error reaches."""
-    counts = [0] * (ABOVE + BELOW + 1)
-    counts[ABOVE - bits] = 1000 - hopeless
-    return Crossings(tuple(counts), 1000, hopeless)
+    return Crossings(((-bits, 1000 - hopeless),), 1000, hopeless)
 
 
 _OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision", "expression"

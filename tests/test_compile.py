@@ -52,6 +52,7 @@ REGISTERS = {
     "tops": 80,
     "sample": 128,  # two blocks of 256 threads
     "overlap": 128,
+    "crossings": 224,  # one block of 256 threads
     **dict.fromkeys(("exponents", "factors", "own", "beside"), 64),
     "word_mma": 255,
     "word_gemm": 168,
@@ -177,6 +178,10 @@ def projected(case):
     *before, file, macros = case
     together = {"TOGETHER": 1} if "TOGETHER" in macros else {}
     return *before, file, macros | together | {"PROJECTED": 1}
+
+
+def crossings(a, b, inner=0):
+    return "proof/crossings.cu", {"INPUT_A": a, "INPUT_B": b, "INNER": inner}
 
 
 def flagging(case):
@@ -332,6 +337,8 @@ EVERYWHERE = [
     ("conversion/mirror.cu", {"ENTRY": "uint8_t", "CONJUGATE": 0}),
     *(inner_products(of, of, of) for of in ("float", "double")),
     inner_products("float", "double", "double"),
+    crossings("double", "double"),
+    crossings("float", "float", inner=1),
     ("conversion/project.cu", {}),
     project("double", 2, 1, 0),
     project("double", 2, 1, 1),

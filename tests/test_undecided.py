@@ -239,6 +239,18 @@ def test_lists_of_entries_keep_within_a_limit(rng):
     assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.undecided == report.undecided
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_rows_scaled_along_k(rng, stacked):
+    n = 400
+    shape = (2, n, n) if stacked else (n, n)
+    a, b = (rng.standard_normal(shape) for _ in "ab")
+    d = np.exp2(np.linspace(0, 60, n))
+    a, b = a * d, b / d[:, None]
+    c, report = ozaki.matmul(a, b, accuracy="exact", return_report=True)
+    assert report.inner_scaling and report.undecided is not None
+    check(c[..., :3, :], a[..., :3, :], b) if not stacked else check(c[1, :3], a[1, :3], b[1])
+
+
 def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
     """Every tenth row is ordinary, and all others cancel: most entries would be undecided zeros."""
     n, half = 480, 240

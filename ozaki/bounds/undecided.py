@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.bounds.description import Description
+from ozaki.bounds.description import Description, Ints
 from ozaki.bounds.rounding import UP
+from ozaki.bounds.sampled_products import NONE
 from ozaki.records.formats import precision_of
 from ozaki.schemes import Scheme, scaling_of
 
@@ -67,18 +68,19 @@ class Crossings(NamedTuple):
 
     Attributes
     ----------
-    counts : entry x counts those for which the chance is between 2**-(x + 1) and 2**-x, the last one all beyond
+    counts : pairs (x, number) of entries for which the chance is between 2**-(x + 1) and 2**-x, by ascending x; the
+        first and the last x that there may be, `-ABOVE` and `BELOW`, stand for all beyond
     entries : number of entries that were looked at, those without an error included
     hopeless : entries that no more slices would decide: zeros
     """
 
-    counts: tuple[int, ...]
+    counts: tuple[tuple[int, int], ...]
     entries: int
     hopeless: int
 
     def share(self, more: float) -> float:
         """The share to expect if images have so many bits more, a number that may be negative."""
-        likely = sum((count * min(1.0, ldexp(2.0 ** (-more), -x)) for x, count in enumerate(self.counts, -ABOVE)), 0.0)
+        likely = sum((count * min(1.0, ldexp(2.0 ** (-more), -x)) for x, count in self.counts), 0.0)
         return (self.hopeless + likely) / max(self.entries, 1)
 
 
@@ -87,12 +89,13 @@ ABOVE, BELOW = 512, 64
 of 2**-BELOW."""
 
 
-def crossings(c: Floats, left: Description, right: Description, scheme: Scheme, dtype: str) -> Crossings:
+def crossings(entries: Ints, left: Description, right: Description, scheme: Scheme, dtype: str) -> Crossings:
     """Count the chances that the errors of a scheme leave entries undecided.
 
     Parameters
     ----------
-    c : of some rows and columns, about their products times 2**-(top_i + top_j), shape (batch, m, n)
+    entries : of the products of some rows and columns the frexp exponents, about, less top_i + top_j; `NONE` for zeros;
+        int64, shape (batch, m, n)
     left, right : the descriptions of these rows and columns
     dtype : the format that entries are rounded to
     """
@@ -102,9 +105,10 @@ def crossings(c: Floats, left: Description, right: Description, scheme: Scheme, 
     exponents -= left.bits(scaling)[..., :, None] + right.bits(scaling)[..., None, :]
     sums = (left.top + left.scale)[..., :, None] + (right.top + right.scale)[..., None, :]
     least = {"float32": -149, "float64": -1074}[dtype]
-    last = np.maximum(np.frexp(c)[1] - precision_of(dtype), least - sums)  # unit in the last place of an entry
+    last = np.maximum(entries - precision_of(dtype), least - sums)  # unit in the last place of an entry
     some = errors > 0
-    hopeless = int(np.count_nonzero(some & (c == 0)))
-    chances = np.clip(last - 1 - exponents, -ABOVE, BELOW)[some & (c != 0)]
-    counts = np.bincount(chances + ABOVE, minlength=ABOVE + BELOW + 1)
-    return Crossings(tuple(counts.tolist()), c.size, hopeless)
+    hopeless = int(np.count_nonzero(some & (entries == NONE)))
+    chances = np.clip(last - 1 - exponents, -ABOVE, BELOW)[some & (entries != NONE)]
+    counts = np.bincount(chances + ABOVE)
+    found = np.flatnonzero(counts)
+    return Crossings(tuple(zip((found - ABOVE).tolist(), counts[found].tolist(), strict=True)), entries.size, hopeless)

@@ -34,8 +34,13 @@ class Machine(Protocol):
         ...
 
     @property
-    def least_saved(self) -> int:
-        """Slice products that fewer residues have to save at least, for their undecided entries to be foretold."""
+    def entry_apart(self) -> float:
+        """What an entry that is undecided, and computed apart, costs: in slice products of an entry."""
+        ...
+
+    @property
+    def foretelling(self) -> float:
+        """What it costs beside that to foretell and to find undecided entries, in multiplications of slice products."""
         ...
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import log2
 
 from ozaki.bounds.rounding import scaled
+from ozaki.bounds.undecided import Crossings
 from ozaki.planning.facts import Facts, UndecidedShare
 from ozaki.planning.question import Question
 from ozaki.planning.search import first_count
@@ -19,15 +20,11 @@ from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.constants import MOST_AT_ONCE
 from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
-_APART = 500.0
-"""What an entry that is computed apart costs, in slice products of an entry. An exact inner product of floats takes 100
-times as long as one of residues on a processor, and more on a GPU, which reads a column for it."""
-
-_FIXED = 2.0**25
-"""What looking for undecided entries costs beside that, in multiplications of a slice product."""
-
 _LEAST_SAVED = 8
 """Slice products that have to be saved at least, for undecided entries to be foretold, where others would be proven."""
+
+_ENTRY, _FIXED = 500.0, 2.0**25
+"""There, `entry_apart` and `foretelling` of all machines: what is chosen is the same on all, and so are the bits."""
 
 _SPARE = 4
 """Bits that images have beyond the format with the fewest residues that are weighed: fewer decide no entry."""
@@ -44,26 +41,27 @@ def few_residues(
         return None  # what is asked for is more than the format shows, as of products whose slices are counted so
     if not question.rounds_floats or question.empty or question.options.scheme not in ("auto", "residues"):
         return None
-    # The product of all plans is the same only if it is exact; others are chosen alike on all machines.
-    saved = question.machine.least_saved if target.exact else _LEAST_SAVED
-    if inner_scaling and (question.machine.finds_facts_on_device or not target.exact):
-        return None  # a device's host would look at rows that are not scaled
+    if inner_scaling and not target.exact:
+        return None
+    # The exact product is the same by all plans; what else is asked for is settled alike on all machines.
+    machine = question.machine
+    entry, fixed = (machine.entry_apart, machine.foretelling) if target.exact else (_ENTRY, _FIXED)
     k = max(question.length, 1)
     bits = precision_of(question.dtype) + _SPARE
     batch, m, n = question.sizes.stack
-    fixed = _FIXED / (float(batch) * m * n * k)
+    fixed /= float(batch) * m * n * k
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
-    if least + max(fixed + 1, saved) > most:
+    if least + max(fixed, 0 if target.exact else _LEAST_SAVED) + 1 > most:
         return None
-    found = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
-    best, cost = None, most - fixed
-    for count in range(least, int(min(most, MOST_AT_ONCE)) + 1):
-        if count + 1 > cost:
-            break
-        total = count + _APART * found.share(_bits(count, k) - _bits(least, k))
-        if total + 1 <= cost:
-            best, cost = scheme_of("residues", count), total + 1
-    return best
+    found: Crossings = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
+
+    def cost(count: int, entry: float) -> float:
+        return count + entry * found.share(_bits(count, k) - _bits(least, k))
+
+    counts = range(least, int(min(most, MOST_AT_ONCE)) + 1)
+    if min(cost(count, entry) for count in counts) + fixed + 1 > most:
+        return None
+    return scheme_of("residues", min(counts, key=lambda count: cost(count, machine.entry_apart)))
 
 
 def _bits(count: int, k: int) -> float:

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
-from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
+from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Ints, Least
 from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
 from ozaki.bounds.relative import Quotient, times
 from ozaki.bounds.relative import relative_bits as bits_of_quotient
+from ozaki.bounds.undecided import Crossings
+from ozaki.bounds.undecided import crossings as crossings_of
 from ozaki.planning.facts import Ratio
 from ozaki.records.accuracy import Measure
 from ozaki.records.combination import Factor
@@ -75,6 +77,12 @@ def flag_is_set(flag: npt.NDArray[np.uint32]) -> bool:
 def least(*found: float) -> float:
     """The least product of all panels."""
     return min(found)
+
+
+def crossings(found: tuple[Ints, Description, Description], scheme: Scheme, dtype: str) -> Crossings:
+    """The fact `UndecidedShare` from exponents of some entries, and the descriptions of their rows and columns."""
+    entries, left, right = found
+    return crossings_of(entries, left, right, scheme, dtype)
 
 
 def cut_bound(lost: bool, sample: tuple[Least, Least] | None = None, *, words: Words, k: int) -> float:

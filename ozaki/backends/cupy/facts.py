@@ -15,6 +15,7 @@ from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.proofs import Proofs
+from ozaki.backends.cupy.steps.crossings import sampled_products
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.inner import inner_range
@@ -35,6 +36,7 @@ from ozaki.planning.facts import (
     RowsBound,
     Sample,
     Spans,
+    UndecidedShare,
     WorstRatio,
 )
 from ozaki.records.plan import Plan
@@ -48,7 +50,8 @@ class Asked(NamedTuple):
     Attributes
     ----------
     needs : the facts, in the order in which they are asked for
-    likely : the plan of slices that both operands are split for before the first proof; None to split nothing
+    likely : the plan of slices that both operands are split for before the first proof, or before their spans are
+        asked for; None to split nothing
     describe : whether to describe both operands
     bring : operands whose descriptions are to arrive on the host
     of_scaled : whether both speak of the rows scaled along k
@@ -84,7 +87,7 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
         if isinstance(need, InnerRange) or getattr(need, "inner_scaling", False):
             of_scaled.add(need)
             continue
-        if likely is not None and isinstance(need, WorstRatio | RowsBound):
+        if likely is not None and isinstance(need, WorstRatio | RowsBound | Spans):
             finding.begin([each for each in asked.needs if each.of_proof(need)], likely)
             likely = None
         finding.add(need)
@@ -162,6 +165,9 @@ class _Finding:
                 self._add_cut_bound(need, words)
             case LeastProduct():
                 b.read(need, self._proofs.least_product(), evidence.least)
+            case UndecidedShare(scheme):
+                crossings = partial(evidence.crossings, scheme=scheme, dtype=self._asked.dtype)
+                b.read(need, (sampled_products(b, *operands.both()),), crossings)
             case WorstRatio():
                 self._proofs.begin_ratios([need])
             case _:
@@ -170,7 +176,7 @@ class _Finding:
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Begin facts of one proof, and split both operands for a likely plan: the device would be idle otherwise.
 
-        needs : all `WorstRatio` of one level, or all `RowsBound`
+        needs : all `WorstRatio` of one level, or all `RowsBound`, or `Spans`
         """
         assert plan.scheme is not None and self._asked.limit is None
         b, operands = self._b, self._operands

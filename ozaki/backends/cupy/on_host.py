@@ -1,4 +1,4 @@
-"""Facts that NumPy finds, from copies of the operands of a device, or of some of their rows, in host memory."""
+"""Facts that NumPy finds, from copies of the operands of a device in host memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 
 from ozaki.backends.cupy.inputs import planes_of
 from ozaki.backends.cupy.prepared import PreparedSlices
-from ozaki.backends.numpy._crossings import foretell, looked_at
-from ozaki.backends.numpy._describe import Described, describe
+from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy.work import Work
-from ozaki.bounds.undecided import Crossings
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.planning.facts import Need, UndecidedShare
+from ozaki.planning.facts import Need
 from ozaki.records.memory import Memory
 from ozaki.records.shapes import SIDES, Side
 
@@ -30,15 +28,6 @@ def fact_on_host(need: Need, operands: tuple[Any, Any], rows_of: Callable[[Side]
     """
     rows = {side: _rows_on_host(x, side, rows_of) for side, x in zip(SIDES, operands, strict=True)}
     return Work(rows["left"], rows["right"], rows.__getitem__, dtype, Memory(None)).measure(need)
-
-
-def crossings_on_host(need: UndecidedShare, rows_of: Callable[[Side], Any], dtype: str) -> Crossings:
-    """The fact `UndecidedShare`, from copies of the rows that NumPy looks at, which are described anew."""
-    some = []
-    for x in map(rows_of, SIDES):
-        matrices, rows = looked_at(x.shape)
-        some.append(describe(cp.asnumpy(x[cp.asarray(matrices)][:, cp.asarray(rows)])))
-    return foretell(some[0], some[1], need.scheme, dtype)
 
 
 def _rows_on_host(x: Any, side: Side, rows_of: Callable[[Side], Any]) -> Any:

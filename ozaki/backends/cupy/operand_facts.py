@@ -21,7 +21,7 @@ from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds.description import Description
-from ozaki.planning.facts import CutBound, Need, UndecidedShare, WorstRatio
+from ozaki.planning.facts import CutBound, Need, Spans, WorstRatio
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes import Words
@@ -70,11 +70,6 @@ class OperandFacts:
     def _fact(self, need: Need) -> Any:
         runs = self._runs
         if need not in self._readers:
-            if isinstance(need, UndecidedShare):
-                from ozaki.backends.cupy.on_host import crossings_on_host  # another backend, as below
-
-                runs.valid_for_others = False
-                return crossings_on_host(need, runs.rows_of, runs.dtype)
             if isinstance(need, WorstRatio) and need.level == "wide" and native_obstacle("float64") is not None:
                 from ozaki.backends.cupy.on_host import fact_on_host  # another backend, which few calls need
 
@@ -112,9 +107,14 @@ class OperandFacts:
             self._readers[need] = program.readers[need]
 
     def asked(self, plan: Plan, facts: Collection[Need] | None) -> Asked:
-        """What a repeated call by that plan asks for: these facts, or all that were found."""
+        """What a repeated call by that plan asks for: these facts, or all that were found.
+
+        It splits the operands early where the call has done so, and for an exact product, whose first fact is `Spans`.
+        """
         needs = [need for need in self._needs if facts is None or need in facts]
-        likely = plan if self._likely and plan.scheme is not None and plan.scheme.exact else None
+        split_early = self._likely or (bool(needs) and isinstance(needs[0], Spans) and self._limit is None)
+        of_slices = plan.scheme is not None and plan.scheme.exact and not plan.inner_scaling
+        likely = plan if split_early and of_slices else None
         return Asked(needs, self._runs.dtype, likely, sampled=frozenset(self._sampled), limit=self._limit)
 
     def scale_beside_prepared(self) -> None:

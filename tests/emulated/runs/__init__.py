@@ -9,7 +9,7 @@ HOPPER = "hopper-"
 
 FUNCTIONS = {
     "describing": ("descriptions", "magnitudes", "hopper-samples"),
-    "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products"),
+    "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products", "crossings"),
     "one_read": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
         "rows-for-cublas",
@@ -55,6 +55,7 @@ FUNCTIONS = {
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-widths"),
     "choosing": (
         "plans",
+        *("foretold", "hopper-foretold"),
         "empty-products",
         "hopper-empty-products",
         "hopper-engines",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
@@ -16,7 +17,9 @@ from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, slice_engine
 from ozaki.backends.cupy.steps.proof import least_product
+from ozaki.backends.numpy import _machine
 from ozaki.bounds import native
+from ozaki.planning import undecided
 from ozaki.records.shapes import shapes
 from ozaki.reference import componentwise_error
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
@@ -91,6 +94,40 @@ def plans(rng: np.random.Generator) -> None:
     for accuracy in ("fp64", ozaki.Accuracy("row-column", 1e-14), ozaki.Accuracy("normwise", 1e-14)):
         options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
         same(ozaki.matmul(a, b, **options), ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
+
+
+def foretold(rng: np.random.Generator) -> None:
+    """Undecided entries are foretold as on NumPy, by plans and by the programs of repeated calls, which stand."""
+    served = 0
+    for dtype, left, right in (
+        ("f8", (60, 400), (400, 70)),
+        ("f4", (3, 40, 300), (300, 50)),
+        ("f8", (90, 700), (700, 40)),
+    ):
+        reach = 25 if dtype == "f8" else 10
+        a, b = (matrix(rng, of, dtype) * np.exp2(rng.integers(-reach, reach + 1, of)) for of in (left, right))
+        d = np.exp2(np.linspace(-40, 40, left[-1])) if dtype == "f8" and left[0] == 90 else np.ones(left[-1])
+        a, b = (a * d).astype(dtype), (b / d[:, None]).astype(dtype)
+        x, y = cp.asarray(a), cp.asarray(b)
+        with ExitStack() as patches:  # as for large products
+            for machine in (Machine, _machine):
+                patches.enter_context(mock.patch.multiple(machine, foretelling=0.0, entry_apart=200.0))
+            patches.enter_context(mock.patch.object(undecided, "_FIXED", 0.0))
+            for options in (
+                {"accuracy": "exact"},
+                {"accuracy": "fp64" if dtype == "f8" else "fp32", "reproducible": True},
+            ):
+                expected, of_host = ozaki.matmul(a, b, return_report=True, **options)
+                got, report = ozaki.matmul(x, y, return_report=True, **options)
+                same(expected, got)
+                assert (of_host.undecided is None) == (report.undecided is None)
+                assert of_host.inner_scaling == report.inner_scaling
+                served += report.undecided is not None
+                same(expected, ozaki.matmul(x, y, **options))
+                with seen() as calls:
+                    same(-expected, ozaki.matmul(-x, y, **options))
+                assert report.undecided is None or (calls.repeated and not calls.long)
+    assert served > 2
 
 
 def fastest(rng: np.random.Generator) -> None:

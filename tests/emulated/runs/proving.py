@@ -8,9 +8,12 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from ozaki.backends.cupy import evidence
+from ozaki.backends.cupy.steps.crossings import sampled_products
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.proof import Wanted, least_product, lower_bound, worst_ratios
 from ozaki.backends.numpy import _proof as on_host
+from ozaki.backends.numpy._crossings import foretell, some_rows
 from ozaki.backends.numpy._describe import Described as OnHost
 from ozaki.backends.numpy._describe import describe as described_on_host
 from ozaki.bounds import words as word_bounds
@@ -152,3 +155,31 @@ def least_products(rng: np.random.Generator) -> None:
                 left, right = (find(part.b, part.given(cp.asarray(x))) for x in (a, b))
                 lower = lower_bound(part.b, part.device, left, right, levels(k)[0])
                 assert part.value(least_product(part.b, part.device, lower, left, right)) == expected
+
+
+def crossings(rng: np.random.Generator) -> None:
+    """What some rows say of undecided entries is the same on both backends, of rows as they are and of scaled ones."""
+    cases = [
+        ((1, 3, 50), (1, 200, 50)),
+        ((9, 5, 300), (1, 7, 300)),
+        ((2, 60, 700), (2, 1, 700)),
+        ((1, 50, 1), (1, 2, 1)),
+    ]
+    cases += [((1, 49, 9000), (1, 30, 9000))]
+    for left, right in cases:
+        for dtypes in (("f8", "f8"), ("f4", "f8"), ("f4", "f4")):
+            wide = rng.choice([0, 8, 60])
+            a, b = (
+                (matrix(rng, shape, dtype) * np.exp2(rng.integers(-wide, wide + 1, shape))).astype(dtype)
+                for shape, dtype in zip((left, right), dtypes, strict=True)
+            )
+            a[:, ::3, 0], b[:, 0] = np.nan, 0.0
+            if rng.random() < 0.5:
+                a, b = (x.swapaxes(1, 2).copy().swapaxes(1, 2) for x in (a, b))
+            part = Part()
+            x, y = (describe(part.b, part.given(cp.asarray(of))) for of in (a, b))
+            found = part.value(sampled_products(part.b, x, y))
+            c, d = (some_rows(described_on_host(of)) for of in (a, b))
+            for dtype in ("float32", "float64"):
+                for count in (18, 25):
+                    assert evidence.crossings(found, Residues(count), dtype) == foretell(c, d, Residues(count), dtype)
