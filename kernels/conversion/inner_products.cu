@@ -1,4 +1,4 @@
-// Correctly rounded inner products for the entries of a product whose flags are set (docs/bounds.md, B14).
+// Correctly rounded inner products for entries of a product that are listed (docs/bounds.md, B14).
 //
 // Entry (b, i, j) becomes RN(sum_t x[b, i, t] y[b, j, t]), where NaN and Inf count as 0; an exact zero is +0. First in
 // twice the working precision, with a measured bound of the error (Dot2; T. Ogita, S. M. Rump, S. Oishi, Accurate sum
@@ -8,11 +8,12 @@
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
 //
 // x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
-// out_col]; any strides, in elements. flags[batch][m][n] are bytes that are 0 or 1; `entries` is the number of all. The
-// number of those that are set is added to *count. k < 2^31.
+// out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers (b m + i) n
+// + j. If they are more than `capacity`, not all are listed, and all `entries` are computed. `mirrored`: of a product
+// that equals its transpose, of which each also replaces its mirror image.
 //
-// 256 threads; any grid. Each warp takes 128 flags at a time, neighbours, so that warps at work share rows; its lanes
-// share the products of an entry.
+// 256 threads; any grid. Warps take entries in turn, whose products lanes share: however close together entries lie, all
+// warps have as many, and those that are at work share columns, as neighbours in the list are close.
 #include "arithmetic/superaccumulator.cuh"
 #include "hardware/launch.cuh"
 
@@ -158,50 +159,54 @@ __device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int6
   return lane == 0 ? exact.rounded<OUTPUT>() : 0;
 }
 
+// The first sums of products of an entry, of lanes that share them; `sum` is the whole one afterwards, in all lanes.
+__device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
+                                                    int64_t k, int lane) {
+  constexpr int AT_ONCE = 8;
+  InnerSum sum = {0.0, 0.0, 0.0, false};
+  x += lane * x_k, y += lane * y_k;
+  // All are loaded before the first is used: what is waited for is memory. Zeros behind the last add nothing.
+#pragma unroll 1
+  for (int64_t left = k - lane; left > 0; left -= 32 * AT_ONCE) {
+    double of_x[AT_ONCE], of_y[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i, x += 32 * x_k, y += 32 * y_k) {
+      of_x[i] = 32 * i < left ? element(x) : 0.0;
+      of_y[i] = 32 * i < left ? element(y) : 0.0;
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) sum.add(of_x[i], of_y[i]);
+  }
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum.add_lane(mask);
+  sum.tiny = __any_sync(ALL, sum.tiny);
+  return sum;
+}
+
 extern "C" __global__ void __launch_bounds__(256, 3)
-inner_products(const uint8_t* __restrict__ flags, const INPUT_A* __restrict__ x, int64_t x_batch, int64_t x_row,
-               int64_t x_k, const INPUT_B* __restrict__ y, int64_t y_batch, int64_t y_row, int64_t y_k, int64_t k,
+inner_products(const int64_t* __restrict__ list, const unsigned long long* __restrict__ counts, int64_t capacity,
+               const INPUT_A* __restrict__ x, int64_t x_batch, int64_t x_row, int64_t x_k,
+               const INPUT_B* __restrict__ y, int64_t y_batch, int64_t y_row, int64_t y_k, int64_t k,
                OUTPUT* __restrict__ out, int64_t out_batch, int64_t out_row, int64_t out_col, int64_t m, int64_t n,
-               int64_t entries, unsigned long long* __restrict__ count) {
+               int64_t entries, int64_t mirrored) {
   after_previous();
   __shared__ Superaccumulator exact[8];
   const int lane = threadIdx.x & 31;
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * 8, pieces = (entries + 127) / 128;
-  const bool aligned = (reinterpret_cast<uint64_t>(flags) & 3) == 0;
-  unsigned long long found = 0;
-  for (int64_t piece = static_cast<int64_t>(blockIdx.x) * 8 + (threadIdx.x >> 5); piece < pieces; piece += warps) {
-    // 1. Four flags of each lane.
-    const int64_t own = piece * 128 + 4 * lane;
-    uint32_t four = 0;
-    if (aligned && own + 4 <= entries) {
-      four = *reinterpret_cast<const uint32_t*>(flags + own);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (own + i < entries) four |= static_cast<uint32_t>(flags[own + i]) << 8 * i;
-    }
-    // 2. Entry after entry.
-    for (uint32_t lanes = __ballot_sync(ALL, four != 0); lanes != 0; lanes &= lanes - 1) {
-      const int source = __ffs(static_cast<int>(lanes)) - 1;
-      uint32_t bytes = __shfl_sync(ALL, four, source);
-      for (; bytes != 0; bytes &= bytes - 1) {
-        const int64_t entry = piece * 128 + 4 * source + (__ffs(static_cast<int>(bytes)) - 1) / 8;
-        const int64_t col = entry % n, rest = entry / n, row = rest % m, b = rest / m;
-        const INPUT_A* const of_x = x + b * x_batch + row * x_row;
-        const INPUT_B* const of_y = y + b * y_batch + col * y_row;
-        InnerSum sum = {0.0, 0.0, 0.0, false};
-#pragma unroll 4
-        for (int64_t t = lane; t < k; t += 32) sum.add(element(of_x + t * x_k), element(of_y + t * y_k));
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) sum.add_lane(mask);
-        sum.tiny = __any_sync(ALL, sum.tiny);
-        BitsOf<OUTPUT>::type bits;
-        if (!sum.decides<OUTPUT>((k + 31) / 32, bits)) bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[threadIdx.x >> 5]);
-        if (lane == 0)
-          reinterpret_cast<BitsOf<OUTPUT>::type*>(out)[b * out_batch + row * out_row + col * out_col] = bits;
-        ++found;
-      }
+  const bool listed = counts[0] <= static_cast<unsigned long long>(capacity);
+  const int64_t count = listed ? static_cast<int64_t>(counts[0]) : entries;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + (threadIdx.x >> 5); i < count; i += 8 * gridDim.x) {
+    const int64_t entry = listed ? list[i] : i;
+    const int64_t col = entry % n, rest = entry / n, row = rest % m, b = rest / m;
+    if (!listed && mirrored != 0 && col > row) continue;
+    const INPUT_A* const of_x = x + b * x_batch + row * x_row;
+    const INPUT_B* const of_y = y + b * y_batch + col * y_row;
+    const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
+    BitsOf<OUTPUT>::type bits;
+    if (!sum.decides<OUTPUT>((k + 31) / 32, bits)) bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[threadIdx.x >> 5]);
+    if (lane == 0) {
+      BitsOf<OUTPUT>::type* const of_out = reinterpret_cast<BitsOf<OUTPUT>::type*>(out) + b * out_batch;
+      of_out[row * out_row + col * out_col] = bits;
+      if (mirrored != 0) of_out[col * out_row + row * out_col] = bits;
     }
   }
-  if (lane == 0 && found != 0) atomicAdd(count, found);
 }

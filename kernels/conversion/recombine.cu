@@ -15,7 +15,7 @@
 //
 // With the macro PROJECTED the integers are also projected (projecting.cuh); then LOWER is 0.
 //
-// With the macro UNDECIDED = 1, of residues alone and not with ADDEND, undecided entries are flagged (flagging.cuh).
+// With the macro UNDECIDED = 1, of residues alone and not with ADDEND, undecided entries are listed (listing.cuh).
 //
 // With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
 //
@@ -29,7 +29,7 @@
 #include "conversion/projecting.cuh"
 #endif
 #ifdef UNDECIDED
-#include "conversion/flagging.cuh"
+#include "conversion/listing.cuh"
 #endif
 
 typedef BitsOf<OUTPUT>::type Bits;
@@ -40,9 +40,9 @@ typedef BitsOf<OUTPUT>::type Bits;
 #define PROJECTION
 #endif
 #ifdef UNDECIDED
-#define FLAGGING , const Flagging flagging
+#define LISTING , const Listing listing
 #else
-#define FLAGGING
+#define LISTING
 #endif
 
 #if DIGIT_BITS == 0
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
-          int64_t cols MORE_ARGUMENTS COMBINATION PROJECTION FLAGGING) {
+          int64_t cols MORE_ARGUMENTS COMBINATION PROJECTION LISTING) {
   after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
@@ -150,7 +150,7 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
 #ifdef UNDECIDED
   __shared__ ColumnTerms columns;
-  columns.find(flagging, nu, b, static_cast<int64_t>(blockIdx.y) * 128, cols);
+  columns.find(listing, nu, b, static_cast<int64_t>(blockIdx.y) * 128, cols);
   __syncthreads();
 #endif
 #ifdef PROJECTED
@@ -189,9 +189,10 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
     combine_and_store<OUTPUT, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride,
                                      combination.alpha, combination.beta, addend, combination.col_stride);
 #elif defined(UNDECIDED)
-    const auto flags = [&] { return flagging.flags + b * flagging.flags_batch + row * flagging.flags_row + col; };
-    const Errors errors(columns, flagging, -exponent, b, row);
-    round_and_flag<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride, errors, flags);
+    const Errors errors(columns, listing, -exponent, b, row);
+    const uint32_t undecided =
+        round_and_find<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride, errors);
+    list_entries<LOWER != 0>(listing, undecided, b, row, col, cols);
 #else
     round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride);
 #endif

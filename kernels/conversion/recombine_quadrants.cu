@@ -11,7 +11,7 @@
 // of which the first has half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
 // With the macro PROJECTED the integers are also projected (projecting.cuh). With the macro UNDECIDED = 1, not with
-// ADDEND, undecided entries are flagged (flagging.cuh).
+// ADDEND, undecided entries are listed (listing.cuh).
 //
 // Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
 // columns of a row in each quadrant. Phases: 1. for each modulus: load seven products, add; 2. for each quadrant:
@@ -25,7 +25,7 @@
 #include "conversion/projecting.cuh"
 #endif
 #ifdef UNDECIDED
-#include "conversion/flagging.cuh"
+#include "conversion/listing.cuh"
 #endif
 
 typedef BitsOf<OUTPUT>::type Bits;
@@ -42,9 +42,9 @@ constexpr int BLOCKS = 3;
 #define PROJECTION
 #endif
 #ifdef UNDECIDED
-#define FLAGGING , const Flagging flagging
+#define LISTING , const Listing listing
 #else
-#define FLAGGING
+#define LISTING
 #endif
 
 // The bytes y_t of C at four columns of a row; integer(j, ...) is Cbar at column j.
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
                     int64_t rows, int64_t cols, const CrtConstants<SLICES, LIMBS> constants, int64_t half_rows,
-                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION PROJECTION FLAGGING) {
+                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION PROJECTION LISTING) {
   after_previous();
   const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
   const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
@@ -70,8 +70,8 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
 #ifdef UNDECIDED
   __shared__ ColumnTerms columns[2];
   const int64_t first_col = static_cast<int64_t>(blockIdx.x % across) * 128;
-  columns[0].find(flagging, nu, 0, first_col, cols);
-  columns[1].find(flagging, nu, 0, first_col + half_cols, cols);
+  columns[0].find(listing, nu, 0, first_col, cols);
+  columns[1].find(listing, nu, 0, first_col + half_cols, cols);
   __syncthreads();
 #endif
 #ifdef PROJECTED
@@ -115,10 +115,10 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
                                      combination.c + (r * combination.row_stride + h * combination.col_stride),
                                      combination.col_stride);
 #elif defined(UNDECIDED)
-    const auto flags = [&] { return flagging.flags + r * flagging.flags_row + h; };
-    const Errors errors(columns[q % 2], flagging, mu[r], 0, r);
-    round_and_flag<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride, errors,
-                                                  flags);
+    const Errors errors(columns[q % 2], listing, mu[r], 0, r);
+    const uint32_t undecided = round_and_find<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols,
+                                                                             place, c_col_stride, errors);
+    list_entries<false>(listing, undecided, 0, r, h, cols);
 #else
     round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride);
 #endif

@@ -22,6 +22,7 @@ from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
+from ozaki.backends.cupy.steps.undecided import list_bytes
 from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
@@ -58,8 +59,8 @@ def product_program(
     """
     b = Builder(inputs.buffers)
     if plan.undecided_apart and plan.workspace_limit is not None:
-        flags = prod(plan.batch) * plan.shape[0] * plan.shape[2]
-        plan = replace(plan, workspace_limit=max(plan.workspace_limit - flags, 0))
+        listed = list_bytes((prod(plan.batch), plan.shape[0], plan.shape[2]))
+        plan = replace(plan, workspace_limit=max(plan.workspace_limit - listed, 0))
     once = expression is not None and expression.once
     made = made.without_level(b)
     if plan.scheme is None:

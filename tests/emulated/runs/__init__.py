@@ -31,7 +31,14 @@ FUNCTIONS = {
         "hopper-triangles",
     ),
     "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
-    "apart": ("values", "flags", "hopper-flags", "hopper-triangles-flagged", "products-apart", "hopper-products-apart"),
+    "apart": (
+        "values",
+        "listed",
+        "hopper-listed",
+        "hopper-triangles-listed",
+        "products-apart",
+        "hopper-products-apart",
+    ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (
         *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),

@@ -1,4 +1,4 @@
-"""Undecided entries: they are flagged while products are rounded, and computed apart."""
+"""Undecided entries: they are listed while products are rounded, and computed apart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _exact(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
 def _near(a: np.ndarray, b: np.ndarray, scheme: Residues, factor: int = 2, more: int = 2) -> np.ndarray:
     """Near which exact entries boundaries lie: within `factor` errors and `more` units of the integer Cbar.
 
-    Flags may be set only where one lies within a little more than twice the error of the exact entry.
+    Entries may be listed only where one lies within a little more than twice the error of the exact entry.
     """
     left, right = on_host.describe(a).on_host, on_host.describe(b).on_host
     errors = row_errors(left, right, scheme).of_entries()
@@ -69,30 +69,40 @@ def _float(x: Fraction) -> tuple[float, bool]:
 
 
 def _multiplied(
-    engine: Engine, scheme: Residues, a: np.ndarray, b: np.ndarray, dtype: str, flags_step: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """The flags of a product by an engine; compare its entries with exact ones, before and after those are put in."""
+    engine: Engine, scheme: Residues, a: np.ndarray, b: np.ndarray, dtype: str, capacity: int | None = None
+) -> np.ndarray:
+    """Which entries a product by an engine lists; compare entries with exact ones, before and after these are put in.
+
+    `capacity`: of the list, in place of as many as there are entries.
+    """
     part = Part()
     x, y = (part.given(cp.asarray(of), name) for of, name in ((a, "a"), (b, "b")))
     described = describe(part.b, x), describe(part.b, y)
-    terms, unit = terms_of(part.b, *described, scheme, 0.0)
+    terms = terms_of(part.b, *described, scheme, 0.0)
     left, right = (
         engine.split(part.b, of, side, scheme) for of, side in zip(described, ("left", "right"), strict=True)
     )
     shape = max(len(a), len(b)), a.shape[1], b.shape[1]
-    room = part.b.array("flags", (*shape[:2], shape[2] + flags_step), "B")
-    flags, out = room.part(2, 0, shape[2]), part.b.array("c", shape, np.dtype(dtype).char)
-    engine.multiply(part.b, scheme, left, right, Round(out, undecided=Undecided(flags, terms, unit)))
-    before, found = part.value(out).copy(), part.value(room)[..., : shape[2]].copy()
-    assert found.max(initial=0) <= 1
-    expected = _exact(a, b, dtype)
-    same(expected[found == 0], before[found == 0])
-    if flags_step == 0:
-        count = part.b.zeroed("count", 8)
-        inner_products(part.b, part.device, flags, x, y, out, count)
-        same(expected, part.value(out))
-        assert int(part.raw(count, 8).view(np.uint64)[0]) == found.sum()
-    return found, expected
+    out = part.b.array("c", shape, np.dtype(dtype).char)
+    undecided = Undecided.room(part.b, shape, *terms)
+    entries = int(np.prod(shape))
+    undecided = replace(undecided, listed=part.b.array("list", (entries if capacity is None else capacity,), "q"))
+    engine.multiply(part.b, scheme, left, right, Round(out, undecided=undecided))
+    before, counts = part.value(out).copy(), part.raw(undecided.counts, 16).view(np.int64)
+    listed = part.value(undecided.listed)[: counts[0]].copy()
+    assert len(set(listed.tolist())) == len(listed) == min(counts[0], undecided.listed.size)
+    mirrored = isinstance(engine, SymmetricResidues)
+    found = np.zeros(shape, bool)
+    found.reshape(-1)[listed] = True
+    if mirrored:
+        assert not np.triu(found, 1).any() and (len(listed) < counts[0] or np.tril(found, -1).sum() == counts[1])
+        found |= found.swapaxes(1, 2)
+    if len(listed) == counts[0]:
+        assert found.sum() == counts.sum()
+        same(_exact(a, b, dtype)[~found], before[~found])
+    inner_products(part.b, part.device, undecided, x, y, out, mirrored)
+    same(_exact(a, b, dtype), part.value(out))
+    return found
 
 
 def _engines() -> list[Engine]:
@@ -100,8 +110,8 @@ def _engines() -> list[Engine]:
     return [FusedResidues(device), Winograd(device)] if device.family.fused else [CublasResidues(device)]
 
 
-def flags(rng: np.random.Generator) -> None:
-    """No entry that is rounded wrongly is left without a flag, and few others have one."""
+def listed(rng: np.random.Generator) -> None:
+    """All entries that are rounded wrongly are listed, and few others; where there is no room, all are computed."""
     for engine, (slices, dtype) in itertools.product(
         _engines(), ((3, "f8"), (9, "f8"), (14, "f8"), (20, "f8"), (5, "f4"), (8, "f4"))
     ):
@@ -114,31 +124,32 @@ def flags(rng: np.random.Generator) -> None:
         pairs = [(a[:1], b[:1, :36])] if one else [(a, b), (a[1:], b[..., :33, :])]
         for x, y in pairs:
             scheme = Residues(slices)
-            found, _ = _multiplied(engine, scheme, x, y, dtype, 0 if rng.random() < 0.7 else 3)
+            found = _multiplied(engine, scheme, x, y, dtype)
             if dtype == "f8":
                 needed = _near(x, y, scheme)
-                assert not (found.astype(bool) & ~needed).any(), np.argwhere(found.astype(bool) & ~needed)
+                assert not (found & ~needed).any(), np.argwhere(found & ~needed)
+            _multiplied(engine, scheme, x, y, dtype, int(rng.integers(0, found.sum() + 2)))
     x, y = matrix(rng, (1, 90, 40), "f8"), matrix(rng, (1, 140, 40), "f8")
     for engine in _engines():
-        shares = [_multiplied(engine, Residues(slices), x, y, "d")[0].mean() for slices in (14, 17, 20)]
+        shares = [_multiplied(engine, Residues(slices), x, y, "d").mean() for slices in (14, 17, 20)]
         assert shares[0] > 0.9 and 0.1 > shares[1] > 0 and shares[2] < 0.001, shares
         # As many as have a boundary within the error of the exact entry, which is about Cbar.
         few, scheme = (x[:, :40], y[:, :80]), Residues(16)
-        found, _ = _multiplied(engine, scheme, *few, "d")
+        found = _multiplied(engine, scheme, *few, "d")
         about = _near(*few, scheme, 1, 0).sum()
         assert about > 50 and 0.75 < found.sum() / about < 1.33, (found.sum(), about)
         # Exact images: no entry is undecided.
         p, q = (np.rint(np.clip(each, -1, 1) * 1000) for each in (x, y))
-        assert not _multiplied(engine, Residues(14), p, q, "d")[0].any()
+        assert not _multiplied(engine, Residues(14), p, q, "d").any()
 
 
-def triangles_flagged(rng: np.random.Generator) -> None:
-    """A matrix times its own transpose: flags below the diagonal are copied above it."""
+def triangles_listed(rng: np.random.Generator) -> None:
+    """A matrix times its own transpose: entries below the diagonal stand for those above it."""
     engine = SymmetricResidues.of(devices.current(), "symmetric")
     for slices, dtype in ((14, "f8"), (18, "f8"), (7, "f4")):
         a = matrix(rng, (2, 300, 50), dtype)
-        found, _ = _multiplied(engine, Residues(slices), a, a, dtype)
-        assert (found == found.swapaxes(1, 2)).all() and found.any()
+        assert _multiplied(engine, Residues(slices), a, a, dtype).any()
+        _multiplied(engine, Residues(slices), a, a, dtype, 7)
 
 
 def products_apart(rng: np.random.Generator) -> None:
@@ -191,7 +202,12 @@ def _some(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, dtype: str) ->
     left, right = part.given(cp.asarray(x), "a"), part.given(cp.asarray(y), "b")
     shape = max(len(x), len(y)), x.shape[1], y.shape[1]
     wanted = rng.random(shape) < rng.choice((0.02, 0.5, 1.0))
-    flagged = part.given(cp.asarray(wanted.astype(np.uint8)), "flags")
+    numbers = rng.permutation(np.flatnonzero(wanted))
+    more = int(rng.integers(0, 3))  # than there is room for, or less
+    listed = part.given(cp.asarray(np.append(numbers, [] if more else [-1]).astype(np.int64)), "list")
+    counts = part.given(cp.asarray(np.array([len(numbers) + (more == 2), 0])), "counts")
+    if more == 2:
+        wanted[:] = True
     whole = np.full((shape[0], shape[2] + 2, 2 * shape[1]), np.nan, dtype)
     c = cp.asarray(whole)
     out = (
@@ -199,9 +215,9 @@ def _some(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, dtype: str) ->
         if rng.random() < 0.5
         else part.b.array("c", shape, np.dtype(dtype).char)
     )
-    count = part.b.zeroed("count", 8)
-    inner_products(part.b, part.device, flagged, left, right, out, count)
-    assert int(part.raw(count, 8).view(np.uint64)[0]) == wanted.sum()
+    terms = terms_of(part.b, describe(part.b, left), describe(part.b, right), Residues(14), 0.0)  # which are not read
+    inner_products(part.b, part.device, Undecided(listed, counts.at, *terms, shape), left, right, out)
+    part.run()
     got = part.value(out) if out.buffer.kind != "given" else cp.asnumpy(c)[:, 1:-1, ::2].swapaxes(1, 2)
     same(_exact(x, y, dtype)[wanted], got[wanted])
 

@@ -37,7 +37,7 @@ class Round:
     ----------
     out : shape (batch, m, n), its columns neighbours in memory
     projection : where its integers are projected, or None
-    undecided : where undecided entries are flagged, of real residues of byte moduli, or None
+    undecided : where undecided entries are listed, of real residues of byte moduli, or None
     """
 
     out: Array | NumbersArray
@@ -92,37 +92,37 @@ def _part(of: Projection | None, axis: int, first: int, last: int) -> Projection
 Epilogue = Keep | Round | Combine
 
 Expression = tuple[str, Any, Any, Any]
-"""What a kernel's builder is given of an expression, projections and flags: the C type of c or its parts, the arguments
-of the expression, of projections and of flags but for addresses; "" and None for what there is not."""
+"""What a kernel's builder is given of an expression, projections and undecided entries: the C type of c or its parts,
+and the arguments of all three but for addresses; "" and None for what there is not."""
 
 
 def expression_of(epilogue: Round | Combine) -> Expression | None:
-    """The expression that is rounded, the projections and the flags; None for the product alone."""
+    """The expression that is rounded, the projections and the undecided entries; None for the product alone."""
     projection = None if epilogue.projection is None else epilogue.projection.argument
     if isinstance(epilogue, Round):
-        flags = None if epilogue.undecided is None else epilogue.undecided.argument
-        return None if projection is None and flags is None else ("", None, projection, flags)
+        undecided = None if epilogue.undecided is None else epilogue.undecided.argument
+        return None if projection is None and undecided is None else ("", None, projection, undecided)
     c = epilogue.c.view
     return c.dtype.ctype_of_part, (epilogue.alpha, epilogue.beta, None, *c.steps_of_parts), projection, None
 
 
 def macros_of(expression: Expression | None) -> Macros:
-    """The macros of kernels that recombine an expression, project, or flag: none for the product alone."""
+    """The macros of kernels that recombine an expression, project, or list entries: none for the product alone."""
     macros: Macros = {}
     if expression is None:
         return macros
-    addend, _, projection, flags = expression
+    addend, _, projection, undecided = expression
     if addend:
         macros["ADDEND"] = addend
     if projection is not None:
         macros["PROJECTED"] = 1
-    if flags is not None:
+    if undecided is not None:
         macros["UNDECIDED"] = 1
     return macros
 
 
 def arguments_of(expression: Expression | None) -> list[Any]:
-    """The arguments that follow all others: the structs Combination, Projection and Flagging of the kernels."""
+    """The arguments that follow all others: the structs Combination, Projection and Listing of the kernels."""
     return [] if expression is None else [each for each in expression[1:] if each is not None]
 
 

@@ -15,6 +15,7 @@ from ozaki.backends.cupy.steps.bounds import terms_of
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.faults import flip
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes
@@ -85,13 +86,13 @@ def multiply(
             found = (describe if whole else find_largest)(b, x)
         made.append(found)
         operands.append(found)
-    flags: Array | None = None
+    undecided: Undecided | None = None
     finished = epilogue
     if plan.undecided_apart:
         assert isinstance(epilogue, Round) and isinstance(plan.scheme, Residues)
-        flags = b.array("flags of undecided entries", epilogue.shape, "B")
-        terms, unit = terms_of(b, described(operands[0]), described(operands[1]), plan.scheme, 0.0)
-        finished = replace(epilogue, undecided=Undecided(flags, terms, unit))
+        terms = terms_of(b, described(operands[0]), described(operands[1]), plan.scheme, 0.0)
+        undecided = Undecided.room(b, epilogue.shape, *terms)
+        finished = replace(epilogue, undecided=undecided)
     check = None
     if seed is not None:
         of_right = described(operands[1]).x
@@ -100,23 +101,23 @@ def multiply(
     _multiply_panels(b, engine, plan, operands[0], operands[1], finished, check)
     if check is not None:
         check.end(b)
-    if flags is not None:
+    if undecided is not None:
         assert isinstance(epilogue.out, Array)
-        b.release(*(of.places[0] for of in terms))
-        number = b.zeroed("number of undecided entries", 8)
+        b.release(*(of.places[0] for of in undecided.terms))
         rows = described(operands[0]).x, described(operands[1]).x
-        inner_products(b, device, flags, *rows, epilogue.out, number)
-        arrival = b.to_host("number of undecided entries, on the host", number, (1,), "q")
+        inner_products(b, device, undecided, *rows, epilogue.out, isinstance(engine, SymmetricResidues))
+        arrival = b.to_host("numbers of undecided entries, on the host", undecided.counts, (2,), "q")
         b.read(UNDECIDED, (b.evidence(arrival, _number),), int)
-        b.release(flags, number)
+        b.release(undecided.listed, undecided.counts)
     if not isinstance(epilogue.out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
         patch(b, described(operands[0]), described(operands[1]), epilogue)
     for each in made:
         release(b, each)
 
 
-def _number(count: npt.NDArray[Any]) -> int:
-    return int(count[0])
+def _number(counts: npt.NDArray[Any]) -> int:
+    """How many entries are undecided: those that were found, and mirror images."""
+    return int(counts.sum())
 
 
 def release(b: Builder, x: Described | Slices) -> None:

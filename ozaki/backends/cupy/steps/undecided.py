@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.program.arrays import Array, Place, View
+from ozaki.backends.cupy.program.arrays import Array, Place, View, contiguous_steps
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
@@ -16,19 +16,32 @@ from ozaki.caches import cached
 
 @dataclass(frozen=True)
 class Undecided:
-    """Where the kernels that round integers flag undecided entries, and what says so.
+    """Where the kernels that round integers list undecided entries, and what says so.
 
     Attributes
     ----------
-    flags : uint8, 0 or 1, shape (batch, m, n), along rows neighbours; every one is written
+    listed : int64, shape (capacity,): numbers (b m + i) n + j of entries, in any order
+    counts : two unsigned 64-bit numbers, 0 before: how many entries were found, of which as many are listed as there is
+        room for; and how many of them stand for their mirror images, too
     terms : of the rows of both operands, in units of 2**unit (`steps.bounds.terms_of`): real rows, nothing dropped. Of
         a part of the product the places are those of its first rows, and `batch` and `rows` those of the whole one
     unit : as above
+    shape : (batch, m, n), of the whole product
+    first : the number of the first entry of a part of it
     """
 
-    flags: Array
+    listed: Array
+    counts: Place
     terms: tuple[RowTerms, RowTerms]
     unit: int
+    shape: tuple[int, ...]
+    first: int = 0
+
+    @classmethod
+    def room(cls, b: Builder, shape: tuple[int, ...], terms: tuple[RowTerms, RowTerms], unit: int) -> Undecided:
+        """A new list for a product of shape (batch, m, n), and its counts, which are zeroed."""
+        listed = b.array("list of undecided entries", (_capacity(prod(shape)),), "q")
+        return cls(listed, b.zeroed("numbers of undecided entries", 16), terms, unit, shape)
 
     def part(self, axis: int, first: int, last: int) -> Undecided:
         """That of elements first, ..., last - 1 along an axis of the product."""
@@ -37,21 +50,30 @@ class Undecided:
             left = _from(left, axis, first)
         if axis != 1:
             right = _from(right, 0 if axis == 0 else 1, first)
-        return replace(self, flags=self.flags.part(axis, first, last), terms=(left, right))
+        return replace(self, terms=(left, right), first=self.first + first * contiguous_steps(self.shape)[axis])
 
     @property
     def argument(self) -> tuple[int | tuple[int | None, ...] | None, ...]:
-        """The struct Flagging of kernels/conversion/flagging.cuh, without addresses."""
-        assert self.flags.shape[2] <= 1 or self.flags.steps[2] == 1
+        """The struct Listing of kernels/conversion/listing.cuh, without addresses."""
         left, right = (
             (None, None, of.batch * of.rows, of.rows if of.batch > 1 else 0) for of in self.terms
         )  # fmt: skip
-        return None, *self.flags.steps[:2], left, right, self.unit
+        return None, None, self.listed.size, self.first, *contiguous_steps(self.shape)[:2], left, right, self.unit
 
     @property
     def written(self) -> tuple[Out | Place, ...]:
         """The places whose addresses that argument has."""
-        return Out(self.flags), *(place for of in self.terms for place in of.places[:2])
+        return Out(self.listed), Out(self.counts), *(place for of in self.terms for place in of.places[:2])
+
+
+def list_bytes(shape: tuple[int, ...]) -> int:
+    """Bytes of the list of the undecided entries of a product of shape (batch, m, n)."""
+    return 8 * _capacity(prod(shape))
+
+
+def _capacity(entries: int) -> int:
+    """Entries that are listed: of more, for which residues were too few, all entries are computed, not these alone."""
+    return max(entries // 8, 8)
 
 
 def _from(terms: RowTerms, axis: int, first: int) -> RowTerms:
@@ -62,36 +84,37 @@ def _from(terms: RowTerms, axis: int, first: int) -> RowTerms:
 
 
 def inner_products(
-    b: Builder, device: Device, flags: Array, left: Array, right: Array, out: Array, count: Place | Array
+    b: Builder, device: Device, undecided: Undecided, left: Array, right: Array, out: Array, mirrored: bool = False
 ) -> None:
-    """Replace flagged entries of a product by their exact values, rounded once; NaN and Inf count as zeros.
+    """Replace listed entries of a product by their exact values, rounded once; NaN and Inf count as zeros.
+
+    Where not all are listed, all entries are replaced.
 
     Parameters
     ----------
-    flags : uint8, 0 or 1, shape (batch, m, n), contiguous
     left, right : the rows of both operands as given, shapes (batch or 1, rows, k), float32 or float64
-    out : the product, of the shape of `flags`, float32 or float64
-    count : one unsigned 64-bit number, to which the number of these entries is added
+    out : the product, of the whole shape, float32 or float64
+    mirrored : whether the product equals its transpose, and each value also replaces the mirror image of its entry
     """
-    assert flags.contiguous and left.shape[2] < 2**31
-    kernel = _kernel(device.multiprocessors, left.view, right.view, out.view)
-    b.launch(kernel, flags, left, right, Out(out), Out(count))
+    assert left.shape[2] < 2**31 and out.shape == undecided.shape
+    kernel = _kernel(device.multiprocessors, undecided.listed.size, left.view, right.view, out.view, mirrored)
+    b.launch(kernel, undecided.listed, undecided.counts, left, right, Out(out))
 
 
 @cached(1024)
-def _kernel(multiprocessors: int, left: View, right: View, out: View) -> Kernel:
+def _kernel(multiprocessors: int, capacity: int, left: View, right: View, out: View, mirrored: bool) -> Kernel:
     macros: Macros = {"INPUT_A": left.dtype.ctype, "INPUT_B": right.dtype.ctype, "OUTPUT": out.dtype.ctype}
     rows = [(0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (left, right)]
     entries = prod(out.shape)
-    grid = (min(ceil(entries / (_WARPS * _FLAGS)), _BLOCKS * multiprocessors),)
+    grid = (min(ceil(entries / _WARPS), _BLOCKS * multiprocessors),)
     return Kernel.of(
-        "conversion/inner_products.cu", "inner_products", macros, grid, (32 * _WARPS,), None, None, *rows[0],
-        None, *rows[1], left.shape[2], None, *out.steps, *out.shape[1:], entries, None,
+        "conversion/inner_products.cu", "inner_products", macros, grid, (32 * _WARPS,), None, None, capacity,
+        None, *rows[0], None, *rows[1], left.shape[2], None, *out.steps, *out.shape[1:], entries, int(mirrored),
     )  # fmt: skip
 
 
-_WARPS, _FLAGS = 8, 128
-"""Warps of a block of kernels/conversion/inner_products.cu, and flags that each takes at a time."""
+_WARPS = 8
+"""Warps of a block of kernels/conversion/inner_products.cu, each of which computes an entry at a time."""
 
 _BLOCKS = 3
 """Blocks of that kernel that a multiprocessor holds at once."""

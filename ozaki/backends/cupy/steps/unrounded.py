@@ -159,8 +159,6 @@ class Planes:
         if self.symmetry is not None:
             assert isinstance(epilogue.out, Array)
             mirror(b, epilogue.out, conjugate=self.symmetry == "hermitian")
-            if isinstance(epilogue, Round) and epilogue.undecided is not None:
-                mirror(b, epilogue.undecided.flags, conjugate=False)
 
     def _round(self, b: Builder, device: Device, epilogue: Round | Combine) -> None:
         """Round; of a triangle only entries below the diagonal, and in blocks that the diagonal crosses."""
