@@ -91,14 +91,23 @@ crossings(const Operand a, const Operand b, double* __restrict__ products, int64
   int most[SIDE][SIDE];
 #pragma unroll
   for (int e = 0; e < SIDE * SIDE; ++e) most[e / SIDE][e % SIDE] = 2 * NONE;
+  const auto load = [&](int64_t t, typename Rows<INPUT_A>::Bits (&x)[SIDE], typename Rows<INPUT_B>::Bits (&y)[SIDE]) {
+#pragma unroll
+    for (int i = 0; i < SIDE; ++i) x[i] = t < k ? left.load(i, t) : 0;
+#pragma unroll
+    for (int i = 0; i < SIDE; ++i) y[i] = t < k ? right.load(i, t) : 0;
+  };
+  // The elements that come next are loaded before those of now are used.
+  typename Rows<INPUT_A>::Bits next_x[SIDE];
+  typename Rows<INPUT_B>::Bits next_y[SIDE];
+  load(threadIdx.x, next_x, next_y);
 #pragma unroll 1
   for (int64_t t = threadIdx.x; t < k; t += 32 * WARPS) {
     typename Rows<INPUT_A>::Bits x[SIDE];
     typename Rows<INPUT_B>::Bits y[SIDE];
 #pragma unroll
-    for (int i = 0; i < SIDE; ++i) x[i] = left.load(i, t);
-#pragma unroll
-    for (int i = 0; i < SIDE; ++i) y[i] = right.load(i, t);
+    for (int i = 0; i < SIDE; ++i) x[i] = next_x[i], y[i] = next_y[i];
+    load(t + 32 * WARPS, next_x, next_y);
 #if INNER
     const int64_t at = Operand::index(blockIdx.z, a.matrices, a.batch) * k + t;
     const double of_left = left.factors[at], of_right = right.factors[at];

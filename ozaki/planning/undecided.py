@@ -7,7 +7,7 @@ right does not hang on it.
 
 from __future__ import annotations
 
-from math import log2
+from math import inf, log2, sqrt
 
 from ozaki.bounds.rounding import scaled
 from ozaki.bounds.undecided import Crossings
@@ -20,8 +20,9 @@ from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.constants import MOST_AT_ONCE
 from ozaki.schemes.named import FAMILIES, least_of, scheme_of
 
-_LEAST_SAVED = 8
-"""Slice products that have to be saved at least, for undecided entries to be foretold, where others would be proven."""
+_LEAST_SAVED = 4
+"""Slice products that undecided entries of ordinary data have to save at least, for those of these operands to be
+foretold where others would be proven."""
 
 _ENTRY, _FIXED = 500.0, 2.0**25
 """There, `entry_apart` and `foretelling` of all machines: what is chosen is the same on all, and so are the bits."""
@@ -51,17 +52,24 @@ def few_residues(
     batch, m, n = question.sizes.stack
     fixed /= float(batch) * m * n * k
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
-    if least + max(fixed, 0 if target.exact else _LEAST_SAVED) + 1 > most:
-        return None
+    counts = range(least, int(min(most, MOST_AT_ONCE)) + 1)
+    ordinary = min((count + entry * _usual_share(count, k, question.dtype) for count in counts), default=inf)
+    if ordinary + max(fixed, 0 if target.exact else _LEAST_SAVED) + 1 > most:
+        return None  # and nothing is asked of the operands
     found: Crossings = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
 
     def cost(count: int, entry: float) -> float:
         return count + entry * found.share(_bits(count, k) - _bits(least, k))
 
-    counts = range(least, int(min(most, MOST_AT_ONCE)) + 1)
     if min(cost(count, entry) for count in counts) + fixed + 1 > most:
         return None
     return scheme_of("residues", min(counts, key=lambda count: cost(count, machine.entry_apart)))
+
+
+def _usual_share(count: int, k: int, dtype: str) -> float:
+    """About the share of entries of ordinary data, N(0, 1), that so many residues leave undecided."""
+    share: float = 16 * sqrt(k) * 2.0 ** (precision_of(dtype) - _bits(count, k))
+    return min(share, 1.0)
 
 
 def _bits(count: int, k: int) -> float:

@@ -23,23 +23,21 @@ SampledProducts = tuple[Ints, Description, Description]
 
 
 def sampled_products(b: Builder, left: Described, right: Described) -> Evidence:
-    """Begin to find roughly the products of some rows; the evidence is `SampledProducts`.
+    """Begin to find roughly the products of some rows, both described whole, real floats; evidence: `SampledProducts`.
 
-    Both are described whole, real, and of floats. The kernel runs on the stream "proof" while the main stream goes on.
+    Not on another stream, on which it would wait until a product leaves room for it.
     """
     sides = left, right
     counts = [looked_at(of.x.shape) for of in sides]
     (x, m), (y, n) = counts
     sizes = [len(FIELDS) * x * m, len(FIELDS) * y * n, *[max(x, y) * m * n] * 2]
-    with b.on("proof", fork=True):
-        target = b.host("sampled products", (sum(sizes),), "q")
-        places = [target.part(0, sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(4)]
-        arguments: list[Any] = []
-        for of, place in zip(sides, places, strict=False):
-            arguments += [of.x, of.fields, *([] if of.inner is None else [of.inner]), Out(place)]
-        kernel = _kernel(left.x.view, right.x.view, left.inner is not None)
-        b.launch(kernel, *arguments, *map(Out, places[2:]))
-        arrival = b.arrive(target)
+    target = b.host("sampled products", (sum(sizes),), "q")
+    places = [target.part(0, sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(4)]
+    arguments: list[Any] = []
+    for of, place in zip(sides, places, strict=False):
+        arguments += [of.x, of.fields, *([] if of.inner is None else [of.inner]), Out(place)]
+    b.launch(_kernel(left.x.view, right.x.view, left.inner is not None), *arguments, *map(Out, places[2:]))
+    arrival = b.arrive(target)
     k = left.k
 
     def found(words: npt.NDArray[np.int64]) -> SampledProducts:
