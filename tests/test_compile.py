@@ -74,8 +74,9 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "recombine_complex": 192, "describe_split": 168}
 # Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
 COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
-# And of those that list undecided entries: two blocks of 256 threads, three of 128.
-LISTING_REGISTERS = {"recombine": 128, "recombine_quadrants": 168}
+# The most residues of which kernels that recombine them to products have no more than 80, by their macros: three blocks
+# of 256 threads. They have 128 of more.
+FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "UNDECIDED"): 0}
 
 # The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
 # all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
@@ -102,13 +103,14 @@ SPILLED = {
 COMPLEX_FRAME = {"split": 64, "patch": 16}
 COMPLEX_SPILLED = {"split": 132, "patch": 28}
 # What some kernels may have more: of rows that are scaled along k, with their factors; while they project; while they
-# list undecided entries, of which 18 or more residues that are projected, too, need it.
+# list undecided entries, of 17 residues or of quadrants that are projected, too; of a triangle (sm_120).
 MORE_FRAME = {
-    ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine_quadrants", "UNDECIDED"): 40,
+    ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
+    ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 40,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
-    ("recombine_quadrants", "UNDECIDED"): 88,
+    ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 88,
 }  # fmt: skip
 
 
@@ -185,9 +187,10 @@ def crossings(a, b, inner=0):
 
 
 def listing(case):
-    """The same kernel, which also lists undecided entries."""
+    """The same kernel, which also lists undecided entries; of recombine.cu a thread has one row then."""
     *before, file, macros = case
-    return *before, file, macros | {"UNDECIDED": 1}
+    together = {"TOGETHER": 1} if "TOGETHER" in macros else {}
+    return *before, file, macros | together | {"UNDECIDED": 1}
 
 
 def inner_products(a, b, c):
@@ -331,7 +334,7 @@ EVERYWHERE = [
     ),
     combined(recombine("double", 14, 4, 0)),
     projected(recombine("double", 14, 4, 0)),
-    *(listing(recombine("double", slices, limbs, 0)) for slices, limbs in ((14, 4), (20, 5), (21, 6))),
+    *(listing(recombine("double", slices, limbs, 0)) for slices, limbs in ((14, 4), (20, 5), (21, 6), (22, 6))),
     listing(projected(recombine("double", 20, 5, 0))),
     listing(recombine("float", 7, 2, 0)),
     *(inner_products(of, of, of) for of in ("float", "double")),
@@ -397,7 +400,7 @@ MORE = [
     projected(recombine("float", 7, 2, 0)),
     projected(combined(recombine("double", 24, 6, 0))),
     listing(recombine("double", 20, 5, 0, lower=1)),
-    *(listing(recombine("double", slices, limbs, 0)) for slices, limbs in ((3, 1), (9, 3), (16, 4), (49, 11))),
+    *(listing(recombine("double", slices, limbs, 0)) for slices, limbs in ((3, 1), (9, 3), (16, 4), (17, 5), (49, 11))),
     listing(recombine("float", 11, 3, 0)),
     listing(projected(recombine("double", 14, 4, 0))),
     inner_products("double", "float", "double"),
@@ -451,7 +454,7 @@ MORE = [
     split_fp16("double", 6, 3, 12, 1),
     recombine("double", 2, 1, 0),
     recombine("double", 15, 4, 0),
-    recombine("double", 20, 5, 0),
+    *(recombine("double", slices, limbs, 0) for slices, limbs in ((17, 5), (20, 5), (21, 6), (22, 6), (24, 6))),
     recombine("double", 49, 11, 0),
     recombine("float", 7, 2, 0),
     recombine("float", 15, 4, 0),
@@ -626,8 +629,9 @@ def test_compiles_within_registers(arch, file, macros):
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:
             limit = COMBINED_REGISTERS[name][limbs > 4]
-        if "UNDECIDED" in macros:
-            limit = LISTING_REGISTERS[name]
+        elif name == "recombine" and macros["DIGIT_BITS"] == 0:
+            of = tuple(macro for macro in ("PROJECTED", "UNDECIDED") if macro in macros)
+            limit = 80 if macros["SLICES"] <= FEW_RESIDUES[of] and (arch != "sm_120" or not of) else 128
         if arch == "sm_75":  # whose multiprocessors have no more than 1024 threads
             limit = max(limit, 64)
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"

@@ -5,31 +5,34 @@ import pytest
 from cases import FORMATS
 from shim import call, compiled, rounded_bits, to_words
 
-ROUNDED_BITS = (7, 15, 31, 39, 47, 55, 63, 71, 79, 95, 111, 127, 191, 351)
+ROUNDED_BITS = (7, 15, 31, 39, 47, 55, 63, 71, 79, 95, 111, 127, 167, 175, 191, 351)
 
 SOURCE = """
 #include "arithmetic/rounding.cuh"
 
 template <int W, int BITS, typename T, typename Bits>
-void rounded(const uint32_t* x, const int* e, Bits* out, int64_t n) {
+void rounded(const uint32_t* x, const int* e, Bits* out, uint8_t* ways, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t words[W];
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
-    T fast;
+    T fast, of_leading;
     const Bits bits = Rounding<T>::bits(words, e[i]);
-    const bool differs = round_by_addition<BITS>(words, e[i], fast) && bits_of(fast) != bits;
+    const bool by_leading = round_by_leading_bits(words, e[i], of_leading);
+    const bool differs = (round_by_addition<BITS>(words, e[i], fast) && bits_of(fast) != bits) ||
+                         (by_leading && bits_of(of_leading) != bits);
     out[i] = differs ? ~Bits{0} : bits;  // a NaN
+    if (ways != nullptr) ways[i] = by_leading;
   }
 }
 
 extern "C" {
 """
 OF_BITS = """
-void rounded_64_{b}(const uint32_t* x, const int* e, uint64_t* out, int64_t n) {{
-  rounded<{w}, {b}, double>(x, e, out, n);
+void rounded_64_{b}(const uint32_t* x, const int* e, uint64_t* out, uint8_t* ways, int64_t n) {{
+  rounded<{w}, {b}, double>(x, e, out, ways, n);
 }}
-void rounded_32_{b}(const uint32_t* x, const int* e, uint32_t* out, int64_t n) {{
-  rounded<{w}, {b}, float>(x, e, out, n);
+void rounded_32_{b}(const uint32_t* x, const int* e, uint32_t* out, uint8_t* ways, int64_t n) {{
+  rounded<{w}, {b}, float>(x, e, out, ways, n);
 }}
 """
 
@@ -80,10 +83,14 @@ def test_rounding(shim, prng, size, bits):
     integers, exponents = zip(*cases, strict=True)
     out = np.empty(len(cases), np.uint64 if size == 64 else np.uint32)
     function = getattr(shim, f"rounded_{size}_{bits}")
-    call(function, to_words(integers, bits // 32 + 1), np.array(exponents, np.int32), out, len(cases))
-    for (x, e), got in zip(cases, out.tolist(), strict=True):
+    ways = np.empty(len(cases), np.uint8)
+    call(function, to_words(integers, bits // 32 + 1), np.array(exponents, np.int32), out, ways, len(cases))
+    for (x, e), got, by_leading in zip(cases, out.tolist(), ways.tolist(), strict=True):
         clamped = max(min(e, 20000), -20000)  # same result, with smaller fractions
         assert got == rounded_bits(x, clamped, size), (x, e, hex(got))
+        # The leading bits are all that is needed, but near over- and underflow.
+        near = e + x.bit_length() not in (range(-860, 860) if size == 64 else range(-70, 70))
+        assert by_leading or near, (x, e)
 
 
 @pytest.mark.parametrize("size", [64, 32])
@@ -94,5 +101,5 @@ def test_rounding_of_small_integers(shim, size):
     for e in range(smallest - 14, smallest + 2):
         out = np.empty(len(integers), np.uint64 if size == 64 else np.uint32)
         function = getattr(shim, f"rounded_{size}_15")
-        call(function, to_words(integers, 1), np.full(len(integers), e, np.int32), out, len(integers))
+        call(function, to_words(integers, 1), np.full(len(integers), e, np.int32), out, None, len(integers))
         assert out.tolist() == [rounded_bits(x, e, size) for x in integers], e

@@ -5,9 +5,10 @@ import pytest
 from cases import FORMATS
 from shim import call, compiled, rounded_bits, to_words
 
-BITS = (15, 31, 47, 63, 95, 111, 159, 191, 351)
+BITS = (15, 31, 47, 63, 71, 95, 111, 135, 159, 167, 191, 351)
 
 SOURCE = """
+#include <cmath>
 #include "arithmetic/undecided.cuh"
 
 template <int W, int BITS, typename T>
@@ -17,7 +18,15 @@ void undecided(const uint32_t* x, const int* e, const double* error, uint8_t* ou
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
     T fast;
     out[i] = undecided_by_ends<T>(words, e[i], error[i]) ? 1 : 0;
-    if (round_by_addition<BITS>(words, e[i], fast)) out[i] |= undecided_by_addition<T, BITS>(words, error[i]) ? 6 : 4;
+    const auto by_addition = [&](const Summands<T>& summands, int unit) {
+      return error[i] != 0 && undecided_by_addition(summands, std::ldexp(error[i], -unit) + OFF_BY);
+    };
+    if (round_by_addition<BITS>(words, e[i], fast))
+      out[i] |= by_addition(Summands<T>::template window<BITS>(words), Summands<T>::template unit<BITS, W>()) ? 6 : 2;
+    if (!round_by_leading_bits(words, e[i], fast)) continue;
+    int unit;
+    const auto leading = Summands<T>::leading(words, unit);
+    out[i] |= by_addition(leading, unit) ? 24 : 8;
   }
 }
 
@@ -79,6 +88,16 @@ def differ(x, exponent, error, size):
     return below != above
 
 
+def unit_of_window(bits, limbs, size):
+    """The largest exponent that the unit of `Summands::window` may have."""
+    return bits - 47 if size == 32 else max(bits - 95, 32 * (limbs - 3))
+
+
+def unit_of_leading(x, size):
+    """The same of `Summands::leading`."""
+    return max(x.bit_length(), (-x).bit_length()) - (46 if size == 32 else 63)
+
+
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("size", [64, 32])
 def test_undecided(shim, prng, size, bits):
@@ -92,20 +111,22 @@ def test_undecided(shim, prng, size, bits):
     for (x, e, error), found in zip(cases, out.tolist(), strict=True):
         case = x, e, error, found
         if np.isinf(error):
-            assert found & 1 and found & 6 != 4, case
+            assert found & 1 and found & 6 != 2 and found & 24 != 8, case
             continue
         numerator, denominator = error.as_integer_ratio()
         needed = differ(x, e, (numerator, denominator), size)
         undecided += needed
         assert found & 1 or not needed, case
-        assert found & 6 != 4 or not needed, case
         whole, room = -(-numerator // denominator), 2 ** (32 * limbs - 1)
         fits = error < room // 2 and -room <= x - whole <= x + whole < room
         assert found & 1 == (not fits or differ(x, e, (whole, 1), size)), case
-        if not found & 4:
-            continue
-        # What is added is off by a unit, of which `reach` has two for this; and sums are rounded.
-        unit = 2 ** max(32 * (limbs - 3) if size == 64 else bits - 47, 0)
-        reach = whole + 5 * unit + whole // 2**20 if error else 0
-        assert not found & 2 or differ(x, e, (reach, 1), size), case
+        for ran, unit in ((2, unit_of_window(bits, limbs, size)), (8, unit_of_leading(x, size))):
+            if not found & ran:
+                continue
+            assert found & 2 * ran or not needed, case
+            # The integer is off by a unit, to which the error and 1.25 are added. Beside a power of two more may be
+            # asked for than is needed.
+            reach = whole + (5 << max(unit, 0)) + whole // 2**20
+            mantissa = rounded_bits(x, -x.bit_length(), size) << (12 if size == 64 else 9) & (1 << size) - 1
+            assert not found & 2 * ran or mantissa == 0 or (error and differ(x, e, (reach, 1), size)), case
     assert undecided > len(cases) // 20

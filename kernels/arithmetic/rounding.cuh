@@ -63,82 +63,170 @@ HD uint64_t round_to_format(const uint32_t (&limbs)[LENGTH], int exponent, bool&
   return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
 }
 
-// The summands of RN(limbs * 2^exponent) by one floating-point addition, for three limbs or more. With the limbs w, v, u
-// from the highest one on, and `rest` for all below u, in units of u:
-//
-//   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u made odd where rest != 0
-//
-// are both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits.
-struct Summands {
-  double high, low;  // H, L
-};
-template <int LENGTH> HD Summands summands_of(const uint32_t (&limbs)[LENGTH]) {
-  const uint32_t w = limbs[LENGTH - 1], v = limbs[LENGTH > 1 ? LENGTH - 2 : 0];
-  uint32_t u = limbs[LENGTH > 2 ? LENGTH - 3 : 0], rest = 0;
-#pragma unroll
-  for (int i = 0; i < LENGTH - 3; ++i) rest |= limbs[i];
-  if (rest != 0) u |= 1;
-  const double high = double_of_limbs(0x45300000u, w ^ 0x80000000u) - double_of_limbs(0x45300000u, 0x80100000u);
-  return {high + double_of_limbs(0x43300000u, v & ~0x7ffu),
-          double_of_limbs(0x43300000u | (v & 0x7ffu), u) - double_of_limbs(0x43300000u, 0)};
-}
-
-// RN(limbs * 2^exponent) by adding these, for numbers that are large enough and far from over- and underflow; returns
-// false for others (`rounded` is then meaningless). abs(H) >= 2^24 puts the sum beyond 2^56, where half an ulp is a
-// multiple of 4: there an odd last bit of u rounds like everything below u.
-template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, double& rounded) {
-  if (LENGTH < 3) return false;
-  const int scale = exponent + 32 * (LENGTH - 3);
-  const double power = double_of_limbs(static_cast<uint32_t>(scale + 1023) << 20, 0);
-  const Summands sum = summands_of(limbs);
-  rounded = fused(sum.high, 4294967296.0, sum.low) * power;
-  return (sum.high < 0.0 ? -sum.high : sum.high) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
-}
-
 // Bits [FIRST, FIRST + 32) of a two's complement number: its sign is repeated above it, zeros are below it; FIRST >=
-// -64.
+// -96.
 template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&limbs)[LENGTH]) {
-  constexpr int W = (FIRST + 64) / 32 - 2, SHIFT = FIRST - 32 * W;
+  constexpr int W = (FIRST + 96) / 32 - 3, SHIFT = FIRST - 32 * W;
   const auto limb = [&](int w) {
     if (w >= LENGTH) return limbs[LENGTH - 1] >> 31 != 0 ? ~0u : 0u;
     return w < 0 ? 0u : limbs[w];
   };
   return SHIFT == 0 ? limb(W) : limb(W) >> SHIFT | limb(W + 1) << ((32 - SHIFT) & 31);
 }
-
-// The summands for a float32, of integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below, made
-// odd where anything lies below those, are exact, in units of 2^(BITS - 47).
-struct Summands32 {
-  float high, low;
-  uint32_t leading;  // H as an integer
-};
-template <int BITS, int LENGTH> HD Summands32 summands_32_of(const uint32_t (&limbs)[LENGTH]) {
-  constexpr int FIRST = BITS - 47;  // of L
+// 1 if any bit below FIRST is set, else 0.
+template <int FIRST, int LENGTH> HD uint32_t any_below(const uint32_t (&limbs)[LENGTH]) {
   uint32_t below = 0;
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) {
     if (32 * w + 32 <= FIRST) below |= limbs[w];
     else if (32 * w < FIRST) below |= limbs[w] << (32 * w + 32 - FIRST);
   }
-  const uint32_t leading = bits_from<BITS - 24>(limbs), next = bits_from<FIRST>(limbs) & 0x7fffffu;
-  return {static_cast<float>(static_cast<int32_t>(leading)),
-          float_of_bits(0x4b000000u | next | smaller(below, 1u)) - 8388608.0f, leading};
+  return smaller(below, 1u);
 }
 
-// The same into a float32: RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts the sum beyond 2^25, where half
-// an ulp is even: there an odd last bit rounds like everything below it.
-template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, float& rounded) {
-  const Summands32 sum = summands_32_of<BITS>(limbs);
-  const int scale = exponent + BITS - 47;
-  const float power = float_of_bits(static_cast<uint32_t>(scale + 127) << 23);
+// The limbs of an integer from the highest one on that is more than the sign of the next: w, v and u, of which u is in
+// units of 2^unit, and odd where anything lies below. Zeros are below the lowest limb.
+struct Head {
+  uint32_t w, v, u;
+  int unit;
+};
+template <int LENGTH> HD Head head_of(const uint32_t (&limbs)[LENGTH]) {
+  const auto limb = [&](int w) { return w < 0 ? 0u : limbs[w < 0 ? 0 : w]; };
+  uint32_t below[LENGTH];  // below[w]: bitwise or of limbs 0 .. w - 1
+  below[0] = 0;
+#pragma unroll
+  for (int w = 1; w < LENGTH; ++w) below[w] = below[w - 1] | limbs[w - 1];
+  const auto rest = [&](int w) { return w < 0 ? 0u : below[w < 0 ? 0 : w]; };
+  Head head = {limb(LENGTH - 1), limb(LENGTH - 2), limb(LENGTH - 3), 32 * (LENGTH - 3)};
+  uint32_t of_rest = rest(LENGTH - 3);
+#pragma unroll
+  for (int i = 1; i < LENGTH; ++i) {
+    if (head.w == (head.v >> 31 != 0 ? ~0u : 0u)) {
+      head = {head.v, head.u, limb(LENGTH - 3 - i), head.unit - 32};
+      of_rest = rest(LENGTH - 3 - i);
+    }
+  }
+  head.u |= smaller(of_rest, 1u);
+  return head;
+}
+
+// An integer as a sum that one floating-point addition rounds to T as it would be rounded itself: H RADIX + L, exact
+// numbers of type T, in units of 2^unit. Where anything lies below these units, L is odd, and the sum is off by less than
+// one of them; it rounds the same where half an ulp of it is a multiple of 2 (`is_wide`). `window` takes the leading bits
+// that an integer below 2^BITS in magnitude may have, `leading` those that it has, which are always wide.
+template <typename T> struct Summands;
+
+// With the limbs w, v, u of 96 bits, in units of u:
+//
+//   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u
+//
+// 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits.
+template <> struct Summands<double> {
+  static constexpr double RADIX = 4294967296.0;
+  double high, low;
+
+  static HD Summands of(uint32_t w, uint32_t v, uint32_t u) {
+    const double upper = double_of_limbs(0x45300000u, w ^ 0x80000000u) - double_of_limbs(0x45300000u, 0x80100000u);
+    return {upper + double_of_limbs(0x43300000u, v & ~0x7ffu),
+            double_of_limbs(0x43300000u | (v & 0x7ffu), u) - double_of_limbs(0x43300000u, 0)};
+  }
+  // The three highest limbs, or, where the highest one has few bits, the 96 highest bits: entries are about 2^10 below
+  // what the moduli hold, which for many residues is far below 2^BITS, and have to be above 2^56.
+  template <int BITS, int LENGTH> static HD constexpr int unit() {
+    constexpr int MOST = smaller(BITS, 32 * LENGTH - 1), OF_HIGHEST = (MOST + 1) % 32;
+    return OF_HIGHEST == 0 || OF_HIGHEST > 8 + MOST / 16 ? 32 * (LENGTH - 3) : MOST - 95;
+  }
+  template <int BITS, int LENGTH> static HD Summands window(const uint32_t (&limbs)[LENGTH]) {
+    constexpr int FIRST = unit<BITS, LENGTH>();
+    return of(bits_from<FIRST + 64>(limbs), bits_from<FIRST + 32>(limbs),
+              bits_from<FIRST>(limbs) | any_below<FIRST>(limbs));
+  }
+  template <int LENGTH> static HD Summands leading(const uint32_t (&limbs)[LENGTH], int& unit) {
+    const Head head = head_of(limbs);
+    unit = head.unit;
+    return of(head.w, head.v, head.u);
+  }
+  // Whether abs(H) >= 2^24, which puts the sum at 2^56 - 2^43 or beyond: half an ulp is a multiple of 4.
+  HD bool is_wide() const { return (high_limb(bits_of(high)) & 0x7fffffffu) >= 0x41700000u; }
+
+  HD double sum() const { return fused(high, RADIX, low); }
+  // What is left of this when the sum is rounded, exactly.
+  HD double rest(double rounded) const { return fused(high, RADIX, -rounded) + low; }
+
+  // Whether x 2^scale, for x = 0 or x from 2^55 to 2^96, is in range of normal numbers; if so, it.
+  static HD bool times_power(double x, int scale, double& product) {
+    product = x * double_of_limbs(static_cast<uint32_t>(scale + 1023) << 20, 0);
+    return static_cast<uint32_t>(scale + 1000) <= 1900u;
+  }
+  // Half an ulp of a number that is not 0, half of that below a power of two; of 0 a negative number.
+  static HD double half_ulp(double x) {
+    const uint32_t high = high_limb(bits_of(x)), less = ((high & 0xfffffu) | low_limb(bits_of(x))) == 0 ? 54 : 53;
+    return double_of_limbs((high & 0x7ff00000u) - (less << 20), 0);
+  }
+  static HD double magnitude(double x) { return double_of_limbs(high_limb(bits_of(x)) & 0x7fffffffu, low_limb(bits_of(x))); }
+};
+
+// H are the 24 leading bits, L the 23 bits below.
+template <> struct Summands<float> {
+  static constexpr float RADIX = 8388608.0f;
+  float high, low;
+  uint32_t whole_high;  // H as an integer
+
+  static HD Summands of(uint32_t high, uint32_t low) {
+    return {static_cast<float>(static_cast<int32_t>(high)), float_of_bits(0x4b000000u | low) - 8388608.0f, high};
+  }
+  template <int BITS, int LENGTH> static HD constexpr int unit() { return smaller(BITS, 32 * LENGTH - 1) - 47; }
+  template <int BITS, int LENGTH> static HD Summands window(const uint32_t (&limbs)[LENGTH]) {
+    constexpr int FIRST = unit<BITS, LENGTH>();
+    return of(bits_from<FIRST + 23>(limbs), (bits_from<FIRST>(limbs) & 0x7fffffu) | any_below<FIRST>(limbs));
+  }
+  template <int LENGTH> static HD Summands leading(const uint32_t (&limbs)[LENGTH], int& unit) {
+    const Head head = head_of(limbs);
+    const int repeated = leading_zeros(head.w ^ (head.w >> 31 != 0 ? ~0u : 0u)) - 1;  // signs
+    const uint32_t first = high_limb((static_cast<uint64_t>(head.w) << 32 | head.v) << repeated);
+    const uint32_t second = high_limb((static_cast<uint64_t>(head.v) << 32 | head.u) << repeated);
+    unit = head.unit + 49 - repeated;
+    return of(static_cast<uint32_t>(static_cast<int32_t>(first) >> 8),
+              (first & 0xffu) << 15 | second >> 17 | smaller(second << 15 | head.u << repeated, 1u));
+  }
+  // Whether H < -4 or H >= 4, which puts the sum beyond 2^25: half an ulp is even.
+  HD bool is_wide() const { return whole_high + 4u > 7u; }
+
+  HD float sum() const { return fused(high, RADIX, low); }
+  HD float rest(float rounded) const { return fused(high, RADIX, -rounded) + low; }
+
+  // For x = 0 or x from 2^25 to 2^47: 2^-120 to 2^70.
+  static HD bool times_power(float x, int scale, float& product) {
+    const float power = float_of_bits(static_cast<uint32_t>(scale + 127) << 23);
 #ifdef __CUDA_ARCH__
-  rounded = __fmul_rn(fused(sum.high, 8388608.0f, sum.low), power);
+    product = __fmul_rn(x, power);
 #else
-  rounded = fused(sum.high, 8388608.0f, sum.low) * power;
+    product = x * power;
 #endif
-  return sum.leading + 4u > 7u && static_cast<uint32_t>(scale + 120) <= 190u;  // 2^25 to 2^47, times 2^-120 to 2^70
+    return static_cast<uint32_t>(scale + 120) <= 190u;
+  }
+  static HD float half_ulp(float x) {
+    const uint32_t bits = bits_of(x), less = (bits & 0x7fffffu) == 0 ? 25 : 24;
+    return float_of_bits((bits & 0x7f800000u) - (less << 23));
+  }
+  static HD float magnitude(float x) { return float_of_bits(bits_of(x) & 0x7fffffffu); }
+};
+
+// RN(limbs * 2^exponent) by adding these, for integers below 2^BITS in magnitude that are large enough and far from over-
+// and underflow; returns false for others (`rounded` is then meaningless).
+template <int BITS, int LENGTH, typename T>
+HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, T& rounded) {
+  const auto summands = Summands<T>::template window<BITS>(limbs);
+  const bool in_range =
+      Summands<T>::times_power(summands.sum(), exponent + Summands<T>::template unit<BITS, LENGTH>(), rounded);
+  return summands.is_wide() && in_range;
+}
+// The same for integers of any size that are far from over- and underflow.
+template <int LENGTH, typename T>
+HD bool round_by_leading_bits(const uint32_t (&limbs)[LENGTH], int exponent, T& rounded) {
+  int unit;
+  const auto summands = Summands<T>::leading(limbs, unit);
+  return Summands<T>::times_power(summands.sum(), exponent + unit, rounded);
 }
 
 // RN(limbs * 2^exponent) as bits of a double or float, with its sign.

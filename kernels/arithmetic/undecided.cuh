@@ -1,35 +1,23 @@
 // Whether an entry whose exact value lies within `error` of an integer is undecided when the integer, times a power of
-// two, is rounded (docs/bounds.md, B14): whether the ends of that interval may round to two numbers. `error`, at least 0
-// or Inf, is in units of the integer.
+// two, is rounded (docs/bounds.md, B14): whether the ends of that interval may round to two numbers. `error` is at least
+// 0, Inf or NaN.
 #pragma once
 #include "arithmetic/rounding.cuh"
 
-// By the additions of `round_by_addition`, where this rounds a number to T: v = RN(H 2^32 + L), and what is left,
-// H 2^32 + L - v, is a double, too. In units of the last bit of L, which is odd where less than 1 is cut off below it: so
-// the sum is off by less than 1. 1/4 covers the roundings here, but for those of a large reach, which the terms of errors
-// cover (each is 2^-30 larger than it need be).
-template <typename T, int BITS, int LENGTH> HD bool undecided_by_addition(const uint32_t (&limbs)[LENGTH], double error) {
-  if constexpr (sizeof(T) == 4) {
-    // Of float32: v = RN(H 2^23 + L) likewise. Here sums of what is left, at most 2^23, are wrong by 1/2, and by 2^-24 of
-    // a larger reach, of which 2^-22 more than covers that it is rounded.
-    const Summands32 sum = summands_32_of<BITS>(limbs);
-    const float value = fused(sum.high, 8388608.0f, sum.low);
-    const float rest = fused(sum.high, 8388608.0f, -value) + sum.low;
-    const double unit = double_of(static_cast<uint64_t>(1023 + 47 - BITS) << 52);
-    const float reach = static_cast<float>(fused(error * (1.0 + 0x1p-22), unit, 2.0));
-    return error != 0.0 && (value + (rest + reach) != value || value + (rest - reach) != value);
-  } else {
-    constexpr int UNIT = 32 * (LENGTH > 3 ? LENGTH - 3 : 0);
-    if (LENGTH < 3) return error != 0.0;
-    const Summands sum = summands_of(limbs);
-    const double value = fused(sum.high, 4294967296.0, sum.low);
-    const double rest = fused(sum.high, 4294967296.0, -value) + sum.low;
-    const double reach = fused(error, double_of(static_cast<uint64_t>(1023 - UNIT) << 52), 1.25);
-    return error != 0.0 && (value + (rest + reach) != value || value + (rest - reach) != value);
-  }
+// What is added to an error in units of summands (rounding.cuh): that the integer is off by less than 1, and 1/4 that
+// covers the roundings of an error of few units. The terms of errors cover others, each 2^-30 larger than it need be.
+constexpr double OFF_BY = 1.25;
+
+// By the summands that are rounded, for an error that is not 0; `reach`: the error in units of these, and OFF_BY. The
+// nearest boundary is half an ulp from the rounded sum, less what was rounded off; both are exact. Beside a power of two
+// the boundary on its other side is taken for as near as that below it.
+template <typename T> HD bool undecided_by_addition(const Summands<T>& summands, double reach) {
+  const T rounded = summands.sum();
+  const T near = Summands<T>::half_ulp(rounded) - Summands<T>::magnitude(summands.rest(rounded));
+  return !(static_cast<double>(near) > reach);
 }
 
-// By rounding both ends, for any number; `error` is rounded up to an integer.
+// By rounding both ends, for any number; `error`, in units of the integer and not NaN, is rounded up to an integer.
 template <typename T, int LENGTH>
 HD bool undecided_by_ends(const uint32_t (&limbs)[LENGTH], int exponent, double error) {
   if (error == 0.0) return false;

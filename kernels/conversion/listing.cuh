@@ -23,38 +23,75 @@ __device__ __forceinline__ double scaled_term(double term, int64_t e) {
   return term == 0.0 ? 0.0 : __dmul_rn(term, double_of(field << 52));
 }
 
-// The terms of 128 columns, of which lane x owns 4 x + j, in units of their images; zeros beyond the last column.
-struct ColumnTerms {
-  double first[4][32], second[4][32];
+// The terms of 128 columns, in units of their images, and the exponents nu that scaled these; lane x owns 4 x + j. Lanes
+// read 16 bytes at a time, neighbours.
+struct __align__(16) Columns {
+  double first[2][32][2], second[2][32][2];  // [j / 2][x][j % 2]
+  int nu[128];
 
-  // Of columns from col0 on, by the first 128 threads; the block is to be synchronised before any reads them.
-  __device__ __forceinline__ void find(const Listing& of, const int32_t* nu, int64_t b, int64_t col0, int64_t cols) {
+  // Of columns from col0 on, by the first 128 threads; the block is to be synchronised before any reads them. Those from
+  // `cols` on are copies of the last one: all is loaded at once.
+  __device__ __forceinline__ void find(const Listing& of, const int32_t* nu_of, int64_t b, int64_t col0, int64_t cols) {
     const int i = threadIdx.y * 32 + threadIdx.x;
     if (i >= 128) return;
-    const int64_t col = col0 + i, at = b * of.right.batch + col;
-    const bool inside = col < cols;
-    const int64_t e = inside ? of.right.units[at] + nu[col] : 0;
-    first[i % 4][i / 4] = inside ? scaled_term(of.right.terms[at], e) : 0.0;
-    second[i % 4][i / 4] = inside ? scaled_term(of.right.terms[of.right.count + at], e) : 0.0;
+    const int64_t col = smaller(col0 + i, cols - 1), at = b * of.right.batch + col, unit = of.right.units[at];
+    const double term = of.right.terms[at], next = of.right.terms[of.right.count + at];
+    nu[i] = nu_of[col];
+    first[i % 4 / 2][i / 4][i % 2] = scaled_term(term, unit + nu_of[col]);
+    second[i % 4 / 2][i / 4][i % 2] = scaled_term(next, unit + nu_of[col]);
   }
 };
 
-// The errors of a thread's four entries of a row, in units of the integers Cbar.
-struct Errors {
-  const ColumnTerms& columns;
+// What a row contributes: its terms, and the exponent of their unit in units of its image.
+struct OfRow {
+  double first, second;
+  int64_t unit;
+
+  __device__ __forceinline__ OfRow(const Listing& of, int mu, int64_t b, int64_t row) {
+    const int64_t at = b * of.left.batch + row;
+    first = of.left.terms[at];
+    second = of.left.terms[of.left.count + at];
+    unit = of.left.units[at] + of.unit + mu;
+  }
+};
+
+// The errors of a thread's four entries of a row, in units of 2^UNIT integers Cbar.
+template <int UNIT> struct Errors {
+  static constexpr bool ASKED = true;
+  const Columns& columns;
   double first, second;
 
-  __device__ __forceinline__ Errors(const ColumnTerms& columns, const Listing& of, int mu, int64_t b, int64_t row)
-      : columns(columns) {
-    const int64_t at = b * of.left.batch + row, e = of.left.units[at] + of.unit + mu;
-    first = scaled_term(of.left.terms[at], e);
-    second = scaled_term(of.left.terms[of.left.count + at], e);
-  }
+  __device__ __forceinline__ Errors(const Columns& columns, const OfRow& row)
+      : columns(columns), first(scaled_term(row.first, row.unit - UNIT)),
+        second(scaled_term(row.second, row.unit - UNIT)) {}
 
-  __device__ __forceinline__ double of(int j) const {
-    return __dadd_rn(__dmul_rn(first, columns.first[j][threadIdx.x]), __dmul_rn(second, columns.second[j][threadIdx.x]));
+  // The exponent nu of the j-th column.
+  __device__ __forceinline__ int nu(int j) const { return columns.nu[4 * threadIdx.x + j]; }
+  // That of the j-th, and what is more.
+  __device__ __forceinline__ double error(int j, double more) const {
+    return fused(first, columns.first[j / 2][threadIdx.x][j % 2],
+                 fused(second, columns.second[j / 2][threadIdx.x][j % 2], more));
+  }
+  // What undecided_by_addition takes, in the units of the window, and in units that are 2^less times those.
+  __device__ __forceinline__ double reach(int j) const { return error(j, OFF_BY); }
+  __device__ __forceinline__ double reach(int j, int more) const {
+    return fused(error(j, 0.0), double_of_limbs(static_cast<uint32_t>(1023 + more) << 20, 0), OFF_BY);
+  }
+  // In units of the integer; Inf for NaN.
+  __device__ __forceinline__ double of_integer(int j, int unit) const {
+    const double found = __dmul_rn(error(j, 0.0), double_of_limbs(static_cast<uint32_t>(1023 + unit) << 20, 0));
+    return found >= 0.0 ? found : double_of_limbs(0x7ff00000u, 0);
   }
 };
+
+// Those of `undecided` whose errors are not 0.
+template <typename Errors> __device__ __forceinline__ uint32_t with_errors(uint32_t undecided, const Errors& errors) {
+  if (undecided == 0) return 0;
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+    if (errors.error(j, 0.0) == 0.0) undecided &= ~(1u << j);
+  return undecided;
+}
 
 // Lists those of a row's entries from `col` on that are undecided, as far as there are so many: bit j says so of the
 // j-th. TRIANGLE: of those on or below the diagonal.
@@ -77,42 +114,4 @@ __device__ __forceinline__ void list_entries(const Listing& to, uint32_t undecid
     if (at < to.capacity) to.list[at] = number + j;
     ++at;
   }
-}
-
-// As round_and_store does; returns which entries are undecided, bit j of the j-th.
-template <typename Output, int SIZE, int LENGTH, typename Entries, typename Constants, typename Place>
-__device__ __forceinline__ uint32_t round_and_find(const Entries& entries, const Constants& constants, int exponent,
-                                                   const int32_t* nu, int64_t col, int64_t cols, Place place,
-                                                   int64_t col_stride, const Errors& errors) {
-  typename BitsOf<Output>::type bits[4];
-  int nu_four[4];
-#pragma unroll
-  for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];
-
-  uint32_t limbs[4][LENGTH], undecided = 0;
-  bool rounded = true;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    entries.integer(j, constants, limbs[j]);
-    Output value;
-    rounded = round_by_addition<SIZE>(limbs[j], exponent - nu_four[j], value) && rounded;
-    bits[j] = bits_of(value);
-    if (undecided_by_addition<Output, SIZE>(limbs[j], errors.of(j))) undecided |= 1u << j;
-  }
-  if (!rounded) {  // rare: some result is small, or near over- or underflow
-#pragma unroll
-    for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(limbs[j], exponent - nu_four[j]);
-    undecided = 0;
-#pragma unroll 1
-    for (int j = 0; j < 4; ++j) {
-      uint32_t of_one[LENGTH];
-#pragma unroll
-      for (int w = 0; w < LENGTH; ++w)
-        of_one[w] = j < 2 ? (j == 0 ? limbs[0][w] : limbs[1][w]) : j == 2 ? limbs[2][w] : limbs[3][w];
-      const int nu_one = j < 2 ? (j == 0 ? nu_four[0] : nu_four[1]) : j == 2 ? nu_four[2] : nu_four[3];
-      if (undecided_by_ends<Output>(of_one, exponent - nu_one, errors.of(j))) undecided |= 1u << j;
-    }
-  }
-  store_columns(place(), bits, col, cols, col_stride);
-  return undecided;
 }

@@ -15,7 +15,8 @@
 //
 // With the macro PROJECTED the integers are also projected (projecting.cuh); then LOWER is 0.
 //
-// With the macro UNDECIDED = 1, of residues alone and not with ADDEND, undecided entries are listed (listing.cuh).
+// With the macro UNDECIDED = 1, of residues alone and not with ADDEND, undecided entries are listed (listing.cuh); then
+// TOGETHER is 1.
 //
 // With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
 //
@@ -125,10 +126,18 @@ struct Entries {
 
 #ifdef ADDEND
 constexpr int BLOCKS = LIMBS <= 4 ? 2 : 1;
-#elif defined(UNDECIDED)
-constexpr int BLOCKS = 2, BITS = 8 * SLICES - 1;
+#elif DIGIT_BITS != 0
+constexpr int BLOCKS = LIMBS <= 4 ? 3 : 2, BITS = 32 * LIMBS - 1;
 #else
-constexpr int BLOCKS = LIMBS <= 4 ? 3 : 2, BITS = DIGIT_BITS == 0 ? 8 * SLICES - 1 : 32 * LIMBS - 1;
+// Three blocks of 80 registers a thread, as far as these hold all but a few numbers.
+#if !defined(UNDECIDED)
+constexpr int MOST = 22;
+#elif !defined(PROJECTED) && !(__CUDA_ARCH__ >= 1200)
+constexpr int MOST = 21;
+#else
+constexpr int MOST = 0;
+#endif
+constexpr int BLOCKS = SLICES <= MOST ? 3 : 2, BITS = 8 * SLICES - 1;
 #endif
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS)
@@ -139,40 +148,52 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
-  const int factor = DIGIT_BITS * (SLICES - 1);
-#else
-  const int factor = 0;
 #endif
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
   if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
-#ifdef UNDECIDED
-  __shared__ ColumnTerms columns;
-  columns.find(listing, nu, b, static_cast<int64_t>(blockIdx.y) * 128, cols);
-  __syncthreads();
-#endif
 #ifdef PROJECTED
   // Lanes beyond the last column stay, since a warp sums its row together.
   const bool inside = col < cols;
-  if (row0 >= rows) return;
 #else
   constexpr bool inside = true;
+#ifndef UNDECIDED
   if (row0 >= rows || col >= cols) return;
+#endif
 #endif
 
   // 1. Load.
   Entries entries[TOGETHER];
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i)
-    if (inside && row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+    if (col < cols && row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+#ifdef UNDECIDED
+  // What errors need is on its way together with that.
+  static_assert(TOGETHER == 1, "");
+  __shared__ Columns columns;
+  const int64_t own = smaller(row0, rows - 1);
+  const int mu_own = mu[b * mu_batch + own];
+  const OfRow of_own(listing, mu_own, b, own);
+  columns.find(listing, nu, b, static_cast<int64_t>(blockIdx.y) * 128, cols);
+  __syncthreads();
+#endif
+#ifdef PROJECTED
+  if (row0 >= rows) return;
+#elif defined(UNDECIDED)
+  if (row0 >= rows || col >= cols) return;
+#endif
   // 2. Combine, round, store.
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i) {
     const int64_t row = row0 + 8 * i;
     if (row >= rows) return;
-    const int exponent = factor - mu[b * mu_batch + row];
+#ifdef UNDECIDED
+    const int exponent = -mu_own;
+#else
+    const int exponent = (DIGIT_BITS == 0 ? 0 : DIGIT_BITS * (SLICES - 1)) - mu[b * mu_batch + row];
+#endif
 #ifdef PROJECTED
     uint64_t sums[PRIMES] = {0, 0};
     const Projected<Entries> of_row = {entries[i], projection.x + col, cols - col, sums};
@@ -189,10 +210,10 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
     combine_and_store<OUTPUT, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride,
                                      combination.alpha, combination.beta, addend, combination.col_stride);
 #elif defined(UNDECIDED)
-    const Errors errors(columns, listing, -exponent, b, row);
+    const Errors<Summands<OUTPUT>::unit<BITS, LIMBS>()> errors(columns, of_own);
     const uint32_t undecided =
-        round_and_find<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride, errors);
-    list_entries<LOWER != 0>(listing, undecided, b, row, col, cols);
+        round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride, errors);
+    list_entries<LOWER != 0>(listing, with_errors(undecided, errors), b, row, col, cols);
 #else
     round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, exponent, nu, col, cols, place, c_col_stride);
 #endif

@@ -78,7 +78,7 @@ recombine_complex(const uint8_t* __restrict__ planes, int64_t plane_stride, int6
     combine_four<OUTPUT, LIMBS>(entries, constants, exponent, nu, col, cols, bits[part], combination.alpha,
                                 combination.beta, addend, combination.col_stride);
 #else
-    round_four<OUTPUT, 8 * MODULI - 1, LIMBS>(entries, constants, exponent, nu, col, cols, bits[part]);
+    round_four<OUTPUT, 8 * MODULI - 1, LIMBS>(entries, constants, exponent, nu, col, cols, bits[part], NoErrors());
 #endif
   }
 

@@ -33,7 +33,7 @@ typedef BitsOf<OUTPUT>::type Bits;
 #ifdef ADDEND
 constexpr int BLOCKS = 2;
 #else
-constexpr int BLOCKS = 3;
+constexpr int BLOCKS = 3, BITS = 8 * SLICES - 1;
 #endif
 
 #ifdef PROJECTED
@@ -68,7 +68,7 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
   const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
   const bool inside = col < smaller(half_cols, cols);
 #ifdef UNDECIDED
-  __shared__ ColumnTerms columns[2];
+  __shared__ Columns columns[2];
   const int64_t first_col = static_cast<int64_t>(blockIdx.x % across) * 128;
   columns[0].find(listing, nu, 0, first_col, cols);
   columns[1].find(listing, nu, 0, first_col + half_cols, cols);
@@ -115,12 +115,12 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
                                      combination.c + (r * combination.row_stride + h * combination.col_stride),
                                      combination.col_stride);
 #elif defined(UNDECIDED)
-    const Errors errors(columns[q % 2], listing, mu[r], 0, r);
-    const uint32_t undecided = round_and_find<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols,
-                                                                             place, c_col_stride, errors);
-    list_entries<false>(listing, undecided, 0, r, h, cols);
+    const Errors<Summands<OUTPUT>::unit<BITS, LIMBS>()> errors(columns[q % 2], OfRow(listing, mu[r], 0, r));
+    const uint32_t undecided =
+        round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride, errors);
+    list_entries<false>(listing, with_errors(undecided, errors), 0, r, h, cols);
 #else
-    round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride);
+    round_and_store<OUTPUT, BITS, LIMBS>(of_row, constants, -mu[r], nu, h, cols, place, c_col_stride);
 #endif
     }
 #ifdef PROJECTED

@@ -35,6 +35,8 @@ FUNCTIONS = {
         "values",
         "listed",
         "hopper-listed",
+        "small-listed",
+        "hopper-small-listed",
         "hopper-triangles-listed",
         "products-apart",
         "hopper-products-apart",

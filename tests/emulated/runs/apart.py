@@ -143,6 +143,24 @@ def listed(rng: np.random.Generator) -> None:
         assert not _multiplied(engine, Residues(14), p, q, "d").any()
 
 
+def small_listed(rng: np.random.Generator) -> None:
+    """Entries far below the largest that residues hold, zeros, and some near over- and underflow, beside each other."""
+    for engine, (slices, dtype) in itertools.product(
+        _engines(), ((17, "f8"), (20, "f8"), (21, "f8"), (22, "f8"), (7, "f4"), (9, "f4"))
+    ):
+        form = np.finfo(dtype)
+        for kind in range(3):
+            a, b = (np.exp(3 * rng.standard_normal((1, rows, 60))) * rng.choice([-1, 1], 60) for rows in (40, 70))
+            a[:, ::3, :30], b[:, ::2, 30:] = 0, 0
+            a[0, 1, 30:], b[0, 4:6, :30] = -a[0, 1, :30], b[0, 4:6, 30:]
+            if kind == 1:
+                a, b = (np.rint(x * 8) * 2.0 ** rng.integers(-40, 40, (*x.shape[:2], 1)) for x in (a, b))
+            elif kind == 2:
+                ends = (form.minexp // 2, form.minexp // 2 - 12, form.maxexp // 2 - 4, 0)
+                a, b = (np.ldexp(x, rng.choice(ends, (*x.shape[:2], 1))) for x in (a, b))
+            _multiplied(engine, Residues(slices), a.astype(dtype), b.astype(dtype), dtype)
+
+
 def triangles_listed(rng: np.random.Generator) -> None:
     """A matrix times its own transpose: entries below the diagonal stand for those above it."""
     engine = SymmetricResidues.of(devices.current(), "symmetric")

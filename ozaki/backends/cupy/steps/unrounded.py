@@ -227,7 +227,7 @@ def _recombine_kernel(
 ) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
     few = isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS
-    together = 2 if few and (expression is None or expression[1:3] == (None, None)) else 1
+    together = 2 if few and expression is None else 1
     macros = _macros(scheme, out) | macros_of(expression) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.dtype.itemsize == 8),
         "TOGETHER": together, "LOWER": int(lower),
