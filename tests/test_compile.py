@@ -106,11 +106,11 @@ COMPLEX_SPILLED = {"split": 132, "patch": 28}
 # list undecided entries, of 17 residues or of quadrants that are projected, too; of a triangle (sm_120).
 MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
-    ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 40,
+    ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 56,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
-    ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 88,
+    ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 112,
 }  # fmt: skip
 
 
@@ -503,7 +503,7 @@ CASES += [
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
-QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
+QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("double", 25, 4, 6), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
 CASES += [
     ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs})
@@ -632,6 +632,8 @@ def test_compiles_within_registers(arch, file, macros):
         elif name == "recombine" and macros["DIGIT_BITS"] == 0:
             of = tuple(macro for macro in ("PROJECTED", "UNDECIDED") if macro in macros)
             limit = 80 if macros["SLICES"] <= FEW_RESIDUES[of] and (arch != "sm_120" or not of) else 128
+        elif name == "recombine_quadrants" and macros["SLICES"] > 20:  # two blocks of 128 threads
+            limit = 224
         if arch == "sm_75":  # whose multiprocessors have no more than 1024 threads
             limit = max(limit, 64)
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"

@@ -148,6 +148,8 @@ template <> struct Summands<double> {
   }
   // Whether abs(H) >= 2^24, which puts the sum at 2^56 - 2^43 or beyond: half an ulp is a multiple of 4.
   HD bool is_wide() const { return (high_limb(bits_of(high)) & 0x7fffffffu) >= 0x41700000u; }
+  // Whether abs(H) >= 2^40: an ulp is 2^19 or more, which one unit hardly matters to.
+  HD bool is_long() const { return (high_limb(bits_of(high)) & 0x7fffffffu) >= 0x42700000u; }
 
   HD double sum() const { return fused(high, RADIX, low); }
   // What is left of this when the sum is rounded, exactly.
@@ -191,6 +193,8 @@ template <> struct Summands<float> {
   }
   // Whether H < -4 or H >= 4, which puts the sum beyond 2^25: half an ulp is even.
   HD bool is_wide() const { return whole_high + 4u > 7u; }
+  // Whether H < -2^16 or H >= 2^16: an ulp is 2^15 or more.
+  HD bool is_long() const { return whole_high + 65536u > 131071u; }
 
   HD float sum() const { return fused(high, RADIX, low); }
   HD float rest(float rounded) const { return fused(high, RADIX, -rounded) + low; }

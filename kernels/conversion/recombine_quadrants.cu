@@ -33,7 +33,7 @@ typedef BitsOf<OUTPUT>::type Bits;
 #ifdef ADDEND
 constexpr int BLOCKS = 2;
 #else
-constexpr int BLOCKS = 3, BITS = 8 * SLICES - 1;
+constexpr int BLOCKS = SLICES <= 20 ? 3 : 2, BITS = 8 * SLICES - 1;
 #endif
 
 #ifdef PROJECTED

@@ -56,10 +56,13 @@ __device__ __forceinline__ uint32_t round_four(const Entries& entries, const Con
     rounded = summands.is_wide() && rounded;
     bits[j] = bits_of(value);
     if constexpr (Errors::ASKED)
-      if (undecided_by_addition(summands, errors.reach(j))) undecided |= 1u << j;
+      if (undecided_by_addition(summands, errors.reach(j))) {
+        undecided |= 1u << j;
+        rounded = summands.is_long() && rounded;
+      }
   }
   if (rounded) return undecided;
-  // Some result is small: from the leading bits of each.
+  // Some result is small, or too small to see whether it is decided: from the leading bits of each.
   rounded = true;
   undecided = 0;
 #pragma unroll

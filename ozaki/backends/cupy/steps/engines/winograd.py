@@ -30,8 +30,8 @@ _FROM = 8192
 """Least m, n and k: an eighth of the products must take longer than the sums (H200: 3 per cent faster at 8192 when
 power limits both, the same when it does not)."""
 
-_MOST_MODULI = 20
-"""Far more than ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
+_MOST_MODULI = 25
+"""More than exact products of ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
 
 _PRODUCTS = 7
 
