@@ -105,11 +105,11 @@ COMPLEX_SPILLED = {"split": 132, "patch": 28}
 # list undecided entries, of 17 residues or of quadrants that are projected, too; of a triangle (sm_120).
 MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
-    ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 40,
+    ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 32,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
-    ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 88,
+    ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 64,
 }  # fmt: skip
 
 
