@@ -8,22 +8,23 @@
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
 //
 // x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
-// out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers (b m + i) n
-// + j. If they are more than `capacity`, not all are listed, and all `entries` are computed. `mirrored`: of a product
-// that equals its transpose, of which each also replaces its mirror image.
+// out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers
+// (b m + i) n + j. If they are more than `capacity`, not all are listed, and all `entries` are computed. `mirrored`: of a
+// product that equals its transpose, of which each also replaces its mirror image.
 //
-// 256 threads; any grid. Warps take entries in turn, whose products lanes share: however close together entries lie, all
-// warps have as many, and those that are at work share columns, as neighbours in the list are close.
+// 256 threads; any grid. Blocks take parts of the list in turn, as many entries for each as there are for all: however
+// close together entries lie, all warps have as many. Phases for each part: 1. sort its entries by their columns (or
+// rows, where columns of y are contiguous and rows of x are not), so that the warps read the same sectors of 32 bytes at
+// the same time, which are then in the first-level cache: neighbours in the list lie in few columns, in any order; 2.
+// each warp takes one entry after the other, whose products its lanes share.
 #include "arithmetic/superaccumulator.cuh"
 #include "hardware/launch.cuh"
 
 // An element as a double, 0 for NaN and Inf; no option of a compiler flushes the subnormal numbers here.
-__device__ __forceinline__ double element(const double* x) {
-  const uint64_t bits = *reinterpret_cast<const uint64_t*>(x);
+__device__ __forceinline__ double element(uint64_t bits) {
   return (bits >> 52 & 0x7ff) == 0x7ff ? 0.0 : double_of(bits);
 }
-__device__ __forceinline__ double element(const float* x) {
-  const uint32_t bits = *reinterpret_cast<const uint32_t*>(x);
+__device__ __forceinline__ double element(uint32_t bits) {
   return (bits >> 23 & 0xff) == 0xff ? 0.0 : double_of(bits);
 }
 
@@ -104,6 +105,7 @@ struct InnerSum {
   }
 };
 
+constexpr int PART = 256;   // the most entries of a part of the list
 constexpr int WINDOW = 8;  // digits that are summed at a time: all of ordinary rows
 
 // The whole sum, exactly, rounded once; in lane 0 alone. The lanes have `exact` for themselves. They sum a window of
@@ -168,14 +170,15 @@ __device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_
   // All are loaded before the first is used: what is waited for is memory. Zeros behind the last add nothing.
 #pragma unroll 1
   for (int64_t left = k - lane; left > 0; left -= 32 * AT_ONCE) {
-    double of_x[AT_ONCE], of_y[AT_ONCE];
+    BitsOf<INPUT_A>::type of_x[AT_ONCE];
+    BitsOf<INPUT_B>::type of_y[AT_ONCE];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i, x += 32 * x_k, y += 32 * y_k) {
-      of_x[i] = 32 * i < left ? element(x) : 0.0;
-      of_y[i] = 32 * i < left ? element(y) : 0.0;
+      of_x[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_A>::type*>(x) : 0;
+      of_y[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_B>::type*>(y) : 0;
     }
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; ++i) sum.add(of_x[i], of_y[i]);
+    for (int i = 0; i < AT_ONCE; ++i) sum.add(element(of_x[i]), element(of_y[i]));
   }
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) sum.add_lane(mask);
@@ -191,22 +194,41 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
                int64_t entries, int64_t mirrored) {
   after_previous();
   __shared__ Superaccumulator exact[8];
-  const int lane = threadIdx.x & 31;
+  __shared__ int64_t numbers[PART], keys[PART];
+  const int lane = threadIdx.x & 31, thread = threadIdx.x;
   const bool listed = counts[0] <= static_cast<unsigned long long>(capacity);
   const int64_t count = listed ? static_cast<int64_t>(counts[0]) : entries;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * 8 + (threadIdx.x >> 5); i < count; i += 8 * gridDim.x) {
-    const int64_t entry = listed ? list[i] : i;
-    const int64_t col = entry % n, rest = entry / n, row = rest % m, b = rest / m;
-    if (!listed && mirrored != 0 && col > row) continue;
-    const INPUT_A* const of_x = x + b * x_batch + row * x_row;
-    const INPUT_B* const of_y = y + b * y_batch + col * y_row;
-    const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
-    BitsOf<OUTPUT>::type bits;
-    if (!sum.decides<OUTPUT>((k + 31) / 32, bits)) bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[threadIdx.x >> 5]);
-    if (lane == 0) {
-      BitsOf<OUTPUT>::type* const of_out = reinterpret_cast<BitsOf<OUTPUT>::type*>(out) + b * out_batch;
-      of_out[row * out_row + col * out_col] = bits;
-      if (mirrored != 0) of_out[col * out_row + row * out_col] = bits;
+  const int64_t each = (count + 8 * gridDim.x - 1) / (8 * gridDim.x) * 8;
+  const int part = static_cast<int>(smaller<int64_t>(each, PART));
+  const int64_t step = static_cast<int64_t>(gridDim.x) * part;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * part; first < count; first += step) {
+    const int size = static_cast<int>(smaller<int64_t>(part, count - first));
+    // 1. Sort.
+    __syncthreads();  // all are through with those before
+    const int64_t own = thread < size ? (listed ? list[first + thread] : first + thread) : 0;
+    const int64_t key = y_k == 1 && x_k != 1 ? own / n * sizeof(INPUT_A) / 32
+                                             : own / n / m * n + own % n * sizeof(INPUT_B) / 32;
+    if (thread < size) keys[thread] = key;
+    __syncthreads();
+    int rank = 0;
+    for (int i = 0; i < size; ++i) rank += keys[i] < key || (keys[i] == key && i < thread) ? 1 : 0;
+    if (thread < size) numbers[rank] = own;
+    __syncthreads();
+    // 2. Entry after entry.
+    for (int i = thread >> 5; i < size; i += 8) {
+      const int64_t entry = numbers[i], col = entry % n, rest = entry / n, row = rest % m, b = rest / m;
+      if (!listed && mirrored != 0 && col > row) continue;
+      const INPUT_A* const of_x = x + b * x_batch + row * x_row;
+      const INPUT_B* const of_y = y + b * y_batch + col * y_row;
+      const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
+      BitsOf<OUTPUT>::type bits;
+      if (!sum.decides<OUTPUT>((k + 31) / 32, bits))
+        bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[thread >> 5]);
+      if (lane == 0) {
+        BitsOf<OUTPUT>::type* const of_out = reinterpret_cast<BitsOf<OUTPUT>::type*>(out) + b * out_batch;
+        of_out[row * out_row + col * out_col] = bits;
+        if (mirrored != 0) of_out[col * out_row + row * out_col] = bits;
+      }
     }
   }
 }

@@ -5,9 +5,9 @@
 #include "conversion/row_terms.cuh"
 
 // Entry (b, row, col) has the number first + b * of_batch + row * of_row + col. counts[0] entries were found, of which
-// the first `capacity` are in the list, in any order; of a triangle counts[1] of them, those below the diagonal, stand for
-// their mirror images, too. Both are 0 before. The errors of entries are sums of products of terms, in units
-// of 2^(units_row + units_col + unit); the third terms of residues are 0, and not read.
+// the first `capacity` are in the list, in any order; of a triangle counts[1] of them, those below the diagonal, stand
+// for their mirror images, too. Both are 0 before. The errors of entries are sums of products of terms, in units of
+// 2^(units_row + units_col + unit); the third terms of residues are 0, and not read.
 struct Listing {
   int64_t* list;
   unsigned long long* counts;
@@ -67,12 +67,12 @@ template <int UNIT> struct Errors {
 
   // The exponent nu of the j-th column.
   __device__ __forceinline__ int nu(int j) const { return columns.nu[4 * threadIdx.x + j]; }
-  // That of the j-th, and what is more.
+  // The error of the j-th, and `more`.
   __device__ __forceinline__ double error(int j, double more) const {
     return fused(first, columns.first[j / 2][threadIdx.x][j % 2],
                  fused(second, columns.second[j / 2][threadIdx.x][j % 2], more));
   }
-  // What undecided_by_addition takes, in the units of the window, and in units that are 2^less times those.
+  // What undecided_by_addition takes, in units of 2^UNIT; and in others, of which 2^more are one of these.
   __device__ __forceinline__ double reach(int j) const { return error(j, OFF_BY); }
   __device__ __forceinline__ double reach(int j, int more) const {
     return fused(error(j, 0.0), double_of_limbs(static_cast<uint32_t>(1023 + more) << 20, 0), OFF_BY);
