@@ -627,13 +627,13 @@ def test_compiles_within_registers(arch, file, macros):
         assert spilled <= allowed, f"{name} spills {spilled} bytes: {report}"
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
-        if "ADDEND" in macros and name in COMBINED_REGISTERS:
+        if name == "recombine_quadrants" and macros["SLICES"] > 20:  # two blocks of 128 threads
+            limit = 224
+        elif "ADDEND" in macros and name in COMBINED_REGISTERS:
             limit = COMBINED_REGISTERS[name][limbs > 4]
         elif name == "recombine" and macros["DIGIT_BITS"] == 0:
             of = tuple(macro for macro in ("PROJECTED", "UNDECIDED") if macro in macros)
             limit = 80 if macros["SLICES"] <= FEW_RESIDUES[of] and (arch != "sm_120" or not of) else 128
-        elif name == "recombine_quadrants" and macros["SLICES"] > 20:  # two blocks of 128 threads
-            limit = 224
         if arch == "sm_75":  # whose multiprocessors have no more than 1024 threads
             limit = max(limit, 64)
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"

@@ -95,11 +95,11 @@ def test_repeated_calls_and_verified_ones(device, rng):
 
 
 def test_wide_data_choose_it(device, rng):
-    """Exact products of wide data take few residues, and the bits of those that hold every bit."""
+    """Exact products of wide data take few residues, on a GPU large ones, and the bits of those that hold every bit."""
     n = device.size(300, 150)
     a, b = rng.standard_normal((2, n, n))
     a[n // 2] *= np.exp2(rng.uniform(-60, 60, n))
     c, report = device.matmul(a, b, accuracy="exact", return_report=True)
-    if n == 300:
+    if device.xp is np:
         assert report.undecided is not None and report.slices < 24
     assert_same(c, np.asarray(ozaki.matmul(a, b, accuracy="exact", dtype="mp"), np.float64))

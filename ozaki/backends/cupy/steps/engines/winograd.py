@@ -31,7 +31,7 @@ _FROM = 8192
 power limits both, the same when it does not)."""
 
 _MOST_MODULI = 25
-"""More than exact products of ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
+"""More than exact products of ordinary data take; many more do not fit registers when they are recombined."""
 
 _PRODUCTS = 7
 
