@@ -7,7 +7,7 @@ import pytest
 
 from ozaki import Accuracy, Plan
 from ozaki.bounds.description import Least
-from ozaki.bounds.undecided import Crossings
+from ozaki.bounds.undecided import ABOVE, Crossings
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
@@ -73,9 +73,9 @@ HARDLY_SMOOTH, HARDLY_PEAKS = ({Sample(): (Least(384.0, sums, 0, True),) * 2} fo
 APART = replace(QUICK_SLICES, foretelling=2.0**25)
 
 
-def crossings(bits, hopeless=0):
-    """Of 1000 entries, `hopeless` of which are zeros: a boundary is so many bits nearer than the error reaches."""
-    return Crossings(((-bits, 1000 - hopeless),), 1000, hopeless)
+def crossings(bits, zeros=0):
+    """Of 1000 entries, all but `zeros` of which have a boundary so many bits nearer than the error reaches."""
+    return Crossings(((-ABOVE, 1000, zeros), (-bits, 1000, 1000 - zeros)), 1000)
 
 
 _OF_THE_PRODUCT = "native_obstacle", "native_fits", "for_operands", "multiprecision", "expression"
@@ -119,7 +119,7 @@ def proven_by(count):
     return {WorstRatio(Residues(n), "narrow"): ratio(2.0**-59 if n < count else SMALL) for n in range(14, count + 1)}
 
 
-ALL_UNDECIDED = {UndecidedShare(Residues(17)): crossings(8, hopeless=1000)}
+ALL_UNDECIDED = {UndecidedShare(Residues(17)): crossings(8, zeros=1000)}
 
 TABLE = {
     # No facts are asked.
@@ -272,7 +272,7 @@ TABLE = {
     ),
     "every bit, where most entries would be": (
         question(machine=APART, accuracy="exact"),
-        {Spans(): (90, 90), InnerRange(): 0, UndecidedShare(Residues(17)): crossings(8, hopeless=500)},
+        {Spans(): (90, 90), InnerRange(): 0, UndecidedShare(Residues(17)): crossings(8, zeros=500)},
         lambda plan: plan.scheme == Residues(27) and not plan.undecided_apart,
     ),
     "any range, if undecided entries are computed apart": (

@@ -252,9 +252,11 @@ def test_rows_scaled_along_k(rng, stacked):
 
 
 def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
-    """Every tenth row is ordinary, and all others cancel: most entries would be undecided zeros."""
+    """Every tenth row is ordinary, and all others cancel: most entries are zeros, undecided unless they are exact."""
     n, half = 480, 240
     a, b = (rng.integers(-3, 4, (n, n)) * 2.0 ** rng.integers(-40, 41, (n, n)) for _ in "ab")
     a[:, half:], b[half:] = a[:, :half], -b[:half]
     a[::10], b[:, ::10] = np.exp(3 * rng.standard_normal((48, n))), np.exp(3 * rng.standard_normal((n, 48)))
-    assert not ozaki.plan(a, b, accuracy="exact").undecided_apart
+    report = ozaki.matmul(a, b, accuracy="exact", return_report=True)[1]
+    assert report.undecided is None or report.undecided < n * n / 100
+    assert report.slices > 30

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.bounds.description import Description, Ints
+from ozaki.bounds.description import NO_SPAN, Description, Ints
 from ozaki.bounds.rounding import UP
 from ozaki.bounds.sampled_products import NONE
 from ozaki.records.formats import precision_of
@@ -68,20 +68,18 @@ class Crossings(NamedTuple):
 
     Attributes
     ----------
-    counts : pairs (x, number) of entries for which the chance is between 2**-(x + 1) and 2**-x, by ascending x; the
-        first and the last x that there may be, `-ABOVE` and `BELOW`, stand for all beyond
+    counts : (x, bits, number) of entries for which the chance is between 2**-(x + 1) and 2**-x, and which have no error
+        once images have so many bits more; x is `-ABOVE` or `BELOW` for all beyond, and for zeros `-ABOVE`
     entries : number of entries that were looked at, those without an error included
-    hopeless : entries that no more slices would decide: zeros
     """
 
-    counts: tuple[tuple[int, int], ...]
+    counts: tuple[tuple[int, int, int], ...]
     entries: int
-    hopeless: int
 
     def share(self, more: float) -> float:
         """The share to expect if images have so many bits more, a number that may be negative."""
-        likely = sum((count * min(1.0, ldexp(2.0 ** (-more), -x)) for x, count in self.counts), 0.0)
-        return (self.hopeless + likely) / max(self.entries, 1)
+        likely = (number * min(1.0, ldexp(2.0 ** (-more), -x)) for x, bits, number in self.counts if bits > more)
+        return sum(likely, 0.0) / max(self.entries, 1)
 
 
 ABOVE, BELOW = 512, 64
@@ -106,9 +104,12 @@ def crossings(entries: Ints, left: Description, right: Description, scheme: Sche
     sums = (left.top + left.scale)[..., :, None] + (right.top + right.scale)[..., None, :]
     least = {"float32": -149, "float64": -1074}[dtype]
     last = np.maximum(entries - precision_of(dtype), least - sums)  # unit in the last place of an entry
+    needed = [side.top - side.bottom - side.bits(scaling) for side in (left, right)]
+    more = np.clip(np.maximum(needed[0][..., :, None], needed[1][..., None, :]), 0, NO_SPAN)
+    chances = np.clip(np.where(entries == NONE, -ABOVE, last - 1 - exponents), -ABOVE, BELOW)
     some = errors > 0
-    hopeless = int(np.count_nonzero(some & (entries == NONE)))
-    chances = np.clip(last - 1 - exponents, -ABOVE, BELOW)[some & (entries != NONE)]
-    counts = np.bincount(chances + ABOVE)
-    found = np.flatnonzero(counts)
-    return Crossings(tuple(zip((found - ABOVE).tolist(), counts[found].tolist(), strict=True)), entries.size, hopeless)
+    found, numbers = np.unique(((chances + ABOVE) * 2 * NO_SPAN + more)[some], return_counts=True)
+    counts = zip(
+        (found // (2 * NO_SPAN) - ABOVE).tolist(), (found % (2 * NO_SPAN)).tolist(), numbers.tolist(), strict=True
+    )
+    return Crossings(tuple(counts), entries.size)

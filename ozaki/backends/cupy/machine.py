@@ -31,14 +31,14 @@ class Machine:
     ----------
     finds_facts_on_device : planning waits for the device, which could do something else meanwhile
     entry_apart : an exact inner product reads a row and a column, 64 KiB for k = 4096, in place of a few bytes (H200:
-        about 10 nanoseconds, of a slice product 4.5 picoseconds)
+        about 50 nanoseconds, of a slice product 4.5 picoseconds)
     foretelling : the terms of errors, a sample, and what looks for undecided entries (H200: about 80 microseconds, a
         slice product at n = 4096)
     """
 
     device: Device
     finds_facts_on_device: bool = True
-    entry_apart: ClassVar[float] = 2000.0
+    entry_apart: ClassVar[float] = 10000.0
     foretelling: ClassVar[float] = 2.0**36
 
     @property
