@@ -20,8 +20,11 @@ NONE = -(2**20)
 """Below the exponent of any entry: that of zero."""
 
 _ROWS, _MATRICES, _ELEMENTS = 48, 4, 2**18
-"""Rows of A and columns of B of a matrix, and matrices, that are looked at; fewer rows than these, but four, where they
-have more elements."""
+"""What is looked at: at most so many rows of A and columns of B of a matrix, so many matrices, and rows of so many
+elements together, but four rows."""
+
+_PART, _FEW = 24, 8
+"""And of a matrix one row in so many, but so many rows."""
 
 _GOLDEN = 2654435769
 """2**32 times the golden ratio less 1."""
@@ -54,7 +57,8 @@ def exponents_of(entries: npt.NDArray[np.float64], largest: Indices, k: int) -> 
 def looked_at(shape: tuple[int, ...]) -> tuple[int, int]:
     """How many matrices, and how many of their rows, are looked at, of an operand of shape (batch, rows, k)."""
     batch, rows, k = shape
-    return min(batch, _MATRICES), min(rows, max(_ELEMENTS // max(k, 1), 4), _ROWS)
+    few = max(rows // _PART, _FEW)
+    return min(batch, _MATRICES), min(rows, max(_ELEMENTS // max(k, 1), 4), _ROWS, few)
 
 
 def spread(size: int, count: int) -> Indices:
