@@ -9,7 +9,11 @@ from benchmarks.results import Row
 LIBRARIES = {"cublas": "cuBLAS", "openblas": "OpenBLAS"}
 """Names of libraries, as their makers spell them."""
 
-CALLS = {"ozaki default": "ozaki, reproducible=True", "ozaki fastest": "ozaki, no accuracy named"}
+CALLS = {
+    "ozaki default": "ozaki, reproducible=True",
+    "ozaki exact": 'ozaki, accuracy="exact"',
+    "ozaki fastest": "ozaki, no accuracy named",
+}
 """Labels of our routines that choose for themselves: what a caller writes to get them."""
 
 

@@ -24,9 +24,11 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki default": {"reproducible": True},
         "ozaki residues 14": {"scheme": "residues", "slices": 14},
         "ozaki residues 15": {"scheme": "residues", "slices": 15},
+        "ozaki exact": {"accuracy": "exact"},
     },
     "float32": {
         "ozaki default": {"reproducible": True},
+        "ozaki exact": {"accuracy": "exact"},
         "ozaki digits 3": {"scheme": "digits", "slices": 3},
         "ozaki residues 7": {"scheme": "residues", "slices": 7},
     },
