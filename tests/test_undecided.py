@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import ozaki
 from ozaki import Accuracy
 from ozaki.backends.numpy._describe import describe
-from ozaki.bounds.undecided import row_errors
+from ozaki.bounds.undecided import Crossings, row_errors
 from ozaki.reference import componentwise_error
 from ozaki.schemes import Residues, scaling_of
 
@@ -260,3 +260,23 @@ def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
     report = ozaki.matmul(a, b, accuracy="exact", return_report=True)[1]
     assert report.undecided is None or report.undecided < n * n / 100
     assert report.slices > 30
+
+
+def test_planning_weighs_few_counts(rng, monkeypatch):
+    """No count is weighed that takes more slice products than the best one costs with its entries apart."""
+    weighed = []
+    share = Crossings.share
+    monkeypatch.setattr(Crossings, "share", lambda self, more: weighed.append(more) or share(self, more))
+    a, b = draw(rng, (100, 100), "normal"), draw(rng, (100, 100), "wide")
+    for options in ({"accuracy": "exact"}, {"accuracy": "fp64", "reproducible": True, "inner_scaling": False}):
+        weighed.clear()
+        plan = ozaki.plan(a, b, **options)
+        assert plan.undecided_apart and 0 < len(weighed) <= 10
+
+
+@given(st.lists(st.tuples(st.integers(-512, 64), st.integers(0, 4000), st.integers(1, 2304)), max_size=9))
+def test_shares(counts):
+    found = Crossings(tuple(counts), 2304 * 9)
+    for more in (0.0, 2.5, 17.25, 600.0):
+        shares = [number * min(1.0, 2.0 ** (-x - more)) for x, bits, number in counts if bits > more]
+        assert found.share(more) == pytest.approx(sum(shares) / (2304 * 9), rel=1e-12)
