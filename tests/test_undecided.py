@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,8 +15,10 @@ from hypothesis import strategies as st
 
 import ozaki
 from ozaki import Accuracy
+from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, slab_within, some_rows
 from ozaki.backends.numpy._describe import describe
-from ozaki.bounds.undecided import row_errors
+from ozaki.backends.numpy._scaled import scaled_along_k
+from ozaki.bounds.undecided import Crossings, row_errors
 from ozaki.reference import componentwise_error
 from ozaki.schemes import Residues, scaling_of
 
@@ -260,3 +264,54 @@ def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
     report = ozaki.matmul(a, b, accuracy="exact", return_report=True)[1]
     assert report.undecided is None or report.undecided < n * n / 100
     assert report.slices > 30
+
+
+def test_planning_weighs_few_counts(rng, monkeypatch):
+    """No count is weighed that takes more slice products than the best one costs with its entries apart."""
+    weighed = []
+    share = Crossings.share
+    monkeypatch.setattr(Crossings, "share", lambda self, more: weighed.append(more) or share(self, more))
+    a, b = draw(rng, (100, 100), "normal"), draw(rng, (100, 100), "wide")
+    for options in ({"accuracy": "exact"}, {"accuracy": "fp64", "reproducible": True, "inner_scaling": False}):
+        weighed.clear()
+        plan = ozaki.plan(a, b, **options)
+        assert plan.undecided_apart and 0 < len(weighed) <= 10
+
+
+@given(st.lists(st.tuples(st.integers(-512, 64), st.integers(0, 4000), st.integers(1, 2304)), max_size=9))
+def test_shares(counts):
+    found = Crossings(tuple(counts), 2304 * 9)
+    for more in (0.0, 2.5, 17.25, 600.0):
+        shares = [number * min(1.0, 2.0 ** (-x - more)) for x, bits, number in counts if bits > more]
+        assert found.share(more) == pytest.approx(sum(shares) / (2304 * 9), rel=1e-12)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("left", "right"), [((1, 900, 700), (3, 60, 700)), ((6, 3, 40000), (6, 9, 40000))])
+def test_foretelling_holds_what_it_counts(rng, left, right, scaled):
+    """Few inner indices at a time take little memory, and find the same; no operand is copied as a whole."""
+    rows = [draw(rng, (math.prod(of[:2]), of[2]), "wide").reshape(of) for of in (left, right)]
+    if scaled:
+        rows[0] = np.broadcast_to(rows[0], (len(rows[1]), *rows[0].shape[1:]))
+        rows = scaled_along_k(*rows)
+    x, y = (describe(of) for of in rows)
+    found = {foretell(some_rows(x), some_rows(y), Residues(20), "float64")}  # what is kept is kept from now on
+    for limit in (None, 0):
+        slab = slab_within(x.x.shape, y.x.shape, limit)
+        tracemalloc.start()
+        try:
+            found.add(foretell(some_rows(x), some_rows(y), Residues(20), "float64", slab))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= foretelling_bytes(x.x.shape, y.x.shape, slab)
+    assert len(found) == 1 and foretelling_bytes(left, right, slab) < 2**21
+
+
+def test_foretelling_needs_less_than_the_product(rng):
+    """A limit of workspace that suffices for the product suffices to plan it."""
+    a, b = draw(rng, (50, 200), "cancelling"), draw(rng, (200, 50), "wide")
+    wanted, report = ozaki.matmul(a, b, accuracy="exact", return_report=True)
+    limit = report.workspace_bytes // 3
+    c, limited = ozaki.matmul(a, b, accuracy="exact", workspace_limit=limit, return_report=True)
+    assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.slices == report.slices

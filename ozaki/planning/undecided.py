@@ -7,6 +7,8 @@ right does not hang on it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from math import inf, log2, sqrt
 
 from ozaki.bounds.rounding import scaled
@@ -53,17 +55,32 @@ def few_residues(
     fixed /= float(batch) * m * n * k
     least = first_count(lambda c: _bits(c, k) >= bits, least_of("residues", k), FAMILIES["residues"].most)
     counts = range(least, int(min(most, MOST_AT_ONCE)) + 1)
-    ordinary = min((count + entry * _usual_share(count, k, question.dtype) for count in counts), default=inf)
+    ordinary, _ = _cheapest(counts, lambda count: entry * _usual_share(count, k, question.dtype))
     if ordinary + max(fixed, 0 if target.exact else _LEAST_SAVED) + 1 > most:
         return None  # and nothing is asked of the operands
     found: Crossings = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
 
-    def cost(count: int, entry: float) -> float:
-        return count + entry * found.share(_bits(count, k) - _bits(least, k))
+    @cache
+    def share(count: int) -> float:
+        return found.share(_bits(count, k) - _bits(least, k))
 
-    if min(cost(count, entry) for count in counts) + fixed + 1 > most:
+    cost, _ = _cheapest(counts, lambda count: entry * share(count))
+    if cost + fixed + 1 > most:
         return None
-    return scheme_of("residues", min(counts, key=lambda count: cost(count, machine.entry_apart)))
+    _, count = _cheapest(counts, lambda count: machine.entry_apart * share(count))
+    return scheme_of("residues", count)
+
+
+def _cheapest(counts: range, apart: Callable[[int], float]) -> tuple[float, int]:
+    """The least of count + apart(count), and its count; counts beyond it are not tried, since none costs less."""
+    least, best = inf, counts.start
+    for count in counts:
+        if count >= least:
+            break
+        total = count + apart(count)
+        if total < least:
+            least, best = total, count
+    return least, best
 
 
 def _usual_share(count: int, k: int, dtype: str) -> float:

@@ -15,7 +15,7 @@ from ozaki.backends import results
 from ozaki.backends.combining import addend_into, axpby
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._bounds import entry_bounds
-from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, some_rows
+from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, slab_within, some_rows
 from ozaki.backends.numpy._describe import Described, describe, describe_both, describing_bytes, sample
 from ozaki.backends.numpy._execute import Slices, execute
 from ozaki.backends.numpy._native import native
@@ -168,8 +168,10 @@ class Work:
                     return self._ratios(left, right, inner_scaling).fact(scheme, level, few_rows, exponent)
                 case UndecidedShare(scheme, inner_scaling):
                     pair = self._scaled_pair if inner_scaling else (left, right)
-                    self._memory.pass_through(foretelling_bytes(left.x.shape, right.x.shape))
-                    return foretell(some_rows(pair[0]), some_rows(pair[1]), scheme, self._dtype)
+                    shapes = left.x.shape, right.x.shape
+                    slab = slab_within(*shapes, self._memory.rest)
+                    self._memory.pass_through(foretelling_bytes(*shapes, slab))
+                    return foretell(some_rows(pair[0]), some_rows(pair[1]), scheme, self._dtype, slab)
                 case RelativeError(scheme, inner_scaling):
                     return self._relative_bits(scheme, inner_scaling)
         raise TypeError(f"need: {need!r} is not known here")
