@@ -84,9 +84,12 @@ def _cheapest(counts: range, apart: Callable[[int], float]) -> tuple[float, int]
 
 
 def _usual_share(count: int, k: int, dtype: str) -> float:
-    """About the share of entries of ordinary data, N(0, 1), that so many residues leave undecided."""
-    share: float = 16 * sqrt(k) * 2.0 ** (precision_of(dtype) - _bits(count, k))
-    return min(share, 1.0)
+    """About the share of entries of ordinary data, N(0, 1), that so many residues leave undecided.
+
+    Of the entries whose rows are not exact, 16 sqrt(k) 2**(p - b); and of these rows there are k 2**(p - b).
+    """
+    beyond: float = 2.0 ** (precision_of(dtype) - _bits(count, k))
+    return min(16 * sqrt(k) * beyond, 1.0) * min(k * beyond, 1.0)
 
 
 def _bits(count: int, k: int) -> float:
