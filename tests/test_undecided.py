@@ -312,6 +312,6 @@ def test_foretelling_needs_less_than_the_product(rng):
     """A limit of workspace that suffices for the product suffices to plan it."""
     a, b = draw(rng, (50, 200), "cancelling"), draw(rng, (200, 50), "wide")
     wanted, report = ozaki.matmul(a, b, accuracy="exact", return_report=True)
-    limit = report.workspace_bytes // 3
+    limit = report.workspace_bytes // 2
     c, limited = ozaki.matmul(a, b, accuracy="exact", workspace_limit=limit, return_report=True)
     assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.slices == report.slices

@@ -11,7 +11,8 @@ from ozaki.schemes.formats import H100, TensorCore
 finds_facts_on_device = False
 entry_apart = 500.0
 """An exact inner product of floats takes some 100 times as long as one of residues, more where columns are strided."""
-foretelling = 2.0**25
+foretelling = 2.0**26
+"""A sample, flags, and lists: some milliseconds."""
 timed = True
 
 
