@@ -17,8 +17,12 @@ import ozaki
 from ozaki import Accuracy
 from ozaki.backends.numpy._crossings import foretell, foretelling_bytes, slab_within, some_rows
 from ozaki.backends.numpy._describe import describe
+from ozaki.backends.numpy._execute import _apart
+from ozaki.backends.numpy._inner_products import inner_products_bytes
 from ozaki.backends.numpy._scaled import scaled_along_k
+from ozaki.backends.numpy._undecided import Undecided
 from ozaki.bounds.undecided import Crossings, row_errors
+from ozaki.records.memory import Memory
 from ozaki.reference import componentwise_error
 from ozaki.schemes import Residues, scaling_of
 
@@ -241,6 +245,24 @@ def test_lists_of_entries_keep_within_a_limit(rng):
     limit = report.workspace_bytes // 3
     c, limited = ozaki.matmul(a, b, plan=replace(plan, workspace_limit=limit), return_report=True)
     assert same_bits(c, wanted) and limited.workspace_bytes <= limit and limited.undecided == report.undecided
+
+
+def test_entries_apart_hold_what_a_limit_leaves(rng):
+    x, y = draw(rng, (40, 70), "ties")[None], draw(rng, (30, 70), "ties")[None]
+    out = np.zeros((1, 40, 30))
+    undecided = Undecided(
+        row_errors(*(describe(z).on_host for z in (x, y)), Residues(14)), np.ones(out.shape, np.bool_)
+    )
+    least = inner_products_bytes(x, y, 64)
+    for limit in (least + 2**14, least + 2**18):
+        _apart(x, y, undecided, out, Memory(limit))  # what is kept is kept from now on
+        tracemalloc.start()
+        try:
+            _apart(x, y, undecided, out, Memory(limit))
+            assert tracemalloc.get_traced_memory()[1] <= limit
+        finally:
+            tracemalloc.stop()
+    check(out[0], x[0], y[0].T)
 
 
 @pytest.mark.parametrize("stacked", [False, True])

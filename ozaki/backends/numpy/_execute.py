@@ -46,6 +46,9 @@ Ints = npt.NDArray[np.int64]
 _LISTED, _FEWEST = 2**22, 64
 """Entries of which the undecided ones are listed at a time; and the least undecided ones that are computed together."""
 
+_INDICES = 24
+"""Bytes of the indices of an entry."""
+
 
 @dataclass(frozen=True)
 class Slices:
@@ -171,8 +174,13 @@ def _whole(
 def _apart(x: npt.NDArray[Any], y: npt.NDArray[Any], undecided: Undecided, out: Any, memory: Memory) -> None:
     """Compute the undecided entries of out by exact inner products of rows x and y, within the limit of workspace."""
     (batch, m, n), rest = out.shape, memory.rest
-    for at in tiles_of_rows(batch, m, n, _LISTED if rest is None else TILE // 8):
+    listed = _LISTED
+    if rest is not None:  # the indices take half of what inner products of the fewest leave
+        left = max(rest - inner_products_bytes(x, y, _FEWEST), 0)
+        listed = max(min(TILE // 8, left // (2 * _INDICES)), _FEWEST)
+    for at in tiles_of_rows(batch, m, n, listed):
         entries = undecided.entries(at)
+        memory.pass_through(2 * entries.nbytes)  # while they are listed
         count = step = entries.shape[1]
         while rest is not None and step > _FEWEST and entries.nbytes + inner_products_bytes(x, y, step) > rest:
             step = -(-step // 2)
