@@ -8,7 +8,6 @@ right does not hang on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from math import inf, log2, sqrt
 
 from ozaki.bounds.rounding import scaled
@@ -60,7 +59,6 @@ def few_residues(
         return None  # and nothing is asked of the operands
     found: Crossings = facts[UndecidedShare(scheme_of("residues", least), inner_scaling)]
 
-    @cache
     def share(count: int) -> float:
         return found.share(_bits(count, k) - _bits(least, k))
 
