@@ -14,10 +14,10 @@ import numpy.typing as npt
 Indices = npt.NDArray[np.int64]
 
 PARTS = 3
-"""Parts of an element: 57 bits below the row's top for k = 4096."""
+"""Parts of an element: 57 bits below the row's top for k = 4096. PARTS of kernels/proof/crossings.cu."""
 
 NONE = -(2**20)
-"""Below the exponent of any entry: that of zero."""
+"""Below the exponent of any entry: that of zero. NONE of that kernel."""
 
 _ROWS, _MATRICES, _ELEMENTS = 48, 4, 2**18
 """What is looked at: at most so many rows of A and columns of B of a matrix, so many matrices, and rows of so many
@@ -27,7 +27,7 @@ _PART, _FEW = 24, 8
 """And of a matrix one row in so many, but so many rows."""
 
 _GOLDEN = 2654435769
-"""2**32 times the golden ratio less 1."""
+"""2**32 times the golden ratio less 1, as in that kernel."""
 
 
 def part_bits(k: int) -> int:

@@ -62,13 +62,10 @@ class ScaledRows:
         return len(self.x)
 
     def __getitem__(self, at: Any) -> ScaledRows:
-        """Part of the rows: `at` is one index for each axis, none of which it removes, or those of the first ones.
-
-        At most one of them is an array of indices.
-        """
+        """Part of the rows: `at` is one index for each axis, none of which it removes, or those of the first ones."""
         index = at if isinstance(at, tuple) else (at,)
-        before = next((i for i, one in enumerate(index) if one is Ellipsis), None)
-        if before is not None:
+        if Ellipsis in index:
+            before = index.index(Ellipsis)
             index = index[:before] + (slice(None),) * (4 - len(index)) + index[before + 1 :]
         index += (slice(None),) * (3 - len(index))
         of_factors = tuple(
