@@ -298,7 +298,8 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     small, graded = usual[0].copy(), usual[0].copy()
     small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
     graded[:, ::2] *= np.float32(2.0**-70)  # too much for a sample to say what words lose
-    apart = usual[0].copy(), b.copy()
+    # None near zero, which TF32 would lose parts of beside large ones.
+    apart = tuple(np.copysign(abs(x) + np.float32(0.25), x) for x in (usual[0], b))
     apart[0][:, ::2] *= np.float32(2.0**-40)  # too much for FP16 where large elements meet small ones alone
     apart[1][1::2] *= np.float32(2.0**-40)
     with with_times(slices=1.0):
