@@ -1,0 +1,1 @@
+"""The engines that run processes, each behind the protocol `Communicator`."""
