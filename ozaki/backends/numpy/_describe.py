@@ -34,10 +34,11 @@ class Described:
     finite : whether no element is NaN or Inf; of a part of an operand whether that is known
     numbers : the rows themselves, if they are multiprecision numbers
     tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
+    k : real numbers of a whole row, if x has some of its elements alone, and the fields are those of the whole row
 
     Attributes
     ----------
-    k : real numbers of a row: a complex element has two
+    k : real numbers of a whole row: a complex element has two
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Described:
         finite: bool = False,
         numbers: Numbers | None = None,
         tops: Ints | None = None,
+        k: int | None = None,
     ) -> None:
         self.x, self.numbers, self.tops = x, numbers, tops
-        self.k = x.shape[-1] * parts_of(x)
+        self.k = x.shape[-1] * parts_of(x) if k is None else k
         if fields is not None:
             self.fields, self.finite = fields, finite
 

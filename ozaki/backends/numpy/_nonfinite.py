@@ -96,3 +96,65 @@ def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np
 def _signs(x: npt.NDArray[Any]) -> Floats:
     """x with finite elements replaced by their signs."""
     return np.where(np.isfinite(x), np.sign(x), x).astype(np.float64)
+
+
+class Touched:
+    """The entries of a tile that NaN or Inf touch, found from parts of k (docs/definitions.md, 6).
+
+    Parameters
+    ----------
+    flags : for the rows of A and the columns of B of the tile, whether each has NaN or Inf, shapes (m,) and (n,)
+    is_complex : whether both operands are
+
+    Attributes
+    ----------
+    totals : sums of products of signs: of each flagged row with all columns, of all rows with each flagged column. Of
+        other parts they may be added: what is not NaN or Inf in a sum does not matter. Of complex operands those of
+        real parts come first, those of imaginary parts after these.
+    """
+
+    def __init__(self, flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], is_complex: bool = False) -> None:
+        self._rows, self._cols = (np.flatnonzero(flag) for flag in flags)
+        self._shape = flags[0].size, flags[1].size
+        shapes = (self._rows.size, self._shape[1]), (self._shape[0], self._cols.size)
+        self.totals = [np.zeros(shape) for _ in range(1 + is_complex) for shape in shapes]
+
+    @property
+    def some(self) -> bool:
+        """Whether there are such entries."""
+        return self._rows.size + self._cols.size > 0
+
+    def add(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+        """Add what a part of the rows of A and columns of B has, shapes (m, indices) and (n, indices)."""
+        if x.dtype.kind == "c":
+            re, im, u, v = x.real, x.imag, y.real, y.imag
+            of_parts: list[Terms] = [[(re, u, 1), (im, v, -1)], [(re, v, 1), (im, u, 1)]]
+        else:
+            of_parts = [[(x, y, 1)]]
+        every = np.arange(self._shape[0]), np.arange(self._shape[1])
+        for part, terms in enumerate(of_parts):
+            for i, (rows, cols) in enumerate(((self._rows, every[1]), (every[0], self._cols))):
+                total = self.totals[2 * part + i]
+                for r in range(0, rows.size, _PATCH):
+                    for c in range(0, cols.size, _PATCH):
+                        some = rows[r : r + _PATCH, None], cols[None, c : c + _PATCH]
+                        total[r : r + _PATCH, c : c + _PATCH] += _sign_product(terms, *some, _PATCH)
+
+    def write(self, out: npt.NDArray[Any], first: int = 0, combination: Combination | None = None) -> None:
+        """Write those of some rows into out, shape (rows, n), from row `first` of the tile on.
+
+        The addend of the expression has the shape (1, rows, n).
+        """
+        of_parts = [(out.real, "real"), (out.imag, "imag")] if out.dtype.kind == "c" else [(out, None)]
+        every = np.arange(self._shape[0]), np.arange(self._shape[1])
+        for part, (to, name) in enumerate(of_parts):
+            some = combination if name is None else _part(combination, name)
+            for i, (rows, cols) in enumerate(((self._rows, every[1]), (every[0], self._cols))):
+                of_out = (rows >= first) & (rows < first + len(out))
+                found, at = self.totals[2 * part + i][of_out], np.ix_(rows[of_out] - first, cols)
+                found[np.isnan(found)] = np.nan  # always the same NaN
+                if some is not None:
+                    found *= np.sign(some.alpha.whole)
+                    if some.c is not None:
+                        found += special_addend(some, (0, *at))
+                to[at] = found

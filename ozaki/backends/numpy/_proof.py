@@ -369,7 +369,12 @@ def worst_ratio(
     whole operands, of which left and right may be panels.
     """
     terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
-    if (library := _library(left.x.shape, right.x.shape)) is not None:
+    return worst_of_terms(_library(left.x.shape, right.x.shape), terms, lower, rows)
+
+
+def worst_of_terms(library: Any, terms: ErrorTerms, lower: Lower, rows: int) -> float:
+    """The largest ratio of error terms to `lower` in the first `rows` rows, by the compiled library if there is one."""
+    if library is not None:
         return proofs.worst_ratio(library, terms, lower, rows)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
