@@ -1,0 +1,168 @@
+"""Parts of matrices on their way between processes: who sends which elements to whom follows from shares alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message
+from ozaki.distributed.layouts import Positions, Share, common
+from ozaki.distributed.sharing import Sharing
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Account:
+    """What one process has done so far in a product.
+
+    Attributes
+    ----------
+    computed, waited : seconds, of this process, that it split, multiplied and rounded, and that it waited for messages
+    received, sent : bytes of messages
+    """
+
+    computed: float = 0.0
+    waited: float = 0.0
+    received: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A matrix of which each process holds a share.
+
+    Attributes
+    ----------
+    local : what this process holds, shape of its share
+    shares : of all processes, by rank
+    replicas : for each process, the number of the copy of the matrix that its share belongs to
+    """
+
+    local: Array
+    shares: Sequence[Share]
+    replicas: Sequence[int]
+
+
+class Move(NamedTuple):
+    """Elements that each process wants of a matrix.
+
+    Attributes
+    ----------
+    held : the matrix
+    wants : by rank, the rows and columns that a process wants
+    out : where those of this process are written, of that shape
+    """
+
+    held: Held
+    wants: Sequence[Share]
+    out: Array
+
+
+@dataclass
+class Arriving:
+    """Moves that have begun; `wait` ends them."""
+
+    exchange: Exchange
+    account: Account
+    pieces: list[tuple[Array, tuple[Any, Any], Array]] = field(default_factory=list)
+    """For each message that arrives: where its elements go, at which places, and the message."""
+
+    def wait(self) -> None:
+        """Wait for all elements, and write them to their places."""
+        began = perf_counter()
+        self.exchange.wait()
+        self.account.waited += perf_counter() - began
+        for out, at, piece in self.pieces:
+            out[at] = piece
+
+
+def begin(communicator: Communicator, moves: Sequence[Move], account: Account, step: str) -> Arriving:
+    """Begin moves: send what others want of this process, and write what it has itself."""
+    me = communicator.rank
+    sends: list[Message] = []
+    receives: list[Message] = []
+    pieces = []
+    for held, wants, out in moves:
+        if not out.size and not held.local.size:
+            continue
+        for peer in range(communicator.size):
+            if held.replicas[peer] != held.replicas[me]:
+                continue
+            found = _meeting(held.shares[me], wants[peer])
+            if found is not None:
+                of_have, of_want, _ = found
+                if peer == me:
+                    out[of_want] = held.local[of_have]
+                else:
+                    piece = np.ascontiguousarray(held.local[of_have])
+                    sends.append(Message(peer, piece))
+                    account.sent += piece.nbytes
+            if peer != me and (found := _meeting(held.shares[peer], wants[me])) is not None:
+                _, of_want, shape = found
+                piece = np.empty(shape, held.local.dtype)
+                receives.append(Message(peer, piece))
+                pieces.append((out, of_want, piece))
+                account.received += piece.nbytes
+    return Arriving(communicator.start(sends, receives, step), account, pieces)
+
+
+def _meeting(have: Share, want: Share) -> tuple[Any, Any, tuple[int, int]] | None:
+    """The places of what is had and wanted, in either, and its shape; None if that is nothing."""
+    rows, have_rows, want_rows = common(have.rows, want.rows)
+    if not rows:
+        return None
+    cols, have_cols, want_cols = common(have.cols, want.cols)
+    if not cols:
+        return None
+    return _at(have_rows, have_cols), _at(want_rows, want_cols), (rows, cols)
+
+
+def _at(rows: Positions, cols: Positions) -> Any:
+    """The index of a matrix at these rows and columns."""
+    both = isinstance(rows, np.ndarray) and isinstance(cols, np.ndarray)
+    return np.ix_(rows, cols) if both else (rows, cols)
+
+
+Indices = Callable[[int, int], Any]
+"""Which inner indices a process wants of a panel: a function of its rank and the panel's number."""
+
+
+def panels(
+    communicator: Communicator,
+    a: Held,
+    b: Held,
+    sharing: Sharing,
+    block: tuple[int, int],
+    indices: Indices,
+    count: int,
+    account: Account,
+    step: str,
+) -> Iterator[tuple[Array, Array, Any]]:
+    """The rows of A and the columns of B of a block of this process's tile, panel after panel of inner indices.
+
+    Each is (x, y, indices), shapes (rows, indices) and (columns, indices). While one is used, the next one arrives.
+    """
+    ranks, me = range(communicator.size), communicator.rank
+    blocks = [sharing.block(rank, block) for rank in ranks]
+
+    def load(number: int) -> tuple[Arriving, Array, Array, Any]:
+        inner = [indices(rank, number) for rank in ranks]
+        of_a = [Share(rows, at) for (rows, _), at in zip(blocks, inner, strict=True)]
+        of_b = [Share(at, cols) for (_, cols), at in zip(blocks, inner, strict=True)]
+        x, y = np.empty(of_a[me].shape, a.local.dtype), np.empty(of_b[me].shape, b.local.dtype)
+        moves = [Move(a, of_a, x), Move(b, of_b, y)]
+        return begin(communicator, moves, account, step), x, y, inner[me]
+
+    following = load(0) if count else None
+    for number in range(count):
+        assert following is not None
+        arriving, x, y, inner = following
+        arriving.wait()
+        following = load(number + 1) if number + 1 < count else None
+        yield x, y.T, inner
