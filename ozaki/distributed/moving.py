@@ -125,8 +125,9 @@ def _meeting(have: Share, want: Share) -> tuple[Any, Any, tuple[int, int]] | Non
 
 def _at(rows: Positions, cols: Positions) -> Any:
     """The index of a matrix at these rows and columns."""
-    both = isinstance(rows, np.ndarray) and isinstance(cols, np.ndarray)
-    return np.ix_(rows, cols) if both else (rows, cols)
+    if isinstance(rows, np.ndarray) and isinstance(cols, np.ndarray):
+        return np.ix_(rows, cols)
+    return rows, cols
 
 
 Indices = Callable[[int, int], Any]

@@ -130,7 +130,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
         few = few_residues(question, target, facts, most, inner_scaling)
         if few is not None:
             return _plan(question, few, target, 0.0, _APART, inner_scaling, undecided_apart=True)
-        scheme, why = _enough(question, max(k, 1), spans), "exact: every bit of the product"
+        scheme, why = enough_slices(question, max(k, 1), spans), "exact: every bit of the product"
     else:
         assert is_exact(named)  # words have been refused
         scheme, why = named, why_named(named)
@@ -191,8 +191,14 @@ _FAR_MORE = 8
 """Slice products beyond those of ordinary operands, from which on undecided entries are foretold."""
 
 
-def _enough(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
-    """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else."""
+def enough_slices(question: Question, k: int, spans: tuple[int, int]) -> Scheme:
+    """The fewest slices that hold every bit of rows of these spans: residues, if the caller names nothing else.
+
+    Raises
+    ------
+    ValueError
+        If no scheme of the family has so many.
+    """
     family = _family(question)
     count, most = exact_below(family, FAMILIES[family].most, k, spans), FAMILIES[family].most
     if count == most:

@@ -132,6 +132,39 @@ def scaled_along_k(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[ScaledRows
     return ScaledRows(x, _scaled_where(fits, left)), ScaledRows(y, _scaled_where(fits, right))
 
 
+def inner_statistics(x: npt.NDArray[Any]) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """What some rows x, shape (1, rows, k), say of their inner indices, in two arrays of shape (2, k).
+
+    The first, number and sum of exponents, is merged with that of other rows by addition; the second, minus the least
+    exponent and the largest one, by maximum.
+    """
+    number, total, least, largest = (each[0] for each in _exponents(x))
+    return np.stack((number, total)), np.stack((-least, largest)).astype(np.float64)
+
+
+def inner_factors(
+    left: tuple[Ints, npt.NDArray[np.float64]], right: tuple[Ints, npt.NDArray[np.float64]], formats: list[str]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The factors of both operands, shape (1, 1, k), from the merged statistics of all their rows.
+
+    `formats` are those of a part of their elements.
+    """
+    reaches = REACH[formats[0]], REACH[formats[1]]
+    of_left, of_right = (
+        Exponents(
+            *sums[:, None], *(sign * each[None].astype(np.int64) for sign, each in zip((-1, 1), extremes, strict=True))
+        )
+        for sums, extremes in (left, right)
+    )
+    s, counts, fits = inner_exponents(of_left, of_right, reaches)
+    found = (
+        _scaled_where(fits, _powers(power, counts, min(reaches))[:, None].astype(form))
+        for power, form in zip((s, -s), formats, strict=True)
+    )
+    first, second = found
+    return first, second
+
+
 def scaled_alone(x: npt.NDArray[Any]) -> ScaledRows:
     """The rows of an operand that is prepared, scaled along k by what it has itself."""
     batch, _, k = x.shape

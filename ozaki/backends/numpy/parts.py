@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy import _proof
 from ozaki.backends.numpy._describe import Described, scale
 from ozaki.backends.numpy._nonfinite import Touched as Touched
+from ozaki.backends.numpy._relative import worst_quotient as _worst_quotient
 from ozaki.backends.numpy._scaled import ScaledRows, plain
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import Unrounded
@@ -25,6 +26,7 @@ from ozaki.bounds.description import FIELDS, Description, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import Level, wide_bits
 from ozaki.bounds.merging import Floats, no_extremes, tops
+from ozaki.bounds.relative import NONE, Quotient
 from ozaki.records.combination import Combination
 from ozaki.schemes import Scheme, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -224,6 +226,15 @@ class PartialProduct:
         if self.sums is not None and self.sums.dtype == np.int16 and self._terms >= _MOST_TERMS:
             self.sums = self.sums.astype(np.int32)
 
+    @property
+    def form(self) -> tuple[int, str, int] | None:
+        """Number of planes and dtype of the sums, and how many terms they have; None before anything was added."""
+        return None if self.sums is None else (len(self.sums), str(self.sums.dtype), self._terms)
+
+    def part(self, rows: slice) -> npt.NDArray[Any] | None:
+        """The sums of some rows, contiguous; None before anything was added."""
+        return None if self.sums is None else np.ascontiguousarray(self.sums[:, :, rows])
+
     def add(self, sums: npt.NDArray[Any], terms: int) -> None:
         """Add the sums of another part, of the same engine and shape, which has so many terms."""
         self._widen(terms)
@@ -258,3 +269,17 @@ _MOST_TERMS = 120
 def engine_for(scheme: Scheme, k: int, name: str) -> Engine:
     """The engine of a scheme for k real numbers of a row: all parts of a product have the same one."""
     return engine_of(scheme, k, name)
+
+
+def worst_quotient(
+    of: tuple[Description, Description], spans: tuple[int, int], scheme: Scheme, c: npt.NDArray[Any]
+) -> Quotient:
+    """The largest quotient of the error of an entry and the entry (docs/bounds.md, B10), of entries c, shape (m, n).
+
+    `of` are the descriptions of their rows and columns, `spans` the largest ones of the whole operands.
+    """
+    if 0 in c.shape:
+        return NONE
+    empty = np.zeros((1, 0, 0))
+    left, right = (part_of(empty, each) for each in of)
+    return _worst_quotient(left, right, spans, scheme, c[None], max(TILE // 8, c.shape[1]))

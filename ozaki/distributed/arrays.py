@@ -1,0 +1,173 @@
+"""Matrices of which each process holds a share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.distributed.communicators import communicator_of
+from ozaki.distributed.communicators.communicator import Communicator, agree, same_on_all
+from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share
+from ozaki.distributed.moving import Account, Held, Move, begin
+from ozaki.records.formats import DTYPES
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """A matrix of which each process holds a share; `ozaki.distributed.array` makes one.
+
+    Attributes
+    ----------
+    local : array of NumPy, the share of this process
+    shape : of the whole matrix
+    distribution : which rows and columns each process holds
+    communicator : the processes
+    """
+
+    local: npt.NDArray[Any]
+    shape: tuple[int, int]
+    distribution: Distribution
+    communicator: Communicator
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The format of the elements."""
+        return self.local.dtype
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - as arrays have it
+        """The transpose, a view: nothing moves."""
+        return Array(self.local.T, (self.shape[1], self.shape[0]), self.distribution.T, self.communicator)
+
+    def conj(self) -> Array:
+        """The complex conjugate; the matrix itself, if it is real."""
+        local = self.local.conj() if self.dtype.kind == "c" else self.local
+        return Array(local, self.shape, self.distribution, self.communicator)
+
+    def redistribute(self, distribution: Distribution) -> Array:
+        """The same matrix, shared out in another way. All processes call it.
+
+        Raises
+        ------
+        ValueError
+            If the distribution is for another number of processes.
+        """
+        communicator = self.communicator
+        distribution.check(communicator.size)
+        wants = shares_of(distribution, self.shape, communicator.size)
+        out = np.empty(wants[communicator.rank].shape, self.dtype)
+        begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
+        return Array(out, self.shape, distribution, communicator)
+
+    def gather(self) -> npt.NDArray[Any]:
+        """The whole matrix, on every process. All processes call it."""
+        return self.redistribute(Replicated()).local
+
+    @property
+    def held(self) -> Held:
+        """The local share, with the shares of all processes."""
+        size = self.communicator.size
+        replicas = [self.distribution.replica(rank) for rank in range(size)]
+        return Held(self.local, shares_of(self.distribution, self.shape, size), replicas)
+
+
+def shares_of(distribution: Distribution, shape: tuple[int, int], size: int) -> list[Share]:
+    """The shares of all processes of a matrix, by rank."""
+    return [distribution.share(shape, rank, size) for rank in range(size)]
+
+
+def array(local: Any, distribution: Distribution | Box, communicator: Any = None) -> Array:
+    """A matrix out of what each process holds of it. All processes call it; nothing is copied.
+
+    Parameters
+    ----------
+    local : array, two axes, float32, float64, complex64 or complex128
+        The share of this process, in host memory: of NumPy, or a tensor of PyTorch, which is viewed.
+    distribution : Distribution or Box
+        `Slab.X`, `Slab.Y`, `BlockCyclic(...)`, `BlockNonCyclic(...)`, `Replicated()`, or this process's own `Box(...)`.
+    communicator : optional
+        A process group of torch.distributed or a communicator of mpi4py. Default: torch's default group if it is
+        initialised, else MPI's COMM_WORLD if mpi4py is imported.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, TypeError
+        On all processes, for a share of another shape than the distribution gives, or dtypes that differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki.distributed import Slab, array
+    >>> from ozaki.distributed.communicators.threads import run
+    >>> def product(communicator):
+    ...     rows = array(np.full((2, 3), communicator.rank + 1.0), Slab.X, communicator)
+    ...     return rows.shape, rows.gather()[:, 0].tolist()
+    >>> run(2, product)[0]
+    ((4, 3), [1.0, 1.0, 2.0, 2.0])
+    """
+    processes = communicator_of(communicator)
+    step, error, found = "making a distributed array", None, None
+    try:
+        found = _checked(local)
+    except (TypeError, ValueError) as problem:
+        error = problem
+    agree(processes, step, error)
+    assert found is not None
+    if isinstance(distribution, Box):
+        distribution = Boxes(tuple(processes.all_gather(distribution, step)))
+    distribution.check(processes.size)
+    same_on_all(processes, step, dtype=str(found.dtype), distribution=repr(distribution))
+    shapes = processes.all_gather(found.shape, step)
+    shape = distribution.shape_of(shapes)
+    for rank, each in enumerate(shapes):
+        expected = distribution.share(shape, rank, processes.size).shape
+        if each != expected:
+            raise ValueError(
+                f"local: shape {each} on process {rank}; expected {expected}, its share of a matrix of shape {shape} "
+                f"by {distribution!r}"
+            )
+    return Array(found, shape, distribution, processes)
+
+
+def share_of(x: Any, distribution: Distribution, communicator: Any = None) -> Array:
+    """A matrix that every process can read, of which each takes its share: a view or a copy of its part alone.
+
+    Parameters
+    ----------
+    x : array, two axes; the same on all processes, as a memory map of one file
+    distribution, communicator : as for `array`
+
+    Returns
+    -------
+    Array
+    """
+    processes = communicator_of(communicator)
+    distribution.check(processes.size)
+    rows, cols = distribution.share(x.shape, processes.rank, processes.size)
+    at_rows, at_cols = (slice(at.start, at.stop) if isinstance(at, range) else at for at in (rows, cols))
+    return array(np.asarray(x[at_rows][:, at_cols]), distribution, processes)
+
+
+def _checked(local: Any) -> npt.NDArray[Any]:
+    """The local share as an array of NumPy.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    try:
+        found = np.asarray(local)
+    except TypeError as problem:
+        raise TypeError(f"local: {type(local).__name__} is not in host memory ({problem}); copy it there") from None
+    if found.ndim != 2:
+        raise ValueError(f"local: {found.ndim} axes; expected a matrix, two axes")
+    if str(found.dtype) not in DTYPES:
+        raise TypeError(f"local: dtype {found.dtype}; expected one of {', '.join(DTYPES)}")
+    return found

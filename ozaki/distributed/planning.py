@@ -1,0 +1,137 @@
+"""The plan of a product of many processes: the one that a single process would choose, whatever the shares are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any
+
+from ozaki.backends.numpy import backend
+from ozaki.distributed.facts import Operands
+from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options
+from ozaki.planning.choose import choose, enough_slices
+from ozaki.planning.facts import Facts, Need, Spans, settle
+from ozaki.planning.promise import proven
+from ozaki.planning.question import Question
+from ozaki.records.options import Options
+from ozaki.records.plan import Plan
+from ozaki.records.report import rounded_up
+from ozaki.records.shapes import COMPLEX, REAL, shapes
+from ozaki.schemes import ComplexResidues, Digits, Scheme, Words
+
+_EVERY_BIT = "entries that fewer residues leave undecided are not computed apart here, so all take enough residues"
+
+
+def question_for(
+    shape: tuple[int, int, int], dtypes: tuple[str, str], options: Options, combined: bool = False
+) -> Question:
+    """The question of a product of matrices of these formats, checked as `ozaki.matmul` checks its own.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+        For options that contradict one another, or that are not for shared out operands.
+    """
+    m, k, n = shape
+    check_options(options, backend)
+    if options.verify:
+        raise NotImplementedError("verify: True is not for shared out operands; verify entries of the result instead")
+    if options.scheme == "native" or isinstance(options.scheme, Words):
+        raise ValueError(
+            f"scheme: {options.scheme!r} has no bits that are the same for any number of processes; expected 'auto', "
+            "'residues' or 'digits'"
+        )
+    complex_ = [dtype.startswith("complex") for dtype in dtypes]
+    if complex_[0] != complex_[1]:
+        raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
+    dtype = result_format(dtypes, options.dtype)
+    sizes = replace(shapes((m, k), (k, n)), parts=COMPLEX if complex_[0] else REAL)
+    asked = options._replace(reproducible=True, workspace_limit=None)
+    return question_of(sizes, dtype, asked, backend.machine(), expression=combined)
+
+
+def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
+    """The format of the result: the wider one of the operands, or the one that the caller asks for.
+
+    Raises
+    ------
+    ValueError
+    """
+    widest = max(dtypes, key=lambda dtype: (dtype in ("float64", "complex128"), dtype))
+    kind = ("complex64", "complex128") if widest.startswith("complex") else ("float32", "float64")
+    if asked is None:
+        return widest
+    if str(asked) not in kind:
+        raise ValueError(f"dtype: {asked!r}; expected {kind[0]!r} or {kind[1]!r} of shared out operands")
+    return str(asked)
+
+
+def planned(question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
+    """The plan that answers the question for these operands: every process finds the same one.
+
+    Raises
+    ------
+    ValueError
+        If no plan meets what is asked.
+    """
+
+    def measure(need: Need, _facts: Facts) -> Any:
+        return operands.measure(need, relative)
+
+    plan, facts = settle(partial(choose, question), measure, Facts())
+    if plan.undecided_apart:
+        spans: tuple[int, int] = (
+            facts[Spans(plan.inner_scaling)]
+            if Spans(plan.inner_scaling) in facts
+            else measure(Spans(plan.inner_scaling), facts)
+        )
+        scheme = enough_slices(question, max(question.length, 1), spans)
+        plan = replace(plan, scheme=scheme, undecided_apart=False, why=f"exact: every bit; {_EVERY_BIT}")
+    return checked(plan)
+
+
+def given(plan: Plan, question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
+    """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
+
+    Raises
+    ------
+    ValueError
+        If it is for another product, or misses its accuracy.
+    """
+    sizes = question.sizes
+    if (plan.shape, plan.batch, plan.dtype, plan.parts) != (sizes.shape, (), question.dtype, sizes.parts):
+        raise ValueError(f"plan: for {plan.shape} and {plan.dtype}; expected {sizes.shape} and {question.dtype}")
+    if plan.scheme is None or not plan.scheme.exact or plan.undecided_apart:
+        raise ValueError("plan: expected one of residues or digits alone; plan with reproducible=True")
+    if question.empty or plan.a_priori or not plan.strict:
+        return checked(plan)
+
+    def measure(need: Need, _facts: Facts) -> Any:
+        return operands.measure(need, relative)
+
+    answer, _ = settle(partial(proven, plan, None, wanted=inf), measure, Facts())
+    if not answer.met:
+        raise ValueError(
+            f"plan: proves a {plan.target.measure} error of {rounded_up(answer.bound, plan.target.exponent)} for these "
+            "operands, which misses its accuracy; plan from these"
+        )
+    return checked(replace(plan, bound=answer.bound, unrounded_bound=answer.unrounded))
+
+
+def checked(plan: Plan) -> Plan:
+    """The plan, unless parts of its products are not multiplied here.
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    if plan.parts == COMPLEX and isinstance(plan.scheme, Digits):
+        raise NotImplementedError("scheme: digits of complex operands are not shared out; use 'residues'")
+    if plan.parts == COMPLEX and not backend.splits_complex(plan.scheme, plan.engine):
+        raise NotImplementedError(f"engine: {plan.engine!r} splits no complex rows; use 'auto'")
+    assert plan.scheme is not None
+    assert plan.parts == REAL or isinstance(plan.scheme, ComplexResidues)
+    return plan

@@ -1,0 +1,363 @@
+"""The public products of matrices that are shared out over processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Unpack, overload
+
+import numpy as np
+
+import ozaki
+from ozaki.backends.numpy import backend, parts
+from ozaki.bounds.relative import NONE, Quotient, relative_bits
+from ozaki.call.combination import combination_of
+from ozaki.distributed.arrays import Array, shares_of
+from ozaki.distributed.communicators.communicator import agree, same_on_all
+from ozaki.distributed.facts import Operands
+from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
+from ozaki.distributed.moving import Account
+from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
+from ozaki.distributed.planning import given, planned, question_for
+from ozaki.distributed.report import DistributedReport, ProcessReport
+from ozaki.distributed.sharing import Sharing, Work, shared_out, within
+from ozaki.planning.checks import check_plan_alone
+from ozaki.planning.question import Question
+from ozaki.process.environment import default_environment
+from ozaki.records.formats import part_of, precision_of
+from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.plan import Plan
+from ozaki.records.progress import Progress, ProgressFunction, progress_of
+from ozaki.records.shapes import shapes
+from ozaki.schemes import ComplexResidues, Scheme
+
+
+@overload
+def matmul(
+    a: Array,
+    b: Array,
+    distribution: Distribution | None = None,
+    *,
+    grid: ProcessGrid | None = None,
+    layers: int | None = None,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[False] = False,
+    **options: Unpack[ProductOptions],
+) -> Array: ...
+@overload
+def matmul(
+    a: Array,
+    b: Array,
+    distribution: Distribution | None = None,
+    *,
+    grid: ProcessGrid | None = None,
+    layers: int | None = None,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[True],
+    **options: Unpack[ProductOptions],
+) -> tuple[Array, DistributedReport]: ...
+@default_environment
+@takes(ProductOptions)
+def matmul(
+    a: Array,
+    b: Array,
+    distribution: Distribution | None = None,
+    *,
+    grid: ProcessGrid | None = None,
+    layers: int | None = None,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: bool = False,
+    **options: Unpack[ProductOptions],
+) -> Any:
+    """Multiply two matrices that are shared out over processes, to a named accuracy. All processes call it.
+
+    The bits are those of `ozaki.matmul` on one process with `reproducible=True`, for any number of processes, any
+    distributions, grid and layers: exponents of rows merge by maximum, products of parts of k are integers that are
+    added, and each entry is rounded once (docs/design.md, section 11).
+
+    Parameters
+    ----------
+    a, b : Array
+        Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
+        transpose, so that A^T B and A A^T move no more than A B does.
+    distribution : Distribution, optional
+        Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
+    grid : ProcessGrid, optional
+        Into how many rows and columns of tiles C is cut. Default: what moves and computes least.
+    layers : int, optional
+        Into how many parts k is cut, each computed by a grid of processes. Default: more than one where C is small.
+    **options
+        As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, beside
+        its shares of operands and result. The native product, words and verify=True are not for shared out operands.
+    plan : Plan, optional
+        As for `ozaki.matmul`.
+    progress : function of (done, total, unit), optional
+        Called on each process that gives one, with its panels.
+    return_report : bool
+        Return (c, report), the report the same on all processes.
+
+    Returns
+    -------
+    c : Array, shape (m, n)
+    report : DistributedReport
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+        On all processes, before anything is computed, for what cannot be used or differs among processes.
+    ProcessError
+        If a process has ended, or does not answer for the communicator's `timeout`; it names rank and step.
+
+    Notes
+    -----
+    Bounds are those of `ozaki.matmul` (docs/bounds.md). Where that computes undecided entries apart, as it does for
+    `accuracy="exact"`, all entries here take as many residues as hold every bit: more time, the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> from ozaki.distributed import Slab, array, matmul
+    >>> from ozaki.distributed.communicators.threads import run
+    >>> x = np.random.default_rng(0).standard_normal((9, 9))
+    >>> def product(communicator):
+    ...     rows = slice(3 * communicator.rank, 3 * communicator.rank + 3)
+    ...     a = array(x[rows], Slab.X, communicator)
+    ...     return matmul(a, a.T, accuracy="fp64").gather()
+    >>> all(np.array_equal(c, ozaki.matmul(x, x.T, accuracy="fp64", reproducible=True)) for c in run(3, product))
+    True
+    """
+    asked = Options.of("matmul", options)
+    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, None)
+
+
+@default_environment
+@takes(ProductOptions)
+def gemm(
+    alpha: Any,
+    a: Array,
+    b: Array,
+    beta: Any,
+    c: Array | None,
+    distribution: Distribution | None = None,
+    *,
+    grid: ProcessGrid | None = None,
+    layers: int | None = None,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    return_report: bool = False,
+    **options: Unpack[ProductOptions],
+) -> Any:
+    """Compute alpha A B + beta C of matrices that are shared out over processes, rounded once. All processes call it.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Real and finite, the same on all processes.
+    a, b, distribution, grid, layers, plan, progress, return_report, **options
+        As for `matmul`.
+    c : Array, shape (m, n), or None if beta is 0
+        With any distribution. Default `distribution` of the result: that of `c`.
+
+    Returns
+    -------
+    Array, shape (m, n), or (Array, DistributedReport)
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError, ProcessError
+        As `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki.distributed import Slab, array, gemm
+    >>> from ozaki.distributed.communicators.threads import run
+    >>> def product(communicator):
+    ...     a = array(np.full((2, 4), 3.0), Slab.X, communicator)
+    ...     return gemm(2.0, a, a.T, -1.0, array(np.ones((2, 4)), Slab.X, communicator)).local
+    >>> run(2, product)[1]
+    array([[71., 71., 71., 71.],
+           [71., 71., 71., 71.]])
+    """
+    asked = Options.of("gemm", options)
+    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, (alpha, beta, c))
+
+
+class _Checked(NamedTuple):
+    """What a call has made of its arguments before anything is computed."""
+
+    question: Question
+    sharing: Sharing
+    expression: Expression | None
+    progress: Progress
+    distribution: Distribution
+
+
+def _multiply(
+    a: Array,
+    b: Array,
+    distribution: Distribution | None,
+    grid: ProcessGrid | None,
+    layers: int | None,
+    plan: Plan | None,
+    progress: ProgressFunction | None,
+    return_report: bool,
+    options: Options,
+    terms: tuple[Any, Any, Array | None] | None,
+) -> Any:
+    for name, x in (("a", a), ("b", b)):
+        if not isinstance(x, Array):
+            raise TypeError(f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it")
+    communicator, step = a.communicator, "checking the arguments"
+    checked, error = None, None
+    with np.errstate(all="ignore"):
+        try:
+            checked = _check(a, b, distribution, grid, layers, plan, progress, options, terms)
+        except (TypeError, ValueError, NotImplementedError) as problem:
+            error = problem
+        agree(communicator, step, error)
+        assert checked is not None
+        same_on_all(
+            communicator,
+            step,
+            version=ozaki.__version__,
+            shape=checked.question.sizes.shape,
+            dtype=(str(a.dtype), str(b.dtype), checked.question.dtype),
+            options=options.key[:-1],
+            plan=plan,
+            distribution=repr((a.distribution, b.distribution, checked.distribution)),
+            grid=(checked.sharing.grid, checked.sharing.layers),
+            factors=None if terms is None else tuple(map(repr, terms[:2])),
+        )
+        return _computed(a, b, checked, plan, options.workspace_limit, return_report, terms is not None)
+
+
+def _check(
+    a: Array,
+    b: Array,
+    distribution: Distribution | None,
+    grid: ProcessGrid | None,
+    layers: int | None,
+    plan: Plan | None,
+    progress: ProgressFunction | None,
+    options: Options,
+    terms: tuple[Any, Any, Array | None] | None,
+) -> _Checked:
+    """Check the arguments, each process its own.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+    """
+    communicator = a.communicator
+    if b.communicator is not communicator and b.communicator.size != communicator.size:
+        raise ValueError(f"b: on {b.communicator.size} processes; expected the {communicator.size} of a")
+    if plan is not None:
+        check_plan_alone(plan, options)
+    sizes = shapes(a.shape, b.shape)
+    question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None)
+    expression = None
+    default = a.distribution
+    if terms is not None:
+        alpha, beta, c = terms
+        if c is not None and not isinstance(c, Array):
+            raise TypeError(f"c: {type(c).__name__}; expected an Array, or None with beta = 0")
+        combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
+        if combination is not None and not combination.rounds_once:
+            raise ValueError("alpha: expected finite real factors alpha and beta")
+        if combination is not None:
+            held = combination.c
+            expression = Expression(combination, None if held is None else held.held)
+        default = default if c is None else c.distribution
+    if distribution is None:
+        if isinstance(default, Boxes):
+            from ozaki.distributed.layouts import Slab
+
+            default = Slab.X
+        distribution = default
+    if isinstance(distribution, Box) or not isinstance(distribution, Distribution):
+        raise TypeError(f"distribution: {type(distribution).__name__}; expected a distribution of all processes")
+    distribution.check(communicator.size)
+    sharing = shared_out(sizes.shape, communicator.size, grid, layers)
+    return _Checked(question, sharing, expression, progress_of(progress), distribution)
+
+
+def _computed(
+    a: Array, b: Array, checked: _Checked, plan: Plan | None, limit: int | None, return_report: bool, combined: bool
+) -> Any:
+    question, communicator = checked.question, a.communicator
+    (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
+    of_proof = shared_out((m, k, n), size, None, 1)
+    operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
+    kept: dict[tuple[Scheme, bool], Any] = {}
+
+    def relative(scheme: Scheme, inner_scaling: bool) -> float:
+        return _relative_bits(operands, question, scheme, inner_scaling, kept)
+
+    found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
+    operands.release()
+    assert found.scheme is not None
+    scheme: Any = found.scheme
+    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), found.engine)
+    same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
+    wants = shares_of(checked.distribution, (m, n), size)
+    out = np.zeros(wants[communicator.rank].shape, question.dtype)
+    sharing = within(checked.sharing, _work(operands, scheme, engine), limit)
+    deliver = delivery(communicator, sharing, wants, out, account)
+    if 0 not in (m, n):
+        multiply(
+            operands, sharing, scheme, found.engine, found.inner_scaling, deliver, checked.expression, checked.progress
+        )
+    checked.progress.end()
+    c = Array(out, (m, n), checked.distribution, communicator)
+    if not return_report:
+        return c
+    left, right = operands.described
+    reports = communicator.all_gather(_of_process(sharing, communicator.rank, account), "reporting")
+    nonfinite = int((left.nonfinite > 0).sum() + (right.nonfinite > 0).sum())
+    name = backend.engine_name(replace(found, scheme=_sliced(scheme)) if question.sizes.is_complex else found)
+    return c, DistributedReport(
+        found, found.bound, sharing, name, nonfinite, True if combined else None, tuple(reports)
+    )
+
+
+def _sliced(scheme: Any) -> Any:
+    """The scheme of the slices that are multiplied."""
+    return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
+
+
+def _work(operands: Operands, scheme: Any, engine: Any) -> Work:
+    """What the product asks of a process, in bytes."""
+    element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
+    planes = engine.sums or engine.planes
+    of_slices = engine.planes * (1 if engine.of_int8 and engine.by != "BLAS" else 8)
+    return Work(element, planes * max(engine.sum_bytes, 4), of_slices)
+
+
+def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
+    rows, cols = sharing.tile(rank)
+    inner = sharing.inner(rank)
+    return ProcessReport(
+        rank, ((rows.start, rows.stop), (cols.start, cols.stop)), (inner.start, inner.stop), account.computed,
+        account.waited, account.received, account.sent,
+    )  # fmt: skip
+
+
+def _relative_bits(
+    operands: Operands, question: Question, scheme: Scheme, inner_scaling: bool, kept: dict[Any, Any]
+) -> float:
+    """The fact `RelativeError`: from a product by the scheme, which no process holds as a whole."""
+    communicator = operands.communicator
+    sharing, worst = operands.sharing, NONE
+    spans = operands.spans(inner_scaling)[0]
+
+    def compare(number: tuple[int, int], block: Any) -> None:
+        nonlocal worst
+        of = of_rounded(sharing, communicator.rank, number, operands.of(inner_scaling))
+        worst = max(worst, parts.worst_quotient(of, spans, _sliced(scheme), block))
+
+    multiply(operands, sharing, scheme, "auto", inner_scaling, compare, None, progress_of(None))
+    found = max(Quotient(*each) for each in communicator.all_gather(tuple(worst), "proving the accuracy"))
+    return relative_bits(found, precision_of(part_of(question.dtype)))
