@@ -7,7 +7,6 @@ the shares are, and every process chooses the same plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -71,6 +70,10 @@ class Operands:
         self.communicator, self.a, self.b, self.shape = communicator, a, b, shape
         self.sharing, self.dtype, self.account = sharing, dtype, account
         self._lower: tuple[Level, bool, parts.LowerBounds] | None = None
+        # No `cached_property`: that of Python 3.11 has a lock for all instances, on which ranks in threads would wait.
+        self._described: tuple[Description, Description] | None = None
+        self._scaled: tuple[Description, Description] | None = None
+        self._factors: tuple[Array, Array] | None = None
 
     @property
     def reals(self) -> int:
@@ -79,15 +82,19 @@ class Operands:
 
     # Rows and their descriptions --------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def described(self) -> tuple[Description, Description]:
         """The descriptions of all rows of A and of all columns of B, each field of shape (1, rows)."""
-        return self._describe(None, None)
+        if self._described is None:
+            self._described = self._describe(None, None)
+        return self._described
 
-    @cached_property
+    @property
     def scaled(self) -> tuple[Description, Description]:
         """Those of rows scaled along k (docs/definitions.md, 10)."""
-        return self._describe(*self.factors)
+        if self._scaled is None:
+            self._scaled = self._describe(*self.factors)
+        return self._scaled
 
     def of(self, inner_scaling: bool) -> tuple[Description, Description]:
         """The descriptions of the rows that are sliced."""
@@ -134,9 +141,14 @@ class Operands:
         )
         return left, right
 
-    @cached_property
+    @property
     def factors(self) -> tuple[Array, Array]:
         """The factors of the inner indices, shape (1, 1, k) each."""
+        if self._factors is None:
+            self._factors = self._find_factors()
+        return self._factors
+
+    def _find_factors(self) -> tuple[Array, Array]:
         k, found = self.shape[1], []
         for side, held in enumerate((self.a, self.b)):
             share = held.shares[self.communicator.rank] if side == 0 else held.shares[self.communicator.rank].T
