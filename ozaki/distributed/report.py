@@ -33,8 +33,8 @@ class ProcessReport:
     def __str__(self) -> str:
         (row, row_end), (col, col_end) = self.tile
         return (
-            f"process {self.rank}: rows {row} to {row_end}, columns {col} to {col_end}, inner indices {self.inner[0]} to "
-            f"{self.inner[1]}; computed {self.computed:.3g} s, waited {self.waited:.3g} s, received "
+            f"process {self.rank}: rows {row} to {row_end}, columns {col} to {col_end}, inner indices {self.inner[0]} "
+            f"to {self.inner[1]}; computed {self.computed:.3g} s, waited {self.waited:.3g} s, received "
             f"{bytes_in_words(self.received)}"
         )
 
