@@ -17,6 +17,7 @@ from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
 from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
+from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
@@ -304,7 +305,7 @@ def _computed(
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
     wants = shares_of(checked.distribution, (m, n), size)
     out = np.zeros(wants[communicator.rank].shape, question.dtype)
-    sharing = within(checked.sharing, _work(operands, scheme, engine), limit)
+    sharing = within(checked.sharing, _work(operands, engine), limit)
     deliver = delivery(communicator, sharing, wants, out, account)
     if 0 not in (m, n):
         multiply(
@@ -328,12 +329,10 @@ def _sliced(scheme: Any) -> Any:
     return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
 
 
-def _work(operands: Operands, scheme: Any, engine: Any) -> Work:
+def _work(operands: Operands, engine: Any) -> Work:
     """What the product asks of a process, in bytes."""
     element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
-    planes = engine.sums or engine.planes
-    of_slices = engine.planes * (1 if engine.of_int8 and engine.by != "BLAS" else 8)
-    return Work(element, planes * max(engine.sum_bytes, 4), of_slices)
+    return work_of(engine, element)
 
 
 def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
