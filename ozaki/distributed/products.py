@@ -290,7 +290,8 @@ def _computed(
 ) -> Any:
     question, communicator = checked.question, a.communicator
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
-    of_proof = shared_out((m, k, n), size, None, 1)
+    element = max(a.local.itemsize, b.local.itemsize)
+    of_proof = within(shared_out((m, k, n), size, None, 1), Work(element, _LOWER_BOUND, _MAGNITUDES), limit)
     operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
     kept: dict[tuple[Scheme, bool], Any] = {}
 
@@ -322,6 +323,10 @@ def _computed(
     return c, DistributedReport(
         found, found.bound, sharing, name, nonfinite, True if combined else None, tuple(reports)
     )
+
+
+_LOWER_BOUND, _MAGNITUDES = 20, 16
+"""Bytes of an entry while lower bounds of it are found, and of the magnitudes of an element, at most."""
 
 
 def _sliced(scheme: Any) -> Any:
