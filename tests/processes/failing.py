@@ -1,0 +1,27 @@
+"""A process that ends, or does not answer, in the middle: the others end with errors that name it."""
+
+import os
+import time
+
+import launching
+import numpy as np
+
+from ozaki.distributed.communicators.communicator import Message
+
+
+def work(communicator, how, where):
+    rank = communicator.rank
+    communicator.all_gather(rank, "beginning")
+    if rank == 2:
+        if how == "stays":
+            time.sleep(1.3 * communicator.timeout)
+        os._exit(3)
+    if where == "gathering":
+        communicator.all_gather(rank, "gathering")
+    else:  # 0 waits for 1, which waits for 2
+        x = np.zeros(100_000)
+        communicator.start([], [Message(rank + 1, x)], "receiving").wait()
+
+
+if __name__ == "__main__":
+    launching.main(work)
