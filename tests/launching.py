@@ -85,6 +85,7 @@ def _lines(commands, size, limit):
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
+        "TESTS_LIMIT": str(int(limit) + 5),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -112,6 +113,10 @@ def _lines(commands, size, limit):
                     errors.append(f"not ended within {limit} s")
         finally:
             for each in started:
+                each.terminate()  # mpiexec ends the processes that it has started; none where it has ended
+            for each in started:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.wait(2)
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(each.pid, signal.SIGKILL)
                 each.wait()
@@ -127,6 +132,7 @@ def _lines(commands, size, limit):
 
 def main(work):
     """What a program does in each process: its line is written, and it ends."""
+    signal.alarm(int(os.environ["TESTS_LIMIT"]))  # kills this process, even if nobody is left who would
     engine, timeout, *args = sys.argv[1:]
     if engine == "gloo":
         import torch.distributed as dist

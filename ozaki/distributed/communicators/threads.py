@@ -146,8 +146,8 @@ class _Copies:
                 self.parts = [part for part in self.parts if not part.done]
                 if not self.parts:
                     return
-                if group.failed is not None:
-                    raise ProcessError(*group.failed.__reduce__()[1])
+                if (failed := group.failed) is not None:
+                    raise ProcessError(failed.rank, failed.step, failed.what)
                 for part in self.parts:
                     if part.peer in group.ended:
                         raise ProcessError(part.peer, self.step, f"has ended, but process {own.rank} waits for it")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -52,9 +54,27 @@ class TorchGroup(Direct):
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
         try:
             work = dist.all_reduce(tensor, operation, self._group, async_op=True)
+            work.wait(timedelta(seconds=self.timeout - self.grace))
         except RuntimeError as error:
-            raise self.missing(self.rank, step, _line(error)) from error
-        _Works(self, [(self.rank, "reduces", work)], step).wait()
+            lost = self._lost(self._closed(), "reduces", error, step)
+            self._close()
+            raise lost from error
+
+    def _close(self) -> None:
+        """Close all connections, as gloo does when a message is late: else it works on, and this process cannot end."""
+        with contextlib.suppress(RuntimeError):
+            other = self._ranks[(self.rank + 1) % self.size]
+            dist.irecv(torch.zeros(1, dtype=torch.uint8), other, self._group, _TAG + 1).wait(timedelta(milliseconds=1))
+
+    def _closed(self) -> int:
+        """The first process to which the connection is closed, so that a message to it fails at once; else this one."""
+        for peer in range(self.size):
+            if peer != self.rank:
+                try:
+                    dist.isend(torch.zeros(1, dtype=torch.uint8), self._ranks[peer], self._group, _TAG + 1)
+                except RuntimeError:
+                    return peer
+        return self.rank
 
     def _lost(self, peer: int, does: str, error: RuntimeError, step: str) -> ProcessError:
         """The error that names the process which is missing."""
@@ -118,5 +138,5 @@ def tensor_of(array: Array) -> Any:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of what PyTorch says."""
-    return str(error).split("\n")[0]
+    """What PyTorch says, without the line of its source, and advice."""
+    return re.sub(r"^\[\S*\] ", "", str(error)).split("\n")[0].split(". ")[0]
