@@ -119,8 +119,11 @@ class Threads(Direct):
                 self.group.changed.notify_all()
 
     def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+        received = [Message(peer, np.empty_like(x)) for peer in range(self.size) if peer != self.rank]
+        self.start([Message(peer, x) for peer, _ in received], received, step).wait()
         combine = np.maximum if how == "max" else np.add
-        combine.reduce(self.all_gather(x, step), axis=0, out=x)
+        for _, each in received:
+            combine(x, each, out=x)
 
     def _waits(self, peer: int) -> dict[int, int]:
         with self.group.changed:
