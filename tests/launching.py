@@ -140,7 +140,7 @@ def main(work):
         store, rank, size, *args = args
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(size))
     else:
-        from mpi4py import MPI  # noqa: F401
+        from mpi4py import MPI
 
     from ozaki.distributed.communicators import communicator_of
 
@@ -159,6 +159,8 @@ def main(work):
     line = {"rank": communicator.rank, **line, "seconds": time.monotonic() - begun}
     os.write(1, (json.dumps(line) + "\n").encode())  # at once: lines of several processes come through one pipe
     if "error" in line:
+        if engine == "mpi" and "Open MPI" in MPI.Get_library_version():
+            time.sleep(2)  # it lets the others go on when one process has ended, but not when two have
         os._exit(1)  # MPI waits for all processes where one ends as usual
     if engine == "gloo":
         dist.destroy_process_group()

@@ -143,7 +143,7 @@ class _Copies:
         """As `Exchange.wait`."""
         own, group = self.communicator, self.communicator.group
         end = time.monotonic() + own.timeout - own.grace
-        own.step = self.step
+        own.step, what = self.step, f"does not answer within {own.timeout:g} s"
         with group.changed:
             while self.parts:
                 self.parts = [part for part in self.parts if not part.done]
@@ -151,14 +151,14 @@ class _Copies:
                     return
                 if (failed := group.failed) is not None:
                     raise ProcessError(failed.rank, failed.step, failed.what)
-                for part in self.parts:
-                    if part.peer in group.ended:
-                        raise ProcessError(part.peer, self.step, f"has ended, but process {own.rank} waits for it")
+                if ended := [part for part in self.parts if part.peer in group.ended]:
+                    self.parts, what = ended, f"has ended, but process {own.rank} waits for it"
+                    break
                 if not group.changed.wait(max(end - time.monotonic(), 0)) and time.monotonic() >= end:
                     break
             else:
                 return
-        raise own.missing(self.parts[0].peer, self.step, f"does not answer within {own.timeout:g} s")
+        raise own.missing(self.parts[0].peer, self.step, what)
 
 
 def run(size: int, function: Callable[[Communicator], _Result], timeout: float = 60.0) -> list[_Result]:
