@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -40,11 +40,12 @@ class TorchGroup(Direct):
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
         """As `Communicator.start`."""
-        works: list[tuple[int, str, Any]] = []
+        works: list[_Work] = []
         for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
             for peer, array in messages:
                 try:
-                    works.append((peer, does, begin(tensor_of(array), self._ranks[peer], self._group, _TAG)))
+                    work = begin(tensor_of(array), self._ranks[peer], self._group, _TAG)
+                    works.append(_Work(peer, array, does, work))
                 except RuntimeError as error:
                     raise self._lost(peer, does, error, step) from error
         return _Works(self, works, step)
@@ -102,10 +103,19 @@ class TorchGroup(Direct):
         return dict(found)
 
 
-class _Works:
-    """What a process group works on: for each one the other process, and what it is to do."""
+class _Work(NamedTuple):
+    """A message on its way: the other process, the array, which is to live as long, and what that process is to do."""
 
-    def __init__(self, communicator: TorchGroup, works: list[tuple[int, str, Any]], step: str) -> None:
+    peer: int
+    array: Array
+    does: str
+    work: Any
+
+
+class _Works:
+    """The messages that a process group works on."""
+
+    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str) -> None:
         self.communicator, self.works, self.step = communicator, works, step
 
     def wait(self) -> None:
@@ -117,7 +127,7 @@ class _Works:
         own = self.communicator
         end = time.monotonic() + own.timeout - own.grace
         while self.works:
-            peer, does, work = self.works[0]
+            peer, _, does, work = self.works[0]
             try:
                 work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001)))
             except RuntimeError as error:
