@@ -136,7 +136,7 @@ _OF_A_ROW = 160
 WIDTH = 8192
 """Inner indices of a panel where nothing asks for fewer: products of slices take far longer than its messages."""
 
-_LEAST_WIDTH, _LEAST_BLOCK = 256, 512
+_LEAST_WIDTH, _LEAST_BLOCK = 256, 128
 """Panels and blocks are not cut further: splitting would take as long as multiplying."""
 
 _PLANES = 14
