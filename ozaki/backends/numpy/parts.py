@@ -243,6 +243,23 @@ class PartialProduct:
         if self.sums is not None and self.sums.dtype == np.int16 and self._terms >= _MOST_TERMS:
             self.sums = self.sums.astype(np.int32)
 
+    def wide_sums(self) -> npt.NDArray[Any]:
+        """The sums in a format in which those of thousands of parts may be added; zeros before anything was added."""
+        if self.sums is None:
+            zeros = np.float64 if self.engine.by == "BLAS" else np.int32
+            planes = self.engine.sums or self.engine.planes
+            self.sums = np.zeros((planes, 1, self.mu.shape[1], self.nu.shape[1]), zeros)
+        if self.sums.dtype == np.int16:
+            self.sums = self.sums.astype(np.int32)
+        return self.sums
+
+    def copy(self) -> PartialProduct:
+        """One with sums of its own."""
+        found = PartialProduct(self.engine, self.mu, self.nu)
+        if self.sums is not None:
+            found.add(self.sums, self._terms)
+        return found
+
     @property
     def form(self) -> tuple[int, str, int] | None:
         """Number of planes and dtype of the sums, and how many terms they have; None before anything was added."""
