@@ -15,12 +15,14 @@ from ozaki.call.format_checks import check_finite
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
+from ozaki.devices.product import Functions
 from ozaki.driver.computing import compute
 from ozaki.driver.repeating import keep
 from ozaki.driver.reporting import report
 from ozaki.driver.settling import planned, question, settled
 from ozaki.driver.watching import Watched, watching
 from ozaki.driver.works import Works
+from ozaki.functions.on_devices import multiply_on_devices
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
@@ -54,6 +56,7 @@ def matmul(
     out: Any = None,
     *,
     plan: Plan | None = None,
+    devices: Any = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[False] = False,
     **options: Unpack[ProductOptions],
@@ -65,12 +68,11 @@ def matmul(
     out: Any = None,
     *,
     plan: Plan | None = None,
+    devices: Any = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[True] | ReportKind | tuple[ReportKind, ...],
     **options: Unpack[ProductOptions],
 ) -> tuple[Any, Report]: ...
-@any_arrays("a", "b", "out")
-@default_environment
 @takes(ProductOptions)
 def matmul(
     a: Any,
@@ -78,6 +80,7 @@ def matmul(
     out: Any = None,
     *,
     plan: Plan | None = None,
+    devices: Any = None,
     progress: ProgressFunction | None = None,
     return_report: AskedReport = False,
     **options: Unpack[ProductOptions],
@@ -157,6 +160,12 @@ def matmul(
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the options above but `dtype`. One made from
         other operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
+    devices : "all", int, "cuda:1", or a list of these, optional
+        GPUs of this process that compute the product of two matrices by slices, with the bits of one (`reproducible` is
+        True then): each some rows of the result, in blocks that its memory holds. Operands lie in memory of the host,
+        memory maps too, or on any device; `a` may be a list of strips of rows, one for each device, and `b` one of
+        strips of columns. The result lies in `out`, an array or a list of strips of rows, or where `a` lies. The call
+        returns when it is complete; the report is a `DevicesReport`. None: where the operands lie.
     progress : function of (done, total, unit), optional
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
@@ -213,7 +222,28 @@ def matmul(
     asked = Options.of("matmul", options)
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    return _multiply(a, b, out, asked, plan, return_report, None, progress=progress)
+    if devices is None:
+        return _matmul(a, b, out, asked, plan, progress, return_report)
+    check_report(return_report)
+    if plan is not None:
+        check_plan_alone(plan, asked)
+    told = progress_of(progress)
+    return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
+
+
+@any_arrays("a", "b", "out")
+@default_environment
+def _matmul(
+    a: Any,
+    b: Any,
+    out: Any,
+    options: Options,
+    plan: Plan | None,
+    progress: ProgressFunction | None,
+    return_report: AskedReport,
+) -> Any:
+    """Multiply where the operands lie."""
+    return _multiply(a, b, out, options, plan, return_report, None, progress=progress)
 
 
 def _multiply(
@@ -284,6 +314,14 @@ def _multiply(
         if watched is not None:
             watched.ran(found.chosen, reported)
         return c if reported is None else (c, reported)
+
+
+def _multiply_block(a: Prepared, b: Prepared, plan: Plan) -> Any:
+    return _multiply(a, b, None, Options(), plan, False, None)
+
+
+def _planned(a: Any, b: Any, options: Options) -> Plan:
+    return plan(a, b, **options._asdict())
 
 
 @default_environment
@@ -541,3 +579,6 @@ def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: B
         what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
         raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
     return (x.conj() if op == "C" and holds_complex(x) else x).swapaxes(-1, -2)
+
+
+_FUNCTIONS = Functions(_multiply_block, prepare)

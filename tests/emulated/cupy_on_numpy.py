@@ -329,6 +329,11 @@ def install(capability: str) -> None:
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
         memsetAsync=memset,
         memcpyAsync=memcpy,
+        memcpyPeerAsync=memcpy_peer,
+        memGetInfo=lambda: (room[-1], room[-1]),
+        deviceCanAccessPeer=lambda device, other: int(device != other),
+        deviceEnablePeerAccess=lambda other: None,
+        CUDARuntimeError=RuntimeError,
         memcpyDeviceToHost=2,
         memcpyHostToDevice=1,
         eventRecord=streams.record,
@@ -365,6 +370,7 @@ def install(capability: str) -> None:
             "eye", "tri", "tril", "triu", "diag", "diagonal", "sqrt", "argsort", "matmul", "dot", "vdot", "inner",
             "tensordot", "einsum",
         )},
+        get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None),
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda, linalg=linalg,
     )  # fmt: skip
     cupyx = ModuleType("cupyx.scipy.linalg")
@@ -397,6 +403,16 @@ def memcpy(to: int, address: int, size: int, kind: int, stream: int) -> None:
     """cudaMemcpyAsync."""
     gpus.check("memory", gpus.device_of(to), gpus.device_of(address))
     give_to(stream, lambda: ctypes.memmove(to, address, size))
+
+
+def memcpy_peer(to: int, there: int, address: int, here: int, size: int, stream: int) -> None:
+    """cudaMemcpyPeerAsync."""
+    assert (gpus.device_of(to), gpus.device_of(address)) == (there, here)
+    give_to(stream, lambda: ctypes.memmove(to, address, size))
+
+
+room: list[int] = [2**33]
+"""Bytes that devices say they have left, the last one."""
 
 
 class Pinned(np.ndarray):

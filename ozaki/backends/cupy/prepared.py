@@ -88,6 +88,12 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     return PreparedSlices(kept, fields, planes, exponents, slices.layout, tops, inner)
 
 
+def same_engine(plan: Plan, other: Plan) -> bool:
+    """Whether the slices of an operand for one plan lie as the other one's engine wants them on the current device."""
+    device = devices.current()
+    return engine_of(device, plan) == engine_of(device, other)
+
+
 def alike(x: Numbers) -> Numbers:
     """The numbers themselves, if their planes lie alike in memory; else a copy."""
     axes = x.ndim

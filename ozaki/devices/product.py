@@ -1,0 +1,245 @@
+"""A product on several devices: each computes rows of C, by blocks of columns that arrive meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ozaki.devices.blocks import Blocks, Room, blocks_of, halved
+from ozaki.records.plan import Plan
+from ozaki.records.prepared import Prepared
+from ozaki.records.progress import Progress
+from ozaki.records.report import bytes_in_words
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """What one device did in a product.
+
+    Attributes
+    ----------
+    device : its number
+    rows : of C that it computed: (first, end)
+    blocks : in how many rows and columns of blocks
+    seconds : from its first copy to its last
+    moved : bytes that came from elsewhere or went there
+    smaller : how often blocks were halved because the device ran out of memory
+    """
+
+    device: int
+    rows: tuple[int, int]
+    blocks: tuple[int, int]
+    seconds: float
+    moved: int
+    smaller: int = 0
+
+    def __str__(self) -> str:
+        fewer = f", halved {self.smaller} times for want of memory" if self.smaller else ""
+        return (
+            f"device {self.device}: rows {self.rows[0]} to {self.rows[1]} in {self.blocks[0]} x {self.blocks[1]} "
+            f"blocks{fewer}; {self.seconds:.3g} s, moved {bytes_in_words(self.moved)}"
+        )
+
+
+class Functions(NamedTuple):
+    """What a product on a device is made of: the functions of one device."""
+
+    multiply: Callable[[Any, Any, Plan], Any]
+    prepare: Callable[[Any, Any, Plan], Prepared]
+
+
+class Task(NamedTuple):
+    """A product that is shared out over devices.
+
+    Attributes
+    ----------
+    a : strips of rows of A, one a device that computes
+    b : strips of columns of B
+    out : strips of rows of C, of the same rows as those of A
+    plan : of the whole product
+    devices : numbers, one for each strip of A
+    events : of all strips of A and of B: after which they may be read
+    """
+
+    a: Sequence[Any]
+    b: Sequence[Any]
+    out: Sequence[Any]
+    plan: Plan
+    devices: Sequence[int]
+    events: tuple[Sequence[Any], Sequence[Any]]
+
+
+def compute(task: Task, functions: Functions, room: Callable[[], Room], progress: Progress) -> list[DeviceReport]:
+    """Compute all strips, each by a thread for its device.
+
+    Raises
+    ------
+    The first error of any device.
+    """
+    errors: list[tuple[int, BaseException]] = []
+    found: list[DeviceReport | None] = [None] * len(task.devices)
+    stop, lock = threading.Event(), threading.Lock()
+
+    def told(count: int) -> None:
+        with lock:
+            progress.step(count)
+
+    def run(number: int) -> None:
+        try:
+            found[number] = _strip(task, number, functions, room, told, stop)
+        except BaseException as error:
+            errors.append((number, error))
+            stop.set()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, len(task.devices))]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise min(errors, key=lambda each: each[0])[1]
+    return [each for each in found if each is not None]
+
+
+def _strip(
+    task: Task,
+    number: int,
+    functions: Functions,
+    room: Callable[[], Room],
+    told: Callable[[int], None],
+    stop: threading.Event,
+) -> DeviceReport:
+    """Compute the rows of one device; with smaller blocks, from the start, if its memory does not hold these."""
+    import cupy as cp
+
+    from ozaki.backends.cupy import peers
+
+    began, smaller = perf_counter(), 0
+    device, rows = task.devices[number], task.a[number].shape[0]
+    first = sum(strip.shape[0] for strip in task.a[:number])
+    with cp.cuda.Device(device), np.errstate(all="ignore"):
+        left = room()
+        while True:
+            blocks = blocks_of(range(rows), _places(task.b), task.plan.shape[1], left)
+            mover = peers.Mover(device)
+            try:
+                _blocks(task, number, blocks, mover, functions, told, stop)
+                break
+            except peers.OutOfMemoryError:
+                mover.finish()
+                peers.release_unused()
+                left, smaller = halved(left), smaller + 1
+                if smaller > _MOST_HALVINGS:
+                    raise
+    return DeviceReport(
+        device, (first, first + rows), (len(blocks.rows), len(blocks.cols)), perf_counter() - began, mover.moved,
+        smaller,
+    )  # fmt: skip
+
+
+_MOST_HALVINGS = 6
+
+
+def _places(strips: Sequence[Any]) -> list[range]:
+    """The columns of strips of B, in one row."""
+    found, first = [], 0
+    for strip in strips:
+        found.append(range(first, first + strip.shape[1]))
+        first += strip.shape[1]
+    return found
+
+
+def _blocks(
+    task: Task,
+    number: int,
+    blocks: Blocks,
+    mover: Any,
+    functions: Functions,
+    told: Callable[[int], None],
+    stop: threading.Event,
+) -> None:
+    """Compute the blocks of one device, one after another; the next columns arrive while the last ones are multiplied.
+
+    Its own strip of B comes first, if it has one, since that is there already.
+    """
+    import cupy as cp
+
+    from ozaki.backends.cupy.program.streams import using
+
+    a, out = task.a[number], task.out[number]
+    of_a, of_b = task.events
+    bring = partial(_bring, task.b, _places(task.b), of_b, mover)
+    order = sorted(blocks.cols, key=lambda cols: (_home(task.b, cols) != mover.device, cols.start))
+    kept: dict[int, Prepared] = {}
+    (_, k, _), n = task.plan.shape, sum(strip.shape[1] for strip in task.b)
+    with using(mover.products.ptr):
+        for rows in blocks.rows:
+            arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), of_a[number])
+            ahead = None if not order or order[0].start in kept else bring(order[0])
+            left: Prepared | None = None
+            entries = cp.empty((len(rows), n), task.plan.dtype)
+            for place, cols in enumerate(order):
+                if stop.is_set():
+                    return
+                plan = of_tile(task.plan, len(rows), len(cols))
+                if left is None:
+                    left = functions.prepare(arriving.ready(), "left", plan)
+                right = kept.get(cols.start)
+                if right is None:
+                    assert ahead is not None
+                    right = functions.prepare(ahead.ready(), "right", plan)
+                    if blocks.keeps:
+                        kept[cols.start] = right
+                following = order[place + 1] if place + 1 < len(order) else None
+                ahead = None
+                if following is not None and following.start not in kept:
+                    ahead = bring(following)
+                of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
+                entries[:, cols.start : cols.stop] = functions.multiply(of_left, of_right, plan)
+                mover.free_after_products()
+                told(1)
+            mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
+            del entries, left, arriving
+    mover.finish()
+
+
+def of_tile(plan: Plan, rows: int, cols: int) -> Plan:
+    """The plan of a product, for some of its rows and columns: proven already, or promised for any operands."""
+    return replace(plan, shape=(rows, plan.shape[1], cols), a_priori=True, strict=None, workspace_limit=None)
+
+
+def _for_plan(operand: Prepared, plan: Plan, functions: Functions) -> Prepared:
+    """A prepared operand for a tile that is wider or narrower than the one that it was prepared for."""
+    from ozaki.backends.cupy.prepared import same_engine
+
+    if operand.plan == plan:
+        return operand
+    if same_engine(operand.plan, plan):
+        return replace(operand, plan=plan)
+    rows = operand.slices.x[0]  # another engine wants slices to lie in another way
+    return functions.prepare(rows if operand.side == "left" else rows.T, operand.side, plan)
+
+
+def _home(strips: Sequence[Any], cols: range) -> int | None:
+    """The device of the strip that has these columns; None of the host's memory."""
+    for strip, place in zip(strips, _places(strips), strict=True):
+        if cols.start in place:
+            data = getattr(strip, "data", None)
+            return getattr(data, "device_id", None)
+    return None
+
+
+def _bring(strips: Sequence[Any], places: Sequence[range], events: Sequence[Any], mover: Any, cols: range) -> Any:
+    """Begin to bring these columns of B, which lie in one strip."""
+    for strip, place, event in zip(strips, places, events, strict=True):
+        if cols.start in place:
+            at = slice(cols.start - place.start, cols.stop - place.start)
+            return mover.bring(strip, (slice(0, strip.shape[0]), at), event)
+    raise AssertionError(cols)

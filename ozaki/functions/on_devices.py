@@ -1,0 +1,296 @@
+"""`matmul` with `devices=`: the arguments of a product on several GPUs, its plan, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ozaki.call.operands import dtype_of
+from ozaki.devices.blocks import Room
+from ozaki.devices.product import DeviceReport, Functions, Task, compute
+from ozaki.records.formats import DTYPES, is_complex
+from ozaki.records.options import Options
+from ozaki.records.plan import Plan
+from ozaki.records.progress import Progress
+from ozaki.records.report import power_of_two, priced, rounded_up
+
+
+@dataclass(frozen=True)
+class DevicesReport:
+    """The account of a product on several devices.
+
+    Attributes
+    ----------
+    plan : Plan
+        The plan that ran.
+    bound
+        Proven error in the measure of `plan.target`, the rounding to the output included, in units of
+        2**plan.target.exponent; inf where nothing is proven.
+    devices : tuple of DeviceReport
+        What each device did.
+    """
+
+    plan: Plan
+    bound: float
+    devices: tuple[DeviceReport, ...]
+
+    def __str__(self) -> str:
+        plan = self.plan
+        assert plan.scheme is not None
+        proven = "no error bound"
+        if self.bound < inf:
+            before = power_of_two(plan.unrounded_bound, plan.target.exponent)
+            bound = rounded_up(self.bound, plan.target.exponent)
+            proven = f"proven: {plan.target.measure} error <= {bound} ({before} before the rounding to the output)"
+        if self.bound == 0:
+            proven = "proven: exact"
+        what = f"{priced(plan.slices, plan.scheme.name, plan.products)}, on {len(self.devices)} devices"
+        return "\n".join([what, proven, *([plan.why] if plan.why else []), *map(str, self.devices)])
+
+
+def multiply_on_devices(
+    devices: Any,
+    a: Any,
+    b: Any,
+    out: Any,
+    options: Options,
+    plan: Plan | None,
+    return_report: bool,
+    progress: Progress,
+    functions: Functions,
+    planned: Callable[[Any, Any, Options], Plan],
+) -> Any:
+    """The product on these devices (`matmul`).
+
+    Parameters
+    ----------
+    functions : what products of blocks are made of
+    planned : makes the plan of two arrays, or of two shapes, with options
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, before anything is computed.
+    """
+    try:
+        from ozaki.backends.cupy import peers
+    except ImportError:
+        raise ValueError("devices: CuPy is not installed; leave it out to multiply on the host") from None
+    numbers = device_numbers(devices)
+    of_a, of_b = _strips("a", a), _strips("b", b)
+    shape = _checked(of_a, of_b, options)
+    dtype = _result_format(of_a[0], of_b[0], options)
+    if isinstance(a, list | tuple):
+        if len(of_a) != len(numbers):
+            raise ValueError(f"a: {len(of_a)} strips; expected {len(numbers)}, one for each device")
+    else:
+        of_a = _cut(of_a[0], len(numbers))
+    numbers = [number for number, strip in zip(numbers, of_a, strict=True) if strip.shape[0]]
+    of_a = [strip for strip in of_a if strip.shape[0]] or of_a[:1]
+    numbers = numbers or device_numbers(devices)[:1]
+    c, to = _results(a, of_a, out, shape, dtype)
+    events = tuple([peers.given_event(strip) for strip in strips] for strips in (of_a, of_b))
+    found = plan if plan is not None else _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned)
+    _check_plan(found, shape, dtype)
+    reports: list[DeviceReport] = []
+    if shape[1] == 0:
+        for strip in to:
+            strip[...] = 0
+    elif 0 not in (shape[0], shape[2]):
+        task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
+        progress.begin(0, "blocks")
+        reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
+    progress.end()
+    return (c, DevicesReport(found, found.bound, tuple(reports))) if return_report else c
+
+
+def device_numbers(devices: Any) -> list[int]:
+    """The numbers of the devices that an argument names.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    import cupy as cp
+
+    there = int(cp.cuda.runtime.getDeviceCount())
+    if isinstance(devices, str) and devices == "all":
+        return list(range(there))
+    given = list(devices) if isinstance(devices, list | tuple) else [devices]
+    found = [_number(each) for each in given]
+    if not found:
+        raise ValueError("devices: none; expected 'all', a number, 'cuda:1', or a list of these")
+    for number in found:
+        if not 0 <= number < there:
+            raise ValueError(f"devices: {number}; expected numbers below {there}, of which there are devices")
+    if len(set(found)) < len(found):
+        raise ValueError(f"devices: {found}; expected each device once")
+    return found
+
+
+def _number(device: Any) -> int:
+    text = str(device) if isinstance(device, str) else None
+    if text is not None and text.startswith("cuda:") and text[5:].isdigit():
+        return int(text[5:])
+    if isinstance(device, bool) or not isinstance(device, int | np.integer):
+        kind = repr(device) if text is not None else type(device).__name__
+        raise TypeError(f"devices: {kind}; expected 'all', a number, 'cuda:1', or a list of these")
+    return int(device)
+
+
+def _strips(name: str, x: Any) -> list[Any]:
+    """The strips of an operand, matrices of NumPy or CuPy of one dtype."""
+    strips = list(x) if isinstance(x, list | tuple) else [x]
+    for each in strips:
+        if type(each).__module__.split(".")[0] not in ("numpy", "cupy") or getattr(each, "ndim", None) != 2:
+            raise TypeError(
+                f"{name}: {type(each).__name__}; expected a matrix of NumPy or CuPy, or a list of such strips, with "
+                "devices="
+            )
+        if dtype_of(name, each) not in DTYPES:
+            raise TypeError(f"{name}: dtype {each.dtype}; expected one of {', '.join(DTYPES)} with devices=")
+        if each.dtype != strips[0].dtype:
+            raise TypeError(f"{name}: strips of dtypes {strips[0].dtype} and {each.dtype}; expected one")
+    return strips
+
+
+def _checked(of_a: list[Any], of_b: list[Any], options: Options) -> tuple[int, int, int]:
+    """The shape (m, k, n) of the product."""
+    m, n, k = sum(strip.shape[0] for strip in of_a), sum(strip.shape[1] for strip in of_b), of_a[0].shape[1]
+    if any(strip.shape[1] != k for strip in of_a):
+        raise ValueError(f"a: strips of {[strip.shape[1] for strip in of_a]} columns; expected as many, strips of rows")
+    for strip in of_b:
+        if strip.shape[0] != k:
+            raise ValueError(
+                f"b: shape {strip.shape} does not fit a of {k} columns; expected ({k}, n), strips of columns"
+            )
+    if options.verify:
+        raise NotImplementedError("verify: True is not for devices=; verify a product of one device")
+    if options.dtype is not None and options.dtype not in DTYPES:
+        raise ValueError(f"dtype: {options.dtype!r}; expected one of {', '.join(DTYPES)} with devices=")
+    return m, k, n
+
+
+def _result_format(a: Any, b: Any, options: Options) -> str:
+    found = str(np.result_type(a.dtype, b.dtype))
+    if is_complex(str(a.dtype)) != is_complex(str(b.dtype)):
+        raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
+    if options.dtype is not None and is_complex(options.dtype) != is_complex(found):
+        raise TypeError(f"dtype: {options.dtype!r} of {found} operands")
+    return options.dtype or found
+
+
+def _cut(x: Any, count: int) -> list[Any]:
+    """The rows of a matrix in so many even strips, in order."""
+    each, more = divmod(x.shape[0], count)
+    ends = [i * each + min(i, more) for i in range(count + 1)]
+    return [x[first:last] for first, last in pairwise(ends)]
+
+
+def _results(a: Any, of_a: list[Any], out: Any, shape: tuple[int, int, int], dtype: str) -> tuple[Any, list[Any]]:
+    """The result, and the strips of it that devices write: the caller's `out`, or memory where the operands lie."""
+    m, _, n = shape
+    rows = [strip.shape[0] for strip in of_a]
+    as_strips = isinstance(a if out is None else out, list | tuple)
+    if out is None and as_strips:
+        out = [_empty((len(strip), n), dtype, strip) for strip in a]
+    elif out is None:
+        out = _empty((m, n), dtype, a)
+    if as_strips:
+        if len(out) != len(a if isinstance(a, list | tuple) else rows):
+            raise ValueError(f"out: {len(out)} strips; expected {len(rows)}, one for each device")
+        strips = [strip for strip in out if strip.shape[0]] if len(out) > len(rows) else list(out)
+        for strip, count in zip(strips, rows, strict=True):
+            if tuple(strip.shape) != (count, n) or str(strip.dtype) != dtype:
+                given = f"{tuple(strip.shape)} and {strip.dtype}"
+                raise ValueError(f"out: a strip of shape {given}; expected {(count, n)} and {dtype}")
+        return out, strips
+    if tuple(out.shape) != (m, n) or str(out.dtype) != dtype:
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {(m, n)} and {dtype}")
+    ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
+    return out, [out[first:last] for first, last in pairwise(ends)]
+
+
+def _empty(shape: tuple[int, int], dtype: str, like: Any) -> Any:
+    """A new array where another one lies."""
+    if _on_host(like):
+        return np.empty(shape, dtype)
+    from ozaki.backends.cupy import peers
+
+    return peers.empty(shape, dtype, int(like.data.device_id))
+
+
+def _plan_of(
+    of_a: list[Any],
+    of_b: list[Any],
+    shape: tuple[int, int, int],
+    dtype: str,
+    options: Options,
+    device: int,
+    planned: Callable[[Any, Any, Options], Plan],
+) -> Plan:
+    """The plan of the whole product: from shapes, where a number of slices is named alone, else from all elements.
+
+    These are brought to one device for that, or, where it does not hold them, planned for by NumPy: a plan is the same
+    on all backends. Rows are not scaled along k: a block would be scaled by what it has itself.
+    """
+    m, k, n = shape
+    asked = options._replace(reproducible=True, inner_scaling=False, workspace_limit=None)
+    if options.slices is not None and options.accuracy is None:
+        return planned((m, k), (k, n), asked._replace(dtype=dtype))
+    import cupy as cp
+
+    from ozaki.backends.cupy import peers
+
+    with cp.cuda.Device(device):
+        mover = peers.Mover(device)
+        try:
+            return planned(_gathered(of_a, 0, mover), _gathered(of_b, 1, mover), asked)
+        except peers.OutOfMemoryError:
+            peers.release_unused()
+            if not all(_on_host(strip) for strip in (*of_a, *of_b)):
+                raise
+    left, right = (
+        np.concatenate(strips, axis) if len(strips) > 1 else strips[0] for axis, strips in enumerate((of_a, of_b))
+    )
+    return planned(left, right, asked)
+
+
+def _gathered(strips: list[Any], axis: int, mover: Any) -> Any:
+    """The whole operand on a device, whose current stream may read it."""
+    import cupy as cp
+
+    from ozaki.backends.cupy import peers
+
+    arrived = []
+    for strip in strips:
+        everything = slice(0, strip.shape[0]), slice(0, strip.shape[1])
+        arrived.append(mover.bring(strip, everything, peers.given_event(strip)))
+    mover.finish()
+    arrays = [each.ready() for each in arrived]
+    return arrays[0] if len(arrays) == 1 else cp.concatenate(arrays, axis=axis)
+
+
+def _on_host(x: Any) -> bool:
+    return type(x).__module__.split(".")[0] == "numpy"
+
+
+def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:
+    if plan.shape != shape or plan.batch or plan.dtype != dtype:
+        raise ValueError(f"plan: for {plan.shape} and {plan.dtype}; expected {shape} and {dtype}")
+    if plan.scheme is None or not plan.scheme.exact:
+        raise ValueError("plan: expected one of residues or digits; plan with reproducible=True")
+    if plan.inner_scaling:
+        raise ValueError("plan: has inner scaling, which blocks would have anew; plan with inner_scaling=False")
+
+
+def _room(plan: Plan, dtype: str, free: int) -> Room:
+    """What a product takes, of nine tenths of the memory that is free."""
+    assert plan.scheme is not None
+    parts = 2 if is_complex(dtype) else 1
+    return Room(free * 9 // 10, 8 * parts, plan.products * parts + parts)

@@ -1,0 +1,111 @@
+"""Products on several devices, and through one whose memory holds a part of them alone: the bits of NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import cupy_on_numpy
+import ozaki
+from ozaki.devices import blocks
+
+from .operands import hard, matrix, same
+
+METHODS: tuple[dict[str, Any], ...] = ({"scheme": "residues", "slices": 14}, {"accuracy": "fp64"})
+
+
+def several_devices(rng: np.random.Generator) -> None:
+    """Operands on the host, on either device or on both, and the result where it is asked for."""
+    a, b = matrix(rng, (70, 90), "f8"), matrix(rng, (90, 50), "f8")
+    of_complex = a[:30] + 1j * a[40:], b + 1j * b[::-1]
+    with mock.patch.multiple(blocks, ROWS=16, COLUMNS=12):
+        for method in METHODS:
+            want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
+            for x, y in ((a, b), (on(0, a), on(0, b)), (on(0, a), on(1, b)), (on(1, a), b)):
+                for devices in ("all", [1, 0], 1, "cuda:0"):
+                    c, report = ozaki.matmul(x, y, devices=devices, return_report=True, **method)
+                    assert type(c) is type(x) and (not is_on_device(x) or c.data.device_id == x.data.device_id)
+                    same(want, on_host(c))
+                    assert sum(last - first for first, last in (each.rows for each in report.devices)) == 70
+            out = np.full((70, 50), np.nan)
+            assert ozaki.matmul(on(0, a), on(1, b), out, devices="all", **method) is out
+            same(want, out)
+            with cp.cuda.Device(1):
+                out = cp.full((50, 70), np.nan).T  # not contiguous
+            ozaki.matmul(on(0, a), b, out, devices="all", **method)
+            same(want, on_host(out))
+        same(
+            ozaki.matmul(*of_complex, scheme="residues", slices=14),
+            ozaki.matmul(*of_complex, devices="all", scheme="residues", slices=14),
+        )
+        x, y = hard(rng, 40, "f8")
+        want = ozaki.matmul(x, y.T, accuracy="fp64", reproducible=True, inner_scaling=False)
+        same(want, on_host(ozaki.matmul(on(1, x), y.T, devices="all", accuracy="fp64")))
+
+
+def through_one_device(rng: np.random.Generator) -> None:
+    """Operands larger than what a device has left, through blocks; smaller ones, where it has less than it says."""
+    a, b = matrix(rng, (700, 60), "f8"), matrix(rng, (60, 900), "f8")
+    want = ozaki.matmul(a, b, scheme="residues", slices=14)
+    seen = []
+
+    def cut(*arguments: Any) -> blocks.Blocks:
+        seen.append(blocks.blocks_of(*arguments))
+        return seen[-1]
+
+    with mock.patch("ozaki.devices.product.blocks_of", cut), mock.patch.object(cupy_on_numpy, "room", [5 * 10**6]):
+        out = np.full((700, 900), np.nan)
+        ozaki.matmul(a, b, out, devices=0, scheme="residues", slices=14)
+        same(want, out)
+        assert seen[-1].count > 2, seen
+        calls = []
+        ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, progress=lambda *of: calls.append(of))
+        assert calls[-1][0] == calls[-1][1] and calls[-1][2] == "blocks", calls
+    failures = iter([True, False, True])
+    prepare = ozaki.functions.products._FUNCTIONS.prepare
+
+    def out_of_memory(*arguments: Any) -> Any:
+        if next(failures, False):
+            raise cp.cuda.memory.OutOfMemoryError
+        return prepare(*arguments)
+
+    functions = ozaki.functions.products._FUNCTIONS._replace(prepare=out_of_memory)
+    with mock.patch.object(ozaki.functions.products, "_FUNCTIONS", functions):
+        c, report = ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, return_report=True)
+    same(want, c)
+    assert report.devices[0].smaller == 2 and "halved 2 times" in str(report), report
+
+
+def strips_of_devices(rng: np.random.Generator) -> None:
+    """Operands and result shared out: strips of rows of A and C, of columns of B, one on each device."""
+    a, b = matrix(rng, (33, 40), "f8"), matrix(rng, (40, 21), "f8")
+    for method in METHODS:
+        want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
+        x, y = [on(0, a[:20]), on(1, a[20:])], [on(0, b[:, :9]), on(1, b[:, 9:])]
+        c = ozaki.matmul(x, y, devices=[0, 1], **method)
+        assert [strip.data.device_id for strip in c] == [0, 1]
+        same(want, np.concatenate([on_host(strip) for strip in c]))
+        out = [on(0, np.zeros((20, 21))), on(1, np.zeros((13, 21)))]
+        assert ozaki.matmul(x, y, out, devices=[0, 1], **method) is out
+        same(want, np.concatenate([on_host(strip) for strip in out]))
+        plan = ozaki.plan(a, b, reproducible=True, inner_scaling=False, **method)
+        same(want, np.concatenate([on_host(strip) for strip in ozaki.matmul(x, y, devices=[0, 1], plan=plan)]))
+
+
+def on(device: int, x: np.ndarray) -> Any:
+    with cp.cuda.Device(device):
+        return cp.asarray(x)
+
+
+def on_host(x: Any) -> np.ndarray:
+    if not is_on_device(x):
+        return x
+    with cp.cuda.Device(x.data.device_id):
+        return cp.asnumpy(x)
+
+
+def is_on_device(x: Any) -> bool:
+    return isinstance(x, cp.ndarray)
