@@ -1,4 +1,4 @@
-"""The plan of a product of many processes: the one that a single process would choose, whatever the shares are."""
+"""The plan of a product of operands in parts: the one that a single NumPy call would choose, whatever the parts are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from ozaki.backends.numpy import backend
-from ozaki.distributed.facts import Operands
+from ozaki.distributed.measuring import Measuring
 from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose, enough_slices
@@ -69,8 +69,8 @@ def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
     return str(asked)
 
 
-def planned(question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
-    """The plan that answers the question for these operands: every process finds the same one.
+def planned(question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
+    """The plan that answers the question for these operands: the same one for any parts.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def planned(question: Question, operands: Operands, relative: Callable[[Scheme, 
     return checked(plan)
 
 
-def given(plan: Plan, question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
+def given(plan: Plan, question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
 
     Raises
