@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from ozaki.backends.numpy import backend
+from ozaki.call.combination import combination_of
 from ozaki.distributed.measuring import Measuring
 from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
@@ -16,6 +17,7 @@ from ozaki.planning.choose import choose, enough_slices
 from ozaki.planning.facts import Facts, Need, Spans, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
+from ozaki.records.combination import Combination
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import rounded_up
@@ -51,6 +53,19 @@ def question_for(
     sizes = replace(shapes((m, k), (k, n)), parts=COMPLEX if complex_[0] else REAL)
     asked = options._replace(reproducible=True, workspace_limit=None)
     return question_of(sizes, dtype, asked, backend.machine(), expression=combined)
+
+
+def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination | None:
+    """The expression alpha A B + beta C, checked; None if it is the product itself.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
+    if combination is not None and not combination.rounds_once:
+        raise ValueError("alpha: expected finite real factors alpha and beta")
+    return combination
 
 
 def result_format(dtypes: tuple[str, str], asked: str | None) -> str:

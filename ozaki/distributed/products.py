@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
@@ -10,14 +11,13 @@ import numpy as np
 import ozaki
 from ozaki.backends.numpy import backend, parts
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
-from ozaki.call.combination import combination_of
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
 from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
-from ozaki.distributed.planning import given, planned, question_for
+from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.planning.checks import check_plan_alone
@@ -185,6 +185,12 @@ def gemm(
     return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, (alpha, beta, c))
 
 
+def is_dask_array(x: Any) -> bool:
+    """Whether this is an array of dask, which is not imported for it."""
+    dask = sys.modules.get("dask.array")
+    return dask is not None and isinstance(x, dask.Array)
+
+
 class _Checked(NamedTuple):
     """What a call has made of its arguments before anything is computed."""
 
@@ -207,9 +213,18 @@ def _multiply(
     options: Options,
     terms: tuple[Any, Any, Array | None] | None,
 ) -> Any:
+    if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
+        from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
+
+        check_alone(
+            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None
+        )
+        return multiply_chunks(a, b, plan, options, terms)
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, Array):
-            raise TypeError(f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it")
+            raise TypeError(
+                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, or a dask array"
+            )
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
     with np.errstate(all="ignore"):
@@ -264,9 +279,7 @@ def _check(
         alpha, beta, c = terms
         if c is not None and not isinstance(c, Array):
             raise TypeError(f"c: {type(c).__name__}; expected an Array, or None with beta = 0")
-        combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
-        if combination is not None and not combination.rounds_once:
-            raise ValueError("alpha: expected finite real factors alpha and beta")
+        combination = combined(alpha, beta, c, question)
         if combination is not None:
             held = combination.c
             expression = Expression(combination, None if held is None else held.held)
