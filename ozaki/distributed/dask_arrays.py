@@ -75,12 +75,12 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
             if plan is None
             else given(plan, question, measured, measured.relative_bits)
         )
-    assert found.scheme is not None
     sources = measured.known(found.inner_scaling)
     if sources is None:
         factors = graphs.factors_of(operands) if found.inner_scaling else graphs.factors_known(operands, None)
         sources = graphs.describing(operands, factors)
-    product = Product(found.scheme, found.engine, operands.reals * operands.shape[1], question.dtype)
+    scheme: Any = found.scheme
+    product = Product(scheme, found.engine, operands.reals * operands.shape[1], question.dtype)
     return graphs.product_of(operands, sources, product, combination, c)
 
 

@@ -15,7 +15,7 @@ from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed import dask_tasks
 from ozaki.distributed.dask_graphs import Operands, Tasks
-from ozaki.distributed.dask_tasks import Inner, Panel, Product
+from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
 from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within
 from ozaki.records.formats import part_of, precision_of
 from ozaki.schemes import Scheme
@@ -134,7 +134,7 @@ class Measured(Measuring):
         if all(every):
             return lower
         tasks, name = dict(sources.tasks), operands.name("lower-finished", inner_scaling)
-        whole = {t: Inner(graphs.WHOLE, at) for t, at in enumerate(operands.inner) if at.stop > at.start}
+        whole = {t: Inner(WHOLE, at) for t, at in enumerate(operands.inner) if at.stop > at.start}
         for (i, j), is_known in zip(tiles, every, strict=True):
             of_tile, before = (sources.left[i], sources.right[j]), None
             found = lower.name, i, j

@@ -143,15 +143,14 @@ def factors_known(operands: Operands, factors: Factors | None) -> Sources:
     """The factors of the inner indices as data, or none."""
     if factors is None:
         return Sources({}, [], [], None)
-    name = operands.name("factors")
+    name = operands.name("known-factors")
     return Sources({name: factors}, [], [], name)
 
 
 def describing(operands: Operands, factors: Sources) -> Sources:
     """The tasks that describe all rows, in two rounds over their blocks (`bounds.merging`)."""
-    scaled = factors.factors is not None
     extremes, largest, sums, name = (
-        operands.name(what, scaled) for what in ("extremes", "largest", "sums", "description")
+        operands.name(what, factors.factors) for what in ("extremes", "largest", "sums", "description")
     )
     tasks, k = dict(factors.tasks), operands.reals * operands.shape[1]
     for side, dtype in enumerate(operands.dtypes):
@@ -172,9 +171,12 @@ def describing(operands: Operands, factors: Sources) -> Sources:
 
 
 def known(operands: Operands, of: tuple[Description, Description], factors: Factors | None) -> Sources:
-    """Descriptions and factors as data."""
+    """Descriptions and factors as data.
+
+    Their keys differ from those of the tasks that find the same: a cluster takes no key with two meanings.
+    """
     found = factors_known(operands, factors)
-    name, tasks = operands.name("description", factors is not None), dict(found.tasks)
+    name, tasks = operands.name("known-description", factors is not None), dict(found.tasks)
     for side, description in enumerate(of):
         for row, at in enumerate(operands.rows(side)):
             tasks[name, side, row] = description.part(slice(None), at)
@@ -207,17 +209,18 @@ def product_of(
     if c is not None:
         c = c.rechunk((rows, cols))
     expression = None if combination is None else replace(combination, c=None)
-    scaled = sources.factors is not None
-    name = operands.name("matmul", scaled, product, expression, None if c is None else c.name)
+    of = sources.left[0], sources.factors, product
+    name, partial = (
+        operands.name("matmul", *of, expression, None if c is None else c.name),
+        operands.name("partial", *of),
+    )
     tasks = dict(sources.tasks)
     for i, of_rows in enumerate(rows):
         for j, of_cols in enumerate(cols):
             of_tile = _bytes_of_sums(product) * of_rows * of_cols
             panels = grouped(operands, i, j, of_tile)
             count = max(1, min(len(panels), _STRANDS // (len(rows) * len(cols)), _MOST_BYTES // max(of_tile, 1)))
-            strands = _Strands(
-                tasks, operands, sources, product, (i, j), (operands.name("partial", scaled, product), i, j)
-            )
+            strands = _Strands(tasks, operands, sources, product, (i, j), (partial, i, j))
             if count == 1:
                 before, inner = strands.chain(panels[:-1], 0), panels[-1] if panels else []
             else:

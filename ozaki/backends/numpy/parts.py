@@ -78,7 +78,7 @@ def _pieces(x: Rows) -> Iterator[tuple[slice, Floats, Ints | int]]:
     """
     _, rows, indices = x.shape
     turned = x.strides[1] < x.strides[2]
-    of_rows = rows if turned else max(1, TILE // max(min(indices, _INDICES), 1))
+    of_rows = max(rows, 1) if turned else max(1, TILE // max(min(indices, _INDICES), 1))
     of_indices = min(_INDICES, max(1, TILE // max(rows, 1))) if turned else _INDICES
     for r in range(0, rows, of_rows):
         at = slice(r, min(r + of_rows, rows))
