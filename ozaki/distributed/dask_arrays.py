@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -14,6 +15,7 @@ from ozaki.distributed.dask_facts import Measured
 from ozaki.distributed.dask_tasks import Product
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.planning.checks import check_plan_alone
+from ozaki.planning.question import Question
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import shapes
@@ -56,6 +58,8 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     ------
     ValueError, TypeError, NotImplementedError
     """
+    if "_array_expr" in da.Array.__module__:
+        raise NotImplementedError("dask: its arrays are expressions; set 'array.query-planning' to False, its default")
     check_alone(workspace_limit=options.workspace_limit)
     if plan is not None:
         check_plan_alone(plan, options)
@@ -70,11 +74,7 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     operands = graphs.Operands(a, b)
     measured = Measured(operands, question.dtype)
     with np.errstate(all="ignore"):
-        found = (
-            planned(question, measured, measured.relative_bits)
-            if plan is None
-            else given(plan, question, measured, measured.relative_bits)
-        )
+        found = _plan_of(plan, question, measured)
     sources = measured.known(found.inner_scaling)
     if sources is None:
         factors = graphs.factors_of(operands) if found.inner_scaling else graphs.factors_known(operands, None)
@@ -82,6 +82,21 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     scheme: Any = found.scheme
     product = Product(scheme, found.engine, operands.reals * operands.shape[1], question.dtype)
     return graphs.product_of(operands, sources, product, combination, c)
+
+
+def _plan_of(plan: Plan | None, question: Question, measured: Measured) -> Plan:
+    """The plan of the caller, or the one for these operands.
+
+    Of a named count without an accuracy the bound alone depends on elements, if rows are scaled along k, and no report
+    names it: so the plan is that of unscaled rows, for which nothing is computed.
+    """
+    if plan is not None:
+        return given(plan, question, measured, measured.relative_bits)
+    scaled = question.options.inner_scaling
+    if scaled and question.target is None and question.named is not None:
+        plain = replace(question, options=question.options._replace(inner_scaling=None))
+        return replace(planned(plain, measured, measured.relative_bits), inner_scaling=True)
+    return planned(question, measured, measured.relative_bits)
 
 
 def _checked(name: str, x: Any) -> Any:
