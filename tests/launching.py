@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from importlib import util
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def _lines(commands, size, limit):
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
+        "TESTS_LIMIT": str(int(limit) + 5),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -111,6 +113,10 @@ def _lines(commands, size, limit):
                     errors.append(f"not ended within {limit} s")
         finally:
             for each in started:
+                each.terminate()  # mpiexec ends the processes that it has started; none where it has ended
+            for each in started:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.wait(2)
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(each.pid, signal.SIGKILL)
                 each.wait()
@@ -126,6 +132,7 @@ def _lines(commands, size, limit):
 
 def main(work):
     """What a program does in each process: its line is written, and it ends."""
+    signal.alarm(int(os.environ["TESTS_LIMIT"]))  # kills this process, even if nobody is left who would
     engine, timeout, *args = sys.argv[1:]
     if engine == "gloo":
         import torch.distributed as dist
@@ -133,7 +140,7 @@ def main(work):
         store, rank, size, *args = args
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(size))
     else:
-        from mpi4py import MPI  # noqa: F401
+        from mpi4py import MPI
 
     from ozaki.distributed.communicators import communicator_of
 
@@ -142,6 +149,7 @@ def main(work):
     try:
         line = {"result": work(communicator, *args)}
     except Exception as error:
+        traceback.print_exc()
         line = {
             "error": type(error).__name__,
             "message": str(error),
@@ -151,6 +159,8 @@ def main(work):
     line = {"rank": communicator.rank, **line, "seconds": time.monotonic() - begun}
     os.write(1, (json.dumps(line) + "\n").encode())  # at once: lines of several processes come through one pipe
     if "error" in line:
+        if engine == "mpi" and "Open MPI" in MPI.Get_library_version():
+            time.sleep(2)  # it lets the others go on when one process has ended, but not when two have
         os._exit(1)  # MPI waits for all processes where one ends as usual
     if engine == "gloo":
         dist.destroy_process_group()

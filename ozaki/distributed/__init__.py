@@ -15,6 +15,7 @@ from ozaki.distributed.layouts import (
     Replicated,
     Slab,
 )
+from ozaki.distributed.outline import Outline, plan
 from ozaki.distributed.products import gemm, matmul
 from ozaki.distributed.report import DistributedReport, ProcessReport
 
@@ -26,6 +27,7 @@ __all__ = [
     "Boxes",
     "DistributedReport",
     "Distribution",
+    "Outline",
     "ProcessError",
     "ProcessGrid",
     "ProcessReport",
@@ -34,5 +36,6 @@ __all__ = [
     "array",
     "gemm",
     "matmul",
+    "plan",
     "share_of",
 ]

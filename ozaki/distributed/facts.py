@@ -54,7 +54,7 @@ class Operands(Measuring):
         super().__init__(shape, dtype, 2 if a.local.dtype.kind == "c" else 1)
         self.communicator, self.a, self.b = communicator, a, b
         self.sharing, self.account = sharing, account
-        self._lower: tuple[Level, bool, parts.LowerBounds] | None = None
+        self._lower: tuple[tuple[Level, bool, tuple[int, int]], parts.LowerBounds] | None = None
 
     def _describe(self, factors: Factors | None) -> tuple[Description, Description]:
         k, communicator = self.shape[1], self.communicator
@@ -121,52 +121,58 @@ class Operands(Measuring):
     # Facts ------------------------------------------------------------------------------------------------------------
 
     def _worst_ratio(self, terms: ErrorTerms, level: Level, few_rows: bool, inner_scaling: bool) -> float:
-        rows, cols = self.sharing.tile(self.communicator.rank)
-        lower = self._lower_bounds(level, inner_scaling)
-        began = perf_counter()
-        of_tile = type(terms)(
-            np.ascontiguousarray(terms.left[:, :, as_index(rows)]),
-            np.ascontiguousarray(terms.right[:, :, as_index(cols)]),
-        )
-        count = min(len(rows), max(FEW_ROWS - rows.start, 0)) if few_rows else len(rows)
-        worst = lower.worst_ratio(of_tile, count)
-        self.account.computed += perf_counter() - began
+        """The largest ratio over all tiles; with `few_rows` over the first rows of A alone."""
+        worst, rank = 0.0, self.communicator.rank
+        for number in self.sharing.numbers():
+            if few_rows and number[0]:
+                continue  # a block has more rows than these
+            rows, cols = self.sharing.block(rank, number)
+            lower = self._lower_bounds(level, inner_scaling, number)
+            began = perf_counter()
+            of_block = ErrorTerms(
+                np.ascontiguousarray(terms.left[:, :, as_index(rows)]),
+                np.ascontiguousarray(terms.right[:, :, as_index(cols)]),
+            )
+            count = min(len(rows), max(FEW_ROWS - rows.start, 0)) if few_rows else len(rows)
+            worst = max(worst, lower.worst_ratio(of_block, count))
+            self.account.computed += perf_counter() - began
         return self.all_largest(worst, "proving the accuracy")
 
     def release(self) -> None:
         """Free the lower bounds."""
         self._lower = None
 
-    def _lower_bounds(self, level: Level, inner_scaling: bool) -> parts.LowerBounds:
-        """The lower bounds of the entries of this process's tile; those that were asked for last are kept."""
-        if self._lower is not None and self._lower[:2] == (level, inner_scaling):
-            return self._lower[2]
+    def _lower_bounds(self, level: Level, inner_scaling: bool, number: tuple[int, int]) -> parts.LowerBounds:
+        """The lower bounds of a block of this process's tile; those that were asked for last are kept."""
+        if self._lower is not None and self._lower[0] == (level, inner_scaling, number):
+            return self._lower[1]
         self.release()
-        rows, cols = self.sharing.tile(self.communicator.rank)
         left, right = (
             each.part(slice(None), slice(at.start, at.stop))
-            for each, at in zip(self.of(inner_scaling), (rows, cols), strict=True)
+            for each, at in zip(self.of(inner_scaling), self.sharing.block(self.communicator.rank, number), strict=True)
         )
         lower = parts.LowerBounds(level, left, right)
-        self._over_panels(lower.add, level, inner_scaling)
-        if self.all_largest(float(lower.unknown), "proving the accuracy"):
-            self._over_panels(lower.add_exponents, level, inner_scaling)
+        self._over_panels(lower.add, level, inner_scaling, number)
+        if level == "wide" and self.all_largest(float(lower.unknown), "proving the accuracy"):
+            self._over_panels(lower.add_exponents, level, inner_scaling, number)
             lower.finish()
-        self._lower = level, inner_scaling, lower
+        self._lower = (level, inner_scaling, number), lower
         return lower
 
-    def _over_panels(self, function: Callable[..., None], level: Level, inner_scaling: bool) -> None:
-        """Call a function with the parts of both operands at the inner indices that a level reads, panel by panel."""
+    def _over_panels(
+        self, function: Callable[..., None], level: Level, inner_scaling: bool, number: tuple[int, int]
+    ) -> None:
+        """Call a function with the parts of a block's operands at the inner indices that a level reads, by panels."""
         k, sharing = self.shape[1], self.sharing
         read = indices_read(k, level, self.reals)
 
-        def indices(rank: int, number: int) -> Any:
-            panel = sharing.panel(rank, number)
+        def indices(rank: int, of: int) -> Any:
+            panel = sharing.panel(rank, of)
             return read_within(read, panel.start, panel.stop)
 
         step = "proving the accuracy"
         loaded = panels(
-            self.communicator, self.a, self.b, sharing, (0, 0), indices, sharing.panels(), self.account, step
+            self.communicator, self.a, self.b, sharing, number, indices, sharing.panels(), self.account, step
         )
         for x, y, inner in loaded:
             began = perf_counter()

@@ -59,11 +59,17 @@ def multiply(
         loaded = panels(
             communicator, operands.a, operands.b, sharing, number, sharing.panel, count, account, "multiplying"
         )
+        of_rows, of_cols = sharing.rounded(rank, number)
+        out = np.empty((len(of_rows), len(of_cols)), operands.dtype)
+        rounded = False
         for x, y, inner in loaded:
             began = perf_counter()
-            product.add_product(
-                operands.rows(0, x, inner, inner_scaling), operands.rows(1, y, inner, inner_scaling), finite
-            )
+            left_rows = operands.rows(0, x, inner, inner_scaling)
+            right_rows = operands.rows(1, y, inner, inner_scaling)
+            if count == sharing.layers == 1 and expression is None:
+                rounded = product.round_product(left_rows, right_rows, finite, out)
+            if not rounded:
+                product.add_product(left_rows, right_rows, finite)
             if touched.some:
                 touched.add(x, y)
             account.computed += perf_counter() - began
@@ -71,11 +77,10 @@ def multiply(
         mine = slice(0, rows.stop - rows.start)
         if sharing.layers > 1:
             mine, product = _added(communicator, sharing, product, touched, account)
-        shape = mine.stop - mine.start, cols.stop - cols.start
-        combination = _of_block(operands, sharing, number, expression, shape)
+        combination = _of_block(operands, sharing, number, expression, (len(of_rows), len(of_cols)))
         began = perf_counter()
-        out = np.empty(shape, operands.dtype)
-        product.round_into(out, combination)
+        if not rounded:
+            product.round_into(out, combination)
         if touched.some:
             touched.write(out, mine.start, combination)
         account.computed += perf_counter() - began

@@ -17,6 +17,7 @@ from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
 from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
+from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
@@ -302,7 +303,8 @@ def _computed(
 ) -> Any:
     question, communicator = checked.question, a.communicator
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
-    of_proof = shared_out((m, k, n), size, None, 1)
+    element = max(a.local.itemsize, b.local.itemsize)
+    of_proof = within(shared_out((m, k, n), size, None, 1), Work(element, _LOWER_BOUND, _MAGNITUDES), limit)
     operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
     kept: dict[tuple[Scheme, bool], Any] = {}
 
@@ -317,7 +319,7 @@ def _computed(
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
     wants = shares_of(checked.distribution, (m, n), size)
     out = np.zeros(wants[communicator.rank].shape, question.dtype)
-    sharing = within(checked.sharing, _work(operands, scheme, engine), limit)
+    sharing = within(checked.sharing, _work(operands, engine), limit)
     deliver = delivery(communicator, sharing, wants, out, account)
     if 0 not in (m, n):
         multiply(
@@ -336,17 +338,19 @@ def _computed(
     )
 
 
+_LOWER_BOUND, _MAGNITUDES = 20, 16
+"""Bytes of an entry while lower bounds of it are found, and of the magnitudes of an element, at most."""
+
+
 def _sliced(scheme: Any) -> Any:
     """The scheme of the slices that are multiplied."""
     return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
 
 
-def _work(operands: Operands, scheme: Any, engine: Any) -> Work:
+def _work(operands: Operands, engine: Any) -> Work:
     """What the product asks of a process, in bytes."""
     element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
-    planes = engine.sums or engine.planes
-    of_slices = engine.planes * (1 if engine.of_int8 and engine.by != "BLAS" else 8)
-    return Work(element, planes * max(engine.sum_bytes, 4), of_slices)
+    return work_of(engine, element)
 
 
 def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:

@@ -49,7 +49,7 @@ class Sharing:
     shape: tuple[int, int, int]
     grid: ProcessGrid
     layers: int = 1
-    width: int = 4096
+    width: int = 8192
     blocks: tuple[int, int] = (1, 1)
 
     @property
@@ -133,10 +133,10 @@ _SPLIT = 2048
 _OF_A_ROW = 160
 """Bytes of the description of a row, and of the two arrays that processes merge."""
 
-WIDTH = 4096
+WIDTH = 8192
 """Inner indices of a panel where nothing asks for fewer: products of slices take far longer than its messages."""
 
-_LEAST_WIDTH, _LEAST_BLOCK = 256, 512
+_LEAST_WIDTH, _LEAST_BLOCK = 256, 128
 """Panels and blocks are not cut further: splitting would take as long as multiplying."""
 
 _PLANES = 14

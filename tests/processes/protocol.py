@@ -4,6 +4,7 @@ import sys
 
 import launching
 import numpy as np
+import pytest
 
 from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Message, ProcessError, agree, same_on_all

@@ -212,19 +212,36 @@ class PartialProduct:
 
         `finite`: whether each operand has no NaN and Inf, which count as zero.
         """
-        engine, m, n, indices = self.engine, x.shape[1], y.shape[1], x.shape[2]
-        if 0 in (m, n, indices):
-            return
-        for h in range(0, indices, engine.slab):
-            hs = slice(h, min(h + engine.slab, indices))
-            columns = [slice(c, min(c + _BLOCK, n)) for c in range(0, n, _BLOCK)]
-            right = [engine.split_rows(y[:, cols, hs], self.nu[:, cols], "right", finite[1]) for cols in columns]
-            for r in range(0, m, _BLOCK):
-                rows = slice(r, min(r + _BLOCK, m))
-                left = engine.split_rows(x[:, rows, hs], self.mu[:, rows], "left", finite[0])
-                for cols, of_cols in zip(columns, right, strict=True):
-                    self._add_block(engine.multiply(left, of_cols), rows, cols)
+        slab = self.engine.slab
+        for h in range(0, x.shape[2], slab):
+            hs = slice(h, min(h + slab, x.shape[2]))
+            for rows, cols, left, right in self._split(x[:, :, hs], y[:, :, hs], finite):
+                self._add_block(self.engine.multiply(left, right), rows, cols)
             self._widen(1)
+
+    def round_product(self, x: Rows, y: Rows, finite: tuple[bool, bool], out: npt.NDArray[Any]) -> bool:
+        """Multiply all of k, and round into out, shape (m, n), in one pass; False where the engine does not.
+
+        Then out may hold anything, and nothing was added.
+        """
+        if self.sums is not None or x.shape[2] > self.engine.slab:
+            return False
+        for rows, cols, left, right in self._split(x, y, finite):
+            of_block = self.mu[:, rows], self.nu[:, cols], out[None, rows, cols]
+            if not self.engine.multiply_into(left, right, *of_block, triangle=False):
+                return False
+        return True
+
+    def _split(self, x: Rows, y: Rows, finite: tuple[bool, bool]) -> Iterator[tuple[slice, slice, Any, Any]]:
+        """The slices of blocks of rows and columns, each made once: rows, columns, and the slices of both."""
+        engine, m, n = self.engine, x.shape[1], y.shape[1]
+        columns = [slice(c, min(c + _BLOCK, n)) for c in range(0, n, _BLOCK)]
+        right = [engine.split_rows(y[:, cols], self.nu[:, cols], "right", finite[1]) for cols in columns]
+        for r in range(0, m if n else 0, _BLOCK):
+            rows = slice(r, min(r + _BLOCK, m))
+            left = engine.split_rows(x[:, rows], self.mu[:, rows], "left", finite[0])
+            for cols, of_cols in zip(columns, right, strict=True):
+                yield rows, cols, left, of_cols
 
     def _add_block(self, products: npt.NDArray[Any], rows: slice, cols: slice) -> None:
         if self.sums is None:
@@ -237,6 +254,23 @@ class PartialProduct:
         self._terms += terms
         if self.sums is not None and self.sums.dtype == np.int16 and self._terms >= _MOST_TERMS:
             self.sums = self.sums.astype(np.int32)
+
+    def wide_sums(self) -> npt.NDArray[Any]:
+        """The sums in a format in which those of thousands of parts may be added; zeros before anything was added."""
+        if self.sums is None:
+            zeros = np.float64 if self.engine.by == "BLAS" else np.int32
+            planes = self.engine.sums or self.engine.planes
+            self.sums = np.zeros((planes, 1, self.mu.shape[1], self.nu.shape[1]), zeros)
+        if self.sums.dtype == np.int16:
+            self.sums = self.sums.astype(np.int32)
+        return self.sums
+
+    def copy(self) -> PartialProduct:
+        """One with sums of its own."""
+        found = PartialProduct(self.engine, self.mu, self.nu)
+        if self.sums is not None:
+            found.add(self.sums, self._terms)
+        return found
 
     @property
     def form(self) -> tuple[int, str, int] | None:

@@ -45,13 +45,13 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
         from ozaki.distributed.communicators.torch_group import TorchGroup
 
         return TorchGroup(x, timeout)
-    if mpi is not None and isinstance(x, mpi.Intracomm):
+    if mpi is not None and isinstance(x, mpi.Intracomm) and x != mpi.COMM_NULL:
         from ozaki.distributed.communicators.mpi import MPIProcesses
 
         return MPIProcesses(x, timeout)
     if all(hasattr(x, name) for name in ("rank", "size", "timeout", "all_gather", "all_reduce", "start")):
         return x  # type: ignore[no-any-return]
     raise TypeError(
-        f"communicator: {type(x).__name__}; expected a process group of torch.distributed, a communicator of mpi4py "
-        "that is no intercommunicator, or None"
+        f"communicator: {type(x).__name__}; expected a process group of torch.distributed that this process is in, "
+        "such a communicator of mpi4py within one group of processes, or None"
     )

@@ -29,6 +29,10 @@ class MPIProcesses(Direct):
     take one of the few contexts that MPI has. Two tags are used instead, and no calls that take any tag. So a caller
     whose own receives for any tag are waiting during a product gives a duplicate.
 
+    As a rule mpiexec ends all processes as soon as one dies. Where it does not, or one is alive but does not answer,
+    the others get errors; but MPI waits for all processes where one ends as usual, after an error as well. Started as
+    `mpiexec python -m mpi4py program.py`, an error that nobody catches ends all.
+
     Parameters
     ----------
     communicator : mpi4py.MPI.Intracomm
@@ -59,7 +63,7 @@ class MPIProcesses(Direct):
         try:
             request = self._communicator.Iallreduce(self.mpi.IN_PLACE, x, operation)
         except self.mpi.Exception as error:
-            raise self.missing(self.rank, step, str(error)) from error
+            raise self.missing(self.rank, step, _line(error)) from error
         started.open.append((self.rank, x, "ends", request))
         started.wait()
 
@@ -103,7 +107,7 @@ class _Requests:
         try:
             self.open.append((peer, piece, does, start([piece, self.communicator.mpi.BYTE], peer, _MESSAGE)))
         except self.communicator.mpi.Exception as error:
-            raise self._abandon(peer, str(error)) from error
+            raise self._abandon(peer, _line(error)) from error
 
     def wait(self) -> None:
         """As `Exchange.wait`."""
@@ -137,7 +141,7 @@ class _Requests:
                 done = request.Test(status)
             except mpi.Exception as error:
                 self.open = still + self.open[place + 1 :]
-                raise self._abandon(peer, str(error)) from error
+                raise self._abandon(peer, _line(error)) from error
             if not done:
                 still.append((peer, piece, does, request))
             elif does == "sends" and status.Get_count(mpi.BYTE) != piece.nbytes:
@@ -153,6 +157,11 @@ class _Requests:
                 request.Cancel()
         _ABANDONED.extend(self.open)
         return self.communicator.missing(peer, self.step, what)
+
+
+def _line(error: BaseException) -> str:
+    """The first line of what MPI says."""
+    return str(error).split("\n")[0].removesuffix(", error stack:")
 
 
 def _pieces(array: Array) -> Iterator[Array]:

@@ -119,8 +119,11 @@ class Threads(Direct):
                 self.group.changed.notify_all()
 
     def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+        received = [Message(peer, np.empty_like(x)) for peer in range(self.size) if peer != self.rank]
+        self.start([Message(peer, x) for peer, _ in received], received, step).wait()
         combine = np.maximum if how == "max" else np.add
-        combine.reduce(self.all_gather(x, step), axis=0, out=x)
+        for _, each in received:
+            combine(x, each, out=x)
 
     def _waits(self, peer: int) -> dict[int, int]:
         with self.group.changed:
@@ -140,22 +143,22 @@ class _Copies:
         """As `Exchange.wait`."""
         own, group = self.communicator, self.communicator.group
         end = time.monotonic() + own.timeout - own.grace
-        own.step = self.step
+        own.step, what = self.step, f"does not answer within {own.timeout:g} s"
         with group.changed:
             while self.parts:
                 self.parts = [part for part in self.parts if not part.done]
                 if not self.parts:
                     return
-                if group.failed is not None:
-                    raise ProcessError(*group.failed.__reduce__()[1])
-                for part in self.parts:
-                    if part.peer in group.ended:
-                        raise ProcessError(part.peer, self.step, f"has ended, but process {own.rank} waits for it")
+                if (failed := group.failed) is not None:
+                    raise ProcessError(failed.rank, failed.step, failed.what)
+                if ended := [part for part in self.parts if part.peer in group.ended]:
+                    self.parts, what = ended, f"has ended, but process {own.rank} waits for it"
+                    break
                 if not group.changed.wait(max(end - time.monotonic(), 0)) and time.monotonic() >= end:
                     break
             else:
                 return
-        raise own.missing(self.parts[0].peer, self.step, f"does not answer within {own.timeout:g} s")
+        raise own.missing(self.parts[0].peer, self.step, what)
 
 
 def run(size: int, function: Callable[[Communicator], _Result], timeout: float = 60.0) -> list[_Result]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import re
 import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -38,11 +40,12 @@ class TorchGroup(Direct):
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
         """As `Communicator.start`."""
-        works: list[tuple[int, str, Any]] = []
+        works: list[_Work] = []
         for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
             for peer, array in messages:
                 try:
-                    works.append((peer, does, begin(tensor_of(array), self._ranks[peer], self._group, _TAG)))
+                    work = begin(tensor_of(array), self._ranks[peer], self._group, _TAG)
+                    works.append(_Work(peer, array, does, work))
                 except RuntimeError as error:
                     raise self._lost(peer, does, error, step) from error
         return _Works(self, works, step)
@@ -52,9 +55,27 @@ class TorchGroup(Direct):
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
         try:
             work = dist.all_reduce(tensor, operation, self._group, async_op=True)
+            work.wait(timedelta(seconds=self.timeout - self.grace))
         except RuntimeError as error:
-            raise self.missing(self.rank, step, _line(error)) from error
-        _Works(self, [(self.rank, "reduces", work)], step).wait()
+            lost = self._lost(self._closed(), "reduces", error, step)
+            self._close()
+            raise lost from error
+
+    def _close(self) -> None:
+        """Close all connections, as gloo does when a message is late: else it works on, and this process cannot end."""
+        with contextlib.suppress(RuntimeError):
+            other = self._ranks[(self.rank + 1) % self.size]
+            dist.irecv(torch.zeros(1, dtype=torch.uint8), other, self._group, _TAG + 1).wait(timedelta(milliseconds=1))
+
+    def _closed(self) -> int:
+        """The first process to which the connection is closed, so that a message to it fails at once; else this one."""
+        for peer in range(self.size):
+            if peer != self.rank:
+                try:
+                    dist.isend(torch.zeros(1, dtype=torch.uint8), self._ranks[peer], self._group, _TAG + 1)
+                except RuntimeError:
+                    return peer
+        return self.rank
 
     def _lost(self, peer: int, does: str, error: RuntimeError, step: str) -> ProcessError:
         """The error that names the process which is missing."""
@@ -82,10 +103,19 @@ class TorchGroup(Direct):
         return dict(found)
 
 
-class _Works:
-    """What a process group works on: for each one the other process, and what it is to do."""
+class _Work(NamedTuple):
+    """A message on its way: the other process, the array, which is to live as long, and what that process is to do."""
 
-    def __init__(self, communicator: TorchGroup, works: list[tuple[int, str, Any]], step: str) -> None:
+    peer: int
+    array: Array
+    does: str
+    work: Any
+
+
+class _Works:
+    """The messages that a process group works on."""
+
+    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str) -> None:
         self.communicator, self.works, self.step = communicator, works, step
 
     def wait(self) -> None:
@@ -97,7 +127,7 @@ class _Works:
         own = self.communicator
         end = time.monotonic() + own.timeout - own.grace
         while self.works:
-            peer, does, work = self.works[0]
+            peer, _, does, work = self.works[0]
             try:
                 work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001)))
             except RuntimeError as error:
@@ -118,5 +148,5 @@ def tensor_of(array: Array) -> Any:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of what PyTorch says."""
-    return str(error).split("\n")[0]
+    """What PyTorch says, without the line of its source, and advice."""
+    return re.sub(r"^\[\S*\] ", "", str(error)).split("\n")[0].split(". ")[0]

@@ -1,0 +1,206 @@
+"""The un-rounded product of parts: exact integers, which are added and rounded once."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy import backend, parts
+from ozaki.bounds.of_scheme import rows_bound
+from ozaki.parts.rows import Rows, as_rows
+from ozaki.planning.asking import question_of
+from ozaki.planning.choose import choose
+from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, settle
+from ozaki.process.environment import default_environment
+from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.plan import Plan
+from ozaki.records.shapes import COMPLEX, REAL, shapes
+from ozaki.schemes import ComplexResidues, scaling_of
+
+
+class Unrounded:
+    """The exact product of images of some rows of A and columns of B, over the inner indices that were added so far.
+
+    It is A B in fixed point: integers in units that the rows' exponents give. Nothing was rounded yet but each element,
+    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added.
+
+    Attributes
+    ----------
+    shape : (m, n)
+    plan : Plan
+        Whose slices were multiplied.
+    """
+
+    def __init__(
+        self, plan: Plan, product: parts.PartialProduct, touched: parts.Touched, shape: tuple[int, int]
+    ) -> None:
+        self.plan, self.shape = plan, shape
+        self._product, self._touched = product, touched
+
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """What may be added to that of other parts, element by element, by whoever adds exactly (MPI.SUM in place).
+
+        The first one is int32 or float64 and holds integers: residues modulo each number, or digits. The others, of
+        rows and columns with NaN or Inf, are float64. Parts of the same plan and rows have arrays of the same shapes.
+        They are the memory of the product itself.
+        """
+        return [self._product.wide_sums(), *self._touched.totals]
+
+    def add(self, other: Unrounded) -> Unrounded:
+        """Add another part of k, of the same plan, rows and columns; returns this one.
+
+        Raises
+        ------
+        ValueError
+            If it is of another product.
+        """
+        if self.plan != other.plan or self.shape != other.shape:
+            raise ValueError(
+                f"other: {other.shape} by {other.plan.scheme}; expected {self.shape} by {self.plan.scheme}"
+            )
+        if other._product.sums is not None:
+            self._product.add(other._product.sums, other._product.terms)
+        with np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
+            for mine, more in zip(self._touched.totals, other._touched.totals, strict=True):
+                mine += more
+        return self
+
+    @default_environment
+    def round(self) -> npt.NDArray[Any]:
+        """The product, each entry rounded once to the format of the plan; what was added stays."""
+        out = np.empty(self.shape, self.plan.dtype)
+        with np.errstate(all="ignore"):
+            self._product.copy().round_into(out)
+            if self._touched.some:
+                self._touched.write(out)
+        return out
+
+
+@default_environment
+def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, plan: Plan) -> Unrounded:
+    """Multiply a part of the inner dimension, without rounding.
+
+    Parameters
+    ----------
+    a : array, shape (m, indices)
+    b : array, shape (indices, n)
+        Both at the same inner indices, which need not be neighbours.
+    left, right : Rows
+        The descriptions of the whole rows of A and columns of B, or `rows[slice]` of those that a and b have.
+    plan : Plan
+        Of residues or digits, for the whole product's inner dimension, as `ozaki.plan` makes it for two shapes, or
+        `ozaki.parts.plan`: the same for all parts.
+
+    Returns
+    -------
+    Unrounded
+
+    Raises
+    ------
+    TypeError, ValueError
+        For parts that do not fit one another, the rows or the plan.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> from ozaki import parts
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 6, 6))
+    >>> cuts = slice(0, 2), slice(2, 6)
+    >>> both = [[(x[:, at], "left") for at in cuts] if x is a else [(x[at], "right") for at in cuts] for x in (a, b)]
+    >>> merged = [np.maximum(*(parts.extremes(*part) for part in of)) for of in both]
+    >>> added = [sum(parts.sums(*part, top, 6) for part in of) for of, top in zip(both, merged)]
+    >>> left, right = (parts.describe(top, sums, 6, "float64") for top, sums in zip(merged, added))
+    >>> plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues", slices=14)
+    >>> first, second = (parts.multiply(a[:, at], b[at], left, right, plan) for at in cuts)
+    >>> np.array_equal(second.add(first).round(), ozaki.matmul(a, b, plan=plan))
+    True
+    """
+    x, y = as_rows("a", a, "left"), as_rows("b", b, "right")
+    _check(x, y, left, right, plan)
+    scheme: Any = plan.scheme
+    of_slices = scheme.slices if isinstance(scheme, ComplexResidues) else scheme
+    scaling = scaling_of(scheme, left.description.k)
+    rows, cols = left.description, right.description
+    with np.errstate(all="ignore"):
+        engine = parts.engine_for(of_slices, max(rows.k, 1), plan.engine)
+        product = parts.PartialProduct(engine, rows.exponents(scaling), cols.exponents(scaling))
+        product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
+        touched = parts.Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), plan.parts == COMPLEX)
+        if touched.some:
+            touched.add(x[0], y[0])
+    return Unrounded(plan, product, touched, (len(left), len(right)))
+
+
+def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
+    """Refuse parts that do not fit.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    for name, of in (("left", left), ("right", right)):
+        if not isinstance(of, Rows):
+            raise TypeError(f"{name}: {type(of).__name__}; expected Rows, as ozaki.parts.describe returns them")
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
+    for name, rows, of in (("a", x, left), ("b", y, right)):
+        if rows.shape[1] != len(of):
+            raise ValueError(f"{name}: {rows.shape[1]} rows or columns; expected {len(of)}, those of its Rows")
+        if str(rows.dtype) != of.dtype:
+            raise TypeError(f"{name}: dtype {rows.dtype}; expected {of.dtype}, that of its Rows")
+    if x.shape[2] != y.shape[2]:
+        raise ValueError(f"b: {y.shape[2]} inner indices; expected {x.shape[2]}, those of a")
+    if plan.scheme is None or not plan.scheme.exact or plan.inner_scaling or plan.undecided_apart or plan.batch:
+        raise ValueError("plan: expected one of residues or digits alone, of two matrices, with inner_scaling=False")
+    if not left.k == right.k == plan.shape[1]:
+        raise ValueError(f"plan: for inner dimension {plan.shape[1]}; expected {left.k}, that of left and right")
+    if plan.parts == COMPLEX and not isinstance(plan.scheme, ComplexResidues):
+        raise NotImplementedError("plan: digits of complex operands are not multiplied in parts; use residues")
+    if (plan.parts == COMPLEX) != (x.dtype.kind == "c") or (plan.parts == COMPLEX) != (y.dtype.kind == "c"):
+        raise TypeError(f"plan: for {plan.dtype}; expected one for {x.dtype} and {y.dtype}")
+
+
+@takes(ProductOptions)
+def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
+    """The plan that `ozaki.plan` makes of the whole matrices, from descriptions alone.
+
+    Parameters
+    ----------
+    left, right : Rows, of all rows of A and all columns of B
+    **options
+        As for `ozaki.plan`. An accuracy has to be one that descriptions prove: in the row-column or normwise measure,
+        or "exact". A componentwise one takes products of magnitudes: `ozaki.distributed.matmul` merges these, too.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        For an accuracy that descriptions do not prove.
+    """
+    asked = Options.of("plan", options)._replace(reproducible=True, inner_scaling=False)
+    is_complex = left.dtype.startswith("complex")
+    sizes = shapes((len(left), left.k), (right.k, len(right)))
+    sizes = type(sizes)(sizes.batch, sizes.shape, sizes.result, parts=COMPLEX if is_complex else REAL)
+    dtype = max((left.dtype, right.dtype), key=lambda name: (len(name), name))
+    question = question_of(sizes, asked.dtype or dtype, asked, backend.machine(), for_operands=True, expression=True)
+    description = left.description, right.description
+    spans = tuple(int((of.top - of.bottom).max(initial=0)) for of in description)
+
+    def measure(need: Need, _facts: Facts) -> Any:
+        match need:
+            case Spans():
+                return spans
+            case RowsBound(scheme, of, exponent):
+                return rows_bound(*description, scheme, of, (spans[0], spans[1]), exponent)
+            case InnerRange():
+                return 0
+        raise ValueError("accuracy: not proven by descriptions alone; expected a row-column or normwise accuracy")
+
+    made, _ = settle(lambda facts: choose(question, facts), measure, Facts())
+    return made

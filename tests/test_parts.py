@@ -1,0 +1,129 @@
+"""Products in parts: descriptions merge, un-rounded products are added, and the bits are those of one call."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_distributed import KINDS, matrix
+
+import ozaki
+from ozaki import parts
+
+
+def described(pieces, side, k):
+    merged = np.maximum.reduce([parts.extremes(x, side) for x in pieces])
+    added = np.add.reduce([parts.sums(x, side, merged, k) for x in pieces])
+    return parts.describe(merged, added, k, str(pieces[0].dtype))
+
+
+def cut(a, b, cuts):
+    ends = [0, *sorted(cuts), a.shape[1]]
+    at = [slice(*each) for each in pairwise(ends)]
+    return [a[:, each] for each in at], [b[each] for each in at]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 2**32))
+def test_any_parts_have_the_bits_of_the_whole(data, seed):
+    rng, draw = np.random.default_rng(seed), data.draw
+    m, n, k = draw(st.integers(0, 30)), draw(st.integers(0, 30)), draw(st.sampled_from([1, 2, 50, 400, 3000]))
+    dtype, kind = draw(st.sampled_from(["float32", "float64", "complex64", "complex128"])), draw(st.sampled_from(KINDS))
+    a, b = matrix(rng, (m, k), kind, dtype), matrix(rng, (n, k), kind, dtype).T
+    cuts = draw(st.lists(st.integers(0, k), max_size=4))
+    of_a, of_b = cut(a, b, cuts)
+    left, right = described(of_a, "left", k), described(of_b, "right", k)
+    scheme = "residues" if np.dtype(dtype).kind == "c" else draw(st.sampled_from(["residues", "digits"]))
+    plan = ozaki.plan(a.shape, b.shape, dtype=dtype, scheme=scheme, slices=draw(st.integers(7, 20)))
+    products = [parts.multiply(x, y, left, right, plan) for x, y in zip(of_a, of_b, strict=True)]
+    order = draw(st.permutations(products))
+    total = order[0]
+    for each in order[1:]:
+        if draw(st.booleans()):
+            total.add(each)
+        else:  # as a communication library adds
+            for mine, more in zip(total.arrays, each.arrays, strict=True):
+                with np.errstate(invalid="ignore"):
+                    mine += more
+    wanted = ozaki.matmul(a, b, plan=plan)
+    assert np.array_equal(total.round().view("u1"), wanted.view("u1"))
+    assert np.array_equal(total.round().view("u1"), wanted.view("u1"))  # what was added stays
+
+
+def test_tiles_take_some_of_the_rows():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 30)), rng.standard_normal((30, 20))
+    left, right = described([a], "left", 30), described([b], "right", 30)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues", slices=14)
+    rows, cols = slice(7, 19), slice(3, 4)
+    tile = parts.multiply(a[rows], b[:, cols], left[rows], right[cols], plan)
+    assert np.array_equal(tile.round(), ozaki.matmul(a, b, plan=plan)[rows, cols])
+
+
+@pytest.mark.parametrize("accuracy", [ozaki.Accuracy("row-column", 1e-12), ozaki.Accuracy("normwise", 1e-8), "exact"])
+def test_descriptions_give_the_plan_of_the_whole(accuracy):
+    rng = np.random.default_rng(1)
+    a, b = np.rint(100 * rng.standard_normal((20, 30))), rng.standard_normal((30, 25))
+    of_a, of_b = cut(a, b, [4, 20])
+    left, right = described(of_a, "left", 30), described(of_b, "right", 30)
+    plan = parts.plan(left, right, accuracy=accuracy)
+    if accuracy != "exact":
+        one = ozaki.plan(a, b, accuracy=accuracy, reproducible=True)
+        assert (plan.scheme, plan.bound) == (one.scheme, one.bound)
+    first, *others = (parts.multiply(x, y, left, right, plan) for x, y in zip(of_a, of_b, strict=True))
+    for each in others:
+        first.add(each)
+    assert np.array_equal(first.round(), ozaki.matmul(a, b, accuracy=accuracy, reproducible=True))
+
+
+def test_a_componentwise_accuracy_is_refused():
+    x = np.random.default_rng(2).standard_normal((5, 5))
+    rows = described([x], "left", 5), described([x], "right", 5)
+    with pytest.raises(ValueError, match="accuracy: not proven by descriptions alone"):
+        parts.plan(*rows, accuracy="fp64")
+
+
+def test_what_does_not_fit_is_refused():
+    x = np.ones((4, 4))
+    left, right = described([x], "left", 4), described([x], "right", 4)
+    plan = ozaki.plan((4, 4), (4, 4), dtype="float64", scheme="residues", slices=14)
+    good = parts.multiply(x, x, left, right, plan)
+    for arguments, error, match in [
+        ((x[:3], x, left, right, plan), ValueError, "a: 3 rows"),
+        ((x, x[:3], left, right, plan), ValueError, "b: 3 inner indices"),
+        ((x.astype("f4"), x, left, right, plan), TypeError, "a: dtype float32; expected float64"),
+        ((x, x, x, right, plan), TypeError, "left: ndarray"),
+        ((x, x, left, right, "14"), TypeError, "plan: str"),
+        ((x, x, left, right, ozaki.plan((4, 5), (5, 4), dtype="float64", scheme="residues", slices=14)), ValueError,
+         "plan: for inner dimension 5"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=match):
+            parts.multiply(*arguments)
+    with pytest.raises(ValueError, match="other: "):
+        good.add(parts.multiply(x[:2], x, left[:2], right, plan))
+    with pytest.raises(ValueError, match="side: 'top'"):
+        parts.extremes(x, "top")
+    with pytest.raises(TypeError, match="x: dtype int64"):
+        parts.extremes(x.astype(int), "left")
+    with pytest.raises(ValueError, match="merged: shape"):
+        parts.sums(x, "left", np.zeros((2, 3)), 4)
+
+
+def test_more_parts_than_small_integers_add():
+    """Residues of hundreds of parts leave int16 unless they are widened."""
+    a, b = np.full((2, 1000), 2.0**52 - 1), np.full((1000, 3), 2.0**52 - 3)
+    left, right = described([a], "left", 1000), described([b], "right", 1000)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues", slices=20)
+    total = parts.multiply(a[:, :1], b[:1], left, right, plan)
+    for h in range(1, 1000):
+        total.add(parts.multiply(a[:, h : h + 1], b[h : h + 1], left, right, plan))
+    assert np.array_equal(total.round(), ozaki.matmul(a, b, plan=plan))
+
+
+def test_rows_travel():
+    x = np.random.default_rng(3).standard_normal((5, 6))
+    rows = described([x], "left", 6)
+    again = pickle.loads(pickle.dumps(rows))
+    assert np.array_equal(again.description.top, rows.description.top) and len(again) == 5
