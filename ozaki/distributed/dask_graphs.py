@@ -25,6 +25,7 @@ from ozaki.bounds.description import Description
 from ozaki.distributed import dask_tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
 from ozaki.distributed.measuring import Factors
+from ozaki.distributed.outline import work_of
 from ozaki.records.combination import Combination
 
 Key = Any
@@ -284,7 +285,7 @@ class _Strands:
 def _bytes_of_sums(product: Product) -> int:
     """Bytes of an entry of an un-rounded product."""
     engine = parts.engine_for(product.sliced, product.k, product.engine)
-    return (engine.sums or engine.planes) * max(engine.sum_bytes, 4)
+    return work_of(engine, np.dtype(product.dtype).itemsize).sums
 
 
 def grouped(operands: Operands, i: int, j: int, of_tile: int) -> list[list[int]]:

@@ -288,16 +288,23 @@ def _added(
     xs: Sequence[Array],
     ys: Sequence[Array],
     factors: Factors | None,
-) -> tuple[parts.PartialProduct, parts.Touched]:
+    out: Array | None = None,
+) -> tuple[parts.PartialProduct | None, parts.Touched]:
+    """Add the products of pairs of blocks to un-rounded ones.
+
+    If there is no more to a chunk than one pair, an engine may round it into `out` as it multiplies: then None.
+    """
     tile, touched = product.begin(left, right)
     for each in before:
         each.add_to(tile, touched)
-    finite = not left.nonfinite.any(), not right.nonfinite.any()
+    finite, rounded = (not left.nonfinite.any(), not right.nonfinite.any()), False
     for x, y, plain_x, plain_y in panel.rows(xs, ys, factors):
-        tile.add_product(x, y, finite)
+        rounded = out is not None and tile.round_product(x, y, finite, out)
+        if not rounded:
+            tile.add_product(x, y, finite)
         if touched.some:
             touched.add(plain_x, plain_y)
-    return tile, touched
+    return None if rounded else tile, touched
 
 
 @_task
@@ -313,6 +320,7 @@ def multiplied(
 ) -> Partial:
     """The sum of un-rounded products of a tile, and of the products of some pairs of blocks."""
     tile, touched = _added(product, panel, left, right, before, xs, ys, factors)
+    assert tile is not None
     return Partial(tile.sums, tile.terms, touched.totals, type(tile.engine).__name__)
 
 
@@ -330,11 +338,13 @@ def rounded(
     addend: Array | None,
 ) -> Array:
     """The same, rounded once, or in an expression with a block of C: a chunk of the result."""
-    tile, touched = _added(product, panel, left, right, before, xs, ys, factors)
-    out = np.zeros((tile.mu.shape[1], tile.nu.shape[1]), product.dtype)
+    out = np.zeros((left.top.shape[1], right.top.shape[1]), product.dtype)
+    alone = combination is None and not before and len(xs) == 1
+    tile, touched = _added(product, panel, left, right, before, xs, ys, factors, out if alone else None)
     if combination is not None and addend is not None:
         combination = replace(combination, c=np.asarray(addend)[None])
-    tile.round_into(out, combination)
+    if tile is not None:
+        tile.round_into(out, combination)
     if touched.some:
         touched.write(out, 0, combination)
     return out
@@ -347,9 +357,3 @@ def worst_quotient(
     """The largest quotient of the error of an entry and the entry, of a tile of the rounded product."""
     exponent, mantissa = parts.worst_quotient((left, right), spans, product.sliced, block)
     return exponent, mantissa
-
-
-@_task
-def gathered(found: list[Any]) -> list[Any]:
-    """Results of several tasks, as one."""
-    return list(found)

@@ -58,11 +58,13 @@ def matmul(
     return_report: Literal[True],
     **options: Unpack[ProductOptions],
 ) -> tuple[Array, DistributedReport]: ...
+@overload
+def matmul(a: Any, b: Any, *, plan: Plan | None = None, **options: Unpack[ProductOptions]) -> Any: ...
 @default_environment
 @takes(ProductOptions)
 def matmul(
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     distribution: Distribution | None = None,
     *,
     grid: ProcessGrid | None = None,
@@ -82,7 +84,8 @@ def matmul(
     ----------
     a, b : Array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-        transpose, so that A^T B and A A^T move no more than A B does.
+        transpose, so that A^T B and A A^T move no more than A B does. Or dask arrays, of which one may be an array of
+        NumPy: then `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -101,7 +104,7 @@ def matmul(
 
     Returns
     -------
-    c : Array, shape (m, n)
+    c : Array, shape (m, n); of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's
     report : DistributedReport
 
     Raises
@@ -115,6 +118,10 @@ def matmul(
     -----
     Bounds are those of `ozaki.matmul` (docs/bounds.md). Where that computes undecided entries apart, as it does for
     `accuracy="exact"`, all entries here take as many residues as hold every bit: more time, the same bits.
+
+    Of dask arrays nothing is computed in this call if `scheme` and `slices` name a count, without an accuracy. If the
+    plan depends on elements, these are computed, by the scheduler that dask would take, once or several times: persist
+    what is dear to compute. Chunks have to be the same each time that they are computed.
 
     Examples
     --------
@@ -137,10 +144,10 @@ def matmul(
 @takes(ProductOptions)
 def gemm(
     alpha: Any,
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     beta: Any,
-    c: Array | None,
+    c: Any,
     distribution: Distribution | None = None,
     *,
     grid: ProcessGrid | None = None,
@@ -158,12 +165,12 @@ def gemm(
         Real and finite, the same on all processes.
     a, b, distribution, grid, layers, plan, progress, return_report, **options
         As for `matmul`.
-    c : Array, shape (m, n), or None if beta is 0
-        With any distribution. Default `distribution` of the result: that of `c`.
+    c : Array or dask array, as the operands, shape (m, n), or None if beta is 0
+        With any distribution or chunks. Default `distribution` of the result: that of `c`.
 
     Returns
     -------
-    Array, shape (m, n), or (Array, DistributedReport)
+    Array, shape (m, n), or (Array, DistributedReport); of dask arrays a lazy dask array
 
     Raises
     ------
@@ -203,8 +210,8 @@ class _Checked(NamedTuple):
 
 
 def _multiply(
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     distribution: Distribution | None,
     grid: ProcessGrid | None,
     layers: int | None,
@@ -212,7 +219,7 @@ def _multiply(
     progress: ProgressFunction | None,
     return_report: bool,
     options: Options,
-    terms: tuple[Any, Any, Array | None] | None,
+    terms: tuple[Any, Any, Any] | None,
 ) -> Any:
     if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
         from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
