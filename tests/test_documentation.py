@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
-LIBRARIES = {"cupy": r"\b(cupy|cp)\b", "torch": r"\btorch\b", "jax": r"\b(jax|jnp)\b"}
+LIBRARIES = {"cupy": r"\b(cupy|cp)\b", "torch": r"\btorch\b", "dask": r"\b(dask|da)\b", "jax": r"\b(jax|jnp)\b"}
 """Libraries that may be missing, and how a block that needs one is told from others."""
 
 BLOCK = re.compile(r"^(?:```|~~~)python\n(.*?)^(?:```|~~~)$", flags=re.M | re.S)

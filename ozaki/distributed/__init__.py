@@ -1,6 +1,7 @@
 """Products of matrices that are shared out over processes, with the bits of one process.
 
-Processes are started by torchrun, mpiexec or srun, and talk by torch.distributed or mpi4py.
+Processes are started by torchrun, mpiexec or srun, and talk by torch.distributed or mpi4py. Or the operands are dask
+arrays, whose chunks the workers of a scheduler multiply.
 """
 
 from ozaki.distributed.arrays import Array, array, share_of

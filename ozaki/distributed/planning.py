@@ -1,4 +1,4 @@
-"""The plan of a product of many processes: the one that a single process would choose, whatever the shares are."""
+"""The plan of a product of operands in parts: the one that a single NumPy call would choose, whatever the parts are."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from math import inf
 from typing import Any
 
 from ozaki.backends.numpy import backend
-from ozaki.distributed.facts import Operands
+from ozaki.call.combination import combination_of
+from ozaki.distributed.measuring import Measuring
 from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose, enough_slices
 from ozaki.planning.facts import Facts, Need, Spans, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
+from ozaki.records.combination import Combination
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import rounded_up
@@ -53,6 +55,19 @@ def question_for(
     return question_of(sizes, dtype, asked, backend.machine(), expression=combined)
 
 
+def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination | None:
+    """The expression alpha A B + beta C, checked; None if it is the product itself.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
+    if combination is not None and not combination.rounds_once:
+        raise ValueError("alpha: expected finite real factors alpha and beta")
+    return combination
+
+
 def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
     """The format of the result: the wider one of the operands, or the one that the caller asks for.
 
@@ -69,8 +84,8 @@ def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
     return str(asked)
 
 
-def planned(question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
-    """The plan that answers the question for these operands: every process finds the same one.
+def planned(question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
+    """The plan that answers the question for these operands: the same one for any parts.
 
     Raises
     ------
@@ -93,7 +108,7 @@ def planned(question: Question, operands: Operands, relative: Callable[[Scheme, 
     return checked(plan)
 
 
-def given(plan: Plan, question: Question, operands: Operands, relative: Callable[[Scheme, bool], float]) -> Plan:
+def given(plan: Plan, question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
 
     Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
@@ -10,7 +11,6 @@ import numpy as np
 import ozaki
 from ozaki.backends.numpy import backend, parts
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
-from ozaki.call.combination import combination_of
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, same_on_all
 from ozaki.distributed.facts import Operands
@@ -18,7 +18,7 @@ from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
 from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
-from ozaki.distributed.planning import given, planned, question_for
+from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.planning.checks import check_plan_alone
@@ -58,11 +58,13 @@ def matmul(
     return_report: Literal[True],
     **options: Unpack[ProductOptions],
 ) -> tuple[Array, DistributedReport]: ...
+@overload
+def matmul(a: Any, b: Any, *, plan: Plan | None = None, **options: Unpack[ProductOptions]) -> Any: ...
 @default_environment
 @takes(ProductOptions)
 def matmul(
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     distribution: Distribution | None = None,
     *,
     grid: ProcessGrid | None = None,
@@ -82,7 +84,8 @@ def matmul(
     ----------
     a, b : Array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-        transpose, so that A^T B and A A^T move no more than A B does.
+        transpose, so that A^T B and A A^T move no more than A B does. Or dask arrays, of which one may be an array of
+        NumPy: then `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -101,7 +104,7 @@ def matmul(
 
     Returns
     -------
-    c : Array, shape (m, n)
+    c : Array, shape (m, n); of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's
     report : DistributedReport
 
     Raises
@@ -115,6 +118,10 @@ def matmul(
     -----
     Bounds are those of `ozaki.matmul` (docs/bounds.md). Where that computes undecided entries apart, as it does for
     `accuracy="exact"`, all entries here take as many residues as hold every bit: more time, the same bits.
+
+    Of dask arrays nothing is computed in this call if `scheme` and `slices` name a count, without an accuracy. If the
+    plan depends on elements, these are computed, by the scheduler that dask would take, once or several times: persist
+    what is dear to compute. Chunks have to be the same each time that they are computed.
 
     Examples
     --------
@@ -137,10 +144,10 @@ def matmul(
 @takes(ProductOptions)
 def gemm(
     alpha: Any,
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     beta: Any,
-    c: Array | None,
+    c: Any,
     distribution: Distribution | None = None,
     *,
     grid: ProcessGrid | None = None,
@@ -158,12 +165,12 @@ def gemm(
         Real and finite, the same on all processes.
     a, b, distribution, grid, layers, plan, progress, return_report, **options
         As for `matmul`.
-    c : Array, shape (m, n), or None if beta is 0
-        With any distribution. Default `distribution` of the result: that of `c`.
+    c : Array or dask array, as the operands, shape (m, n), or None if beta is 0
+        With any distribution or chunks. Default `distribution` of the result: that of `c`.
 
     Returns
     -------
-    Array, shape (m, n), or (Array, DistributedReport)
+    Array, shape (m, n), or (Array, DistributedReport); of dask arrays a lazy dask array
 
     Raises
     ------
@@ -186,6 +193,12 @@ def gemm(
     return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, (alpha, beta, c))
 
 
+def is_dask_array(x: Any) -> bool:
+    """Whether this is an array of dask, which is not imported for it."""
+    dask = sys.modules.get("dask.array")
+    return dask is not None and isinstance(x, dask.Array)
+
+
 class _Checked(NamedTuple):
     """What a call has made of its arguments before anything is computed."""
 
@@ -197,8 +210,8 @@ class _Checked(NamedTuple):
 
 
 def _multiply(
-    a: Array,
-    b: Array,
+    a: Any,
+    b: Any,
     distribution: Distribution | None,
     grid: ProcessGrid | None,
     layers: int | None,
@@ -206,11 +219,20 @@ def _multiply(
     progress: ProgressFunction | None,
     return_report: bool,
     options: Options,
-    terms: tuple[Any, Any, Array | None] | None,
+    terms: tuple[Any, Any, Any] | None,
 ) -> Any:
+    if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
+        from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
+
+        check_alone(
+            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None
+        )
+        return multiply_chunks(a, b, plan, options, terms)
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, Array):
-            raise TypeError(f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it")
+            raise TypeError(
+                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, or a dask array"
+            )
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
     with np.errstate(all="ignore"):
@@ -265,9 +287,7 @@ def _check(
         alpha, beta, c = terms
         if c is not None and not isinstance(c, Array):
             raise TypeError(f"c: {type(c).__name__}; expected an Array, or None with beta = 0")
-        combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
-        if combination is not None and not combination.rounds_once:
-            raise ValueError("alpha: expected finite real factors alpha and beta")
+        combination = combined(alpha, beta, c, question)
         if combination is not None:
             held = combination.c
             expression = Expression(combination, None if held is None else held.held)

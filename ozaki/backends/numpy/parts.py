@@ -78,7 +78,7 @@ def _pieces(x: Rows) -> Iterator[tuple[slice, Floats, Ints | int]]:
     """
     _, rows, indices = x.shape
     turned = x.strides[1] < x.strides[2]
-    of_rows = rows if turned else max(1, TILE // max(min(indices, _INDICES), 1))
+    of_rows = max(rows, 1) if turned else max(1, TILE // max(min(indices, _INDICES), 1))
     of_indices = min(_INDICES, max(1, TILE // max(rows, 1))) if turned else _INDICES
     for r in range(0, rows, of_rows):
         at = slice(r, min(r + of_rows, rows))
@@ -112,14 +112,27 @@ class LowerBounds:
     ----------
     level : which the parts are read for
     left, right : descriptions of the whole rows of A and columns of B that the tile has, shapes (1, m) and (1, n)
+    sums, exponents : what an earlier object has found, and this one overwrites; by default nothing
+
+    Attributes
+    ----------
+    sums : of the parts that were added so far, shape (1, m, n)
+    exponents : the largest ones of the parts that the second pass has seen, shape (m, n); None before it
     """
 
-    def __init__(self, level: Level, left: Description, right: Description) -> None:
+    def __init__(
+        self,
+        level: Level,
+        left: Description,
+        right: Description,
+        sums: npt.NDArray[Any] | None = None,
+        exponents: Ints | None = None,
+    ) -> None:
         self._level, self._left, self._right = level, left, right
         shape = left.top.shape[1], right.top.shape[1]
-        self.sums: npt.NDArray[Any] = np.zeros((1, *shape), np.float64 if level == "wide" else np.int32)
-        self._zeros: Any = None
-        self._exponents: Any = None
+        dtype = np.float64 if level == "wide" else np.int32
+        self.sums: npt.NDArray[Any] = np.zeros((1, *shape), dtype) if sums is None else sums
+        self.exponents = exponents
 
     def add(self, x: Rows, y: Rows) -> None:
         """Add the products of a part: of those inner indices alone that the level reads."""
@@ -139,26 +152,25 @@ class LowerBounds:
 
     def add_exponents(self, x: Rows, y: Rows) -> None:
         """Find the largest products of leading powers of two of a part, for entries that are zero."""
-        if self._zeros is None:
-            self._zeros = self.sums[0] == 0
-            self._exponents = np.full(self.sums.shape[1:], 4 * EMPTY_TOP, np.int64)
+        if self.exponents is None:
+            self.exponents = np.full(self.sums.shape[1:], 4 * EMPTY_TOP, np.int64)
         powers = [_proof._leading_exponents(part_of(each, of))[0] for each, of in ((x, self._left), (y, self._right))]
         a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
-        met = self._zeros & (np.matmul(a, b.T) > 0)
+        met = (self.sums[0] == 0) & (np.matmul(a, b.T) > 0)
         for i in np.flatnonzero(met.any(axis=1)):
             j = np.flatnonzero(met[i])
             for some in np.array_split(j, 1 + len(j) * x.shape[2] // TILE):
                 largest = (powers[0][i] + powers[1][some]).max(axis=1)
-                self._exponents[i, some] = np.maximum(self._exponents[i, some], largest)
+                self.exponents[i, some] = np.maximum(self.exponents[i, some], largest)
 
     def finish(self) -> None:
         """Replace entries that are zero at the wide level by what the second pass has found; inf where nothing was."""
-        if self._zeros is None:
+        if self.exponents is None:
             return
-        found = self._exponents > 2 * EMPTY_TOP
-        units = self._exponents + 2 * wide_bits(self._left.k)
-        self.sums[0][self._zeros & ~found] = inf
-        at = self._zeros & found
+        zeros, found = self.sums[0] == 0, self.exponents > 2 * EMPTY_TOP
+        units = self.exponents + 2 * wide_bits(self._left.k)
+        self.sums[0][zeros & ~found] = inf
+        at = zeros & found
         self.sums[0][at] = np.ldexp(1.0, units[at])
 
     def worst_ratio(self, terms: ErrorTerms, rows: int) -> float:

@@ -1,0 +1,359 @@
+"""What tasks of dask compute: pure functions of plain data, which any worker may run, and run again.
+
+No task changes what it is given, since a scheduler may hand the same object to another one. Engines hold compiled
+libraries, which do not travel: each task makes its own from the scheme. Blocks of A are read as rows, those of B as
+columns, along their inner indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy import parts
+from ozaki.backends.numpy._scaled import inner_factors, inner_statistics
+from ozaki.bounds import merging
+from ozaki.bounds.description import Description, Ints
+from ozaki.bounds.exact import ErrorTerms
+from ozaki.bounds.levels import Level
+from ozaki.distributed.measuring import Factors, rows_of
+from ozaki.process.environment import default_environment
+from ozaki.records.combination import Combination
+from ozaki.schemes import ComplexResidues, Scheme, scaling_of
+
+Array = npt.NDArray[Any]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _task(function: _Function) -> _Function:
+    """Decorate a task: it runs as a public function does, in the default floating-point environment, without a warning.
+
+    A worker's threads have environments and settings of NumPy of their own.
+    """
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return default_environment(run)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Some of the inner indices of a block.
+
+    Attributes
+    ----------
+    at : which ones of the block: a slice or their numbers
+    of_all : which ones these are of all of k
+    """
+
+    at: Any
+    of_all: Any
+
+
+WHOLE = slice(None)
+"""All inner indices of a block."""
+
+
+def _rows(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None) -> tuple[parts.Rows, Array]:
+    """A block of A or B (`side` 0 or 1) as rows, shape (1, rows, indices), scaled along k if there are factors; plain.
+
+    Raises
+    ------
+    TypeError
+        If the block is not what its dask array says.
+    """
+    if not isinstance(block, np.ndarray) or str(block.dtype) != dtype:
+        found = f"dtype {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
+        raise TypeError(f"{'ab'[side]}: a chunk is {found}; expected a NumPy array of dtype {dtype}, as its dask array")
+    x = np.asarray(block)
+    x = (x if side == 0 else x.T)[:, inner.at]
+    return rows_of(x, None if factors is None else factors[side][:, :, inner.of_all]), x
+
+
+# Descriptions ---------------------------------------------------------------------------------------------------------
+
+
+@_task
+def extremes(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None) -> Array:
+    """The first round of `bounds.merging` for a block."""
+    return parts.extremes(_rows(side, block, dtype, inner, factors)[0])
+
+
+@_task
+def largest(found: Sequence[Array]) -> Array:
+    """The extremes of whole rows from those of their blocks."""
+    return reduce(np.maximum, found)
+
+
+@_task
+def sums(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None, merged: Array, k: int) -> Ints:
+    """The second round of `bounds.merging` for a block."""
+    return parts.sums(_rows(side, block, dtype, inner, factors)[0], merged, k)
+
+
+@_task
+def described(merged: Array, found: Sequence[Ints], k: int, dtype: str) -> Description:
+    """The description of whole rows from the sums of their blocks."""
+    return merging.described(merged, reduce(np.add, found), k, dtype)
+
+
+@_task
+def statistics(side: int, block: Array, dtype: str) -> tuple[Ints, Array]:
+    """What a block says of its inner indices (`inner_statistics`)."""
+    return inner_statistics(_rows(side, block, dtype, Inner(WHOLE, WHOLE), None)[1][None])
+
+
+@_task
+def factors(
+    left: Sequence[Sequence[tuple[Ints, Array]]], right: Sequence[Sequence[tuple[Ints, Array]]], formats: list[str]
+) -> Factors:
+    """The factors of both operands from the statistics of their blocks, in lists by block of k."""
+    of_sides = []
+    for side in (left, right):
+        added = np.concatenate([reduce(np.add, [sums for sums, _ in blocks]) for blocks in side], axis=1)
+        merged = np.concatenate([reduce(np.maximum, [found for _, found in blocks]) for blocks in side], axis=1)
+        of_sides.append((added, merged))
+    return inner_factors(of_sides[0], of_sides[1], formats)
+
+
+# Proofs ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Which inner indices a task reads of the blocks of A and B that it is given.
+
+    Attributes
+    ----------
+    inner : for each pair of blocks
+    dtypes : of A and of B
+    """
+
+    inner: tuple[Inner, ...]
+    dtypes: tuple[str, str]
+
+    def rows(self, xs: Sequence[Array], ys: Sequence[Array], factors: Factors | None) -> Any:
+        """For each pair of blocks the rows of A and the columns of B, and the same as the operands have them."""
+        for x, y, inner in zip(xs, ys, self.inner, strict=True):
+            left, plain_left = _rows(0, x, self.dtypes[0], inner, factors)
+            right, plain_right = _rows(1, y, self.dtypes[1], inner, factors)
+            yield left, right, plain_left, plain_right
+
+
+@_task
+def lower_bounds(
+    level: Level,
+    panel: Panel,
+    left: Description,
+    right: Description,
+    before: Array | None,
+    xs: Sequence[Array],
+    ys: Sequence[Array],
+    factors: Factors | None,
+) -> Array:
+    """The lower bounds of a tile (`parts.LowerBounds`), shape (m, n): those of earlier blocks with more added."""
+    lower = parts.LowerBounds(level, left, right, None if before is None else before[None].copy())
+    for x, y, _, _ in panel.rows(xs, ys, factors):
+        lower.add(x, y)
+    found: Array = lower.sums[0]
+    return found
+
+
+@_task
+def exponents(
+    panel: Panel,
+    left: Description,
+    right: Description,
+    lower: Array,
+    before: Ints | None,
+    xs: Sequence[Array],
+    ys: Sequence[Array],
+    factors: Factors | None,
+) -> Ints | None:
+    """What the second pass finds of a tile at the wide level: of earlier blocks, and of more."""
+    found = parts.LowerBounds("wide", left, right, lower[None], None if before is None else before.copy())
+    for x, y, _, _ in panel.rows(xs, ys, factors):
+        found.add_exponents(x, y)
+    return found.exponents
+
+
+@_task
+def finished_bounds(left: Description, right: Description, lower: Array, exponents: Ints | None) -> Array:
+    """The lower bounds of a tile at the wide level after both passes."""
+    found = parts.LowerBounds("wide", left, right, lower[None].copy(), exponents)
+    found.finish()
+    finished: Array = found.sums[0]
+    return finished
+
+
+@_task
+def all_known(lower: Array) -> bool:
+    """Whether no lower bound of a tile is zero."""
+    return bool(lower.all())
+
+
+@_task
+def worst_ratio(
+    level: Level, left: Description, right: Description, lower: Array, terms: ErrorTerms, rows: int
+) -> float:
+    """The worst ratio in the first rows of a tile."""
+    return parts.LowerBounds(level, left, right, lower[None]).worst_ratio(terms, rows)
+
+
+# Products -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """What all tasks of a product have in common.
+
+    Attributes
+    ----------
+    scheme : of the plan
+    engine : its name, as plans have it
+    k : real numbers of a row
+    dtype : of the result
+    """
+
+    scheme: Scheme
+    engine: str
+    k: int
+    dtype: str
+
+    @property
+    def sliced(self) -> Any:
+        """The scheme of the slices that are multiplied."""
+        return self.scheme.slices if isinstance(self.scheme, ComplexResidues) else self.scheme
+
+    def begin(self, left: Description, right: Description) -> tuple[parts.PartialProduct, parts.Touched]:
+        """A tile to which nothing was added, of rows and columns with these descriptions."""
+        scaling = scaling_of(self.scheme, left.k)
+        engine = parts.engine_for(self.sliced, self.k, self.engine)
+        flags = left.nonfinite[0] > 0, right.nonfinite[0] > 0
+        tile = parts.PartialProduct(engine, left.exponents(scaling), right.exponents(scaling))
+        return tile, parts.Touched(flags, self.dtype.startswith("complex"))
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The un-rounded product of a tile over some blocks of k.
+
+    Attributes
+    ----------
+    sums : exact integers, as the engine holds them; None if nothing was added
+    terms : how many products were added to them
+    totals : what NaN and Inf make of the entries that they touch (`parts.Touched`)
+    engine : the kind of engine whose sums these are
+    """
+
+    sums: Array | None
+    terms: int
+    totals: list[Array]
+    engine: str
+
+    def add_to(self, tile: parts.PartialProduct, touched: parts.Touched) -> None:
+        """Add it to a tile.
+
+        Raises
+        ------
+        RuntimeError
+            If the worker that made it multiplies by another engine, whose sums are other integers.
+        """
+        if self.engine != type(tile.engine).__name__:
+            raise RuntimeError(
+                f"engine: workers multiply by different ones, {self.engine} and {type(tile.engine).__name__}; name one "
+                "that all have, as engine='float64'"
+            )
+        if self.sums is not None:
+            tile.add(self.sums, self.terms)
+        for total, more in zip(touched.totals, self.totals, strict=True):
+            total += more
+
+
+def _added(
+    product: Product,
+    panel: Panel,
+    left: Description,
+    right: Description,
+    before: Sequence[Partial],
+    xs: Sequence[Array],
+    ys: Sequence[Array],
+    factors: Factors | None,
+    out: Array | None = None,
+) -> tuple[parts.PartialProduct | None, parts.Touched]:
+    """Add the products of pairs of blocks to un-rounded ones.
+
+    If there is no more to a chunk than one pair, an engine may round it into `out` as it multiplies: then None.
+    """
+    tile, touched = product.begin(left, right)
+    for each in before:
+        each.add_to(tile, touched)
+    finite, rounded = (not left.nonfinite.any(), not right.nonfinite.any()), False
+    for x, y, plain_x, plain_y in panel.rows(xs, ys, factors):
+        rounded = out is not None and tile.round_product(x, y, finite, out)
+        if not rounded:
+            tile.add_product(x, y, finite)
+        if touched.some:
+            touched.add(plain_x, plain_y)
+    return None if rounded else tile, touched
+
+
+@_task
+def multiplied(
+    product: Product,
+    panel: Panel,
+    left: Description,
+    right: Description,
+    before: Sequence[Partial],
+    xs: Sequence[Array],
+    ys: Sequence[Array],
+    factors: Factors | None,
+) -> Partial:
+    """The sum of un-rounded products of a tile, and of the products of some pairs of blocks."""
+    tile, touched = _added(product, panel, left, right, before, xs, ys, factors)
+    assert tile is not None
+    return Partial(tile.sums, tile.terms, touched.totals, type(tile.engine).__name__)
+
+
+@_task
+def rounded(
+    product: Product,
+    panel: Panel,
+    left: Description,
+    right: Description,
+    before: Sequence[Partial],
+    xs: Sequence[Array],
+    ys: Sequence[Array],
+    factors: Factors | None,
+    combination: Combination | None,
+    addend: Array | None,
+) -> Array:
+    """The same, rounded once, or in an expression with a block of C: a chunk of the result."""
+    out = np.zeros((left.top.shape[1], right.top.shape[1]), product.dtype)
+    alone = combination is None and not before and len(xs) == 1
+    tile, touched = _added(product, panel, left, right, before, xs, ys, factors, out if alone else None)
+    if combination is not None and addend is not None:
+        combination = replace(combination, c=np.asarray(addend)[None])
+    if tile is not None:
+        tile.round_into(out, combination)
+    if touched.some:
+        touched.write(out, 0, combination)
+    return out
+
+
+@_task
+def worst_quotient(
+    product: Product, left: Description, right: Description, spans: tuple[int, int], block: Array
+) -> tuple[int, int]:
+    """The largest quotient of the error of an entry and the entry, of a tile of the rounded product."""
+    exponent, mantissa = parts.worst_quotient((left, right), spans, product.sliced, block)
+    return exponent, mantissa
