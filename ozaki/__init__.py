@@ -6,6 +6,7 @@ from ozaki.driver.recording import Recording, recording
 from ozaki.functions import numpy_functions as _numpy_functions  # noqa: F401, since NumPy calls it
 from ozaki.functions.contractions import einsum, tensordot
 from ozaki.functions.emulation import Emulation, emulate
+from ozaki.functions.on_devices import DevicesReport
 from ozaki.functions.power import matrix_power
 from ozaki.functions.products import gemm, matmul, plan, prepare
 from ozaki.functions.residual import residual
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "DevicesReport",
     "Emulation",
     "MPArray",
     "Plan",

@@ -28,7 +28,7 @@ FUNCTIONS = [
     "matrix_power", "mparray", "plan", "prepare", "recording", "residual", "set_num_threads", "tensordot",
 ]  # fmt: skip
 CONTEXTS = ["Emulation", "Recording"]
-CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
+CLASSES = ["Accuracy", "DevicesReport", "Plan", "Prepared", "Report", "Words"]
 ERRORS = ["VerificationError"]
 ARRAYS = ["MPArray"]
 MODULES = ["linalg", "reference", "tensor_core"]
@@ -50,7 +50,7 @@ SIGNATURES = {
     "set_num_threads": "(n)",
     "tensordot": f"(a, b, axes=2, *, {OPTIONS}, progress=None)",
     "mparray": "(x, bits=None)",
-    "matmul": f"(a, b, out=None, *, {OPTIONS}, plan=None, progress=None, return_report=False)",
+    "matmul": f"(a, b, out=None, *, {OPTIONS}, plan=None, devices=None, progress=None, return_report=False)",
     "matrix_power": "(a, n, *, accuracy='exact', dtype=None)",
     "plan": f"(a, b, *, {OPTIONS}, strict=True)",
     "prepare": "(x, side, plan)",

@@ -22,7 +22,7 @@ from ozaki.driver.reporting import report
 from ozaki.driver.settling import planned, question, settled
 from ozaki.driver.watching import Watched, watching
 from ozaki.driver.works import Works
-from ozaki.functions.on_devices import multiply_on_devices
+from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
@@ -56,7 +56,7 @@ def matmul(
     out: Any = None,
     *,
     plan: Plan | None = None,
-    devices: Any = None,
+    devices: None = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[False] = False,
     **options: Unpack[ProductOptions],
@@ -68,11 +68,35 @@ def matmul(
     out: Any = None,
     *,
     plan: Plan | None = None,
-    devices: Any = None,
+    devices: None = None,
     progress: ProgressFunction | None = None,
     return_report: Literal[True] | ReportKind | tuple[ReportKind, ...],
     **options: Unpack[ProductOptions],
 ) -> tuple[Any, Report]: ...
+@overload
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    plan: Plan | None = None,
+    devices: Any,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[False] = False,
+    **options: Unpack[ProductOptions],
+) -> Any: ...
+@overload
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    plan: Plan | None = None,
+    devices: Any,
+    progress: ProgressFunction | None = None,
+    return_report: Literal[True],
+    **options: Unpack[ProductOptions],
+) -> tuple[Any, DevicesReport]: ...
 @takes(ProductOptions)
 def matmul(
     a: Any,

@@ -11,8 +11,8 @@ import numpy as np
 import cupy_on_numpy
 import ozaki
 from ozaki.devices import blocks
-
-from .operands import hard, matrix, same
+from ozaki.functions import products
+from runs.operands import hard, matrix, same
 
 METHODS: tuple[dict[str, Any], ...] = ({"scheme": "residues", "slices": 14}, {"accuracy": "fp64"})
 
@@ -27,7 +27,7 @@ def several_devices(rng: np.random.Generator) -> None:
             for x, y in ((a, b), (on(0, a), on(0, b)), (on(0, a), on(1, b)), (on(1, a), b)):
                 for devices in ("all", [1, 0], 1, "cuda:0"):
                     c, report = ozaki.matmul(x, y, devices=devices, return_report=True, **method)
-                    assert type(c) is type(x) and (not is_on_device(x) or c.data.device_id == x.data.device_id)
+                    assert type(c) is type(x) and device_of(c) == device_of(x)
                     same(want, on_host(c))
                     assert sum(last - first for first, last in (each.rows for each in report.devices)) == 70
             out = np.full((70, 50), np.nan)
@@ -50,7 +50,7 @@ def through_one_device(rng: np.random.Generator) -> None:
     """Operands larger than what a device has left, through blocks; smaller ones, where it has less than it says."""
     a, b = matrix(rng, (700, 60), "f8"), matrix(rng, (60, 900), "f8")
     want = ozaki.matmul(a, b, scheme="residues", slices=14)
-    seen = []
+    seen: list[blocks.Blocks] = []
 
     def cut(*arguments: Any) -> blocks.Blocks:
         seen.append(blocks.blocks_of(*arguments))
@@ -61,19 +61,19 @@ def through_one_device(rng: np.random.Generator) -> None:
         ozaki.matmul(a, b, out, devices=0, scheme="residues", slices=14)
         same(want, out)
         assert seen[-1].count > 2, seen
-        calls = []
+        calls: list[Any] = []
         ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, progress=lambda *of: calls.append(of))
         assert calls[-1][0] == calls[-1][1] and calls[-1][2] == "blocks", calls
     failures = iter([True, False, True])
-    prepare = ozaki.functions.products._FUNCTIONS.prepare
+    prepare = products._FUNCTIONS.prepare
 
     def out_of_memory(*arguments: Any) -> Any:
         if next(failures, False):
             raise cp.cuda.memory.OutOfMemoryError
         return prepare(*arguments)
 
-    functions = ozaki.functions.products._FUNCTIONS._replace(prepare=out_of_memory)
-    with mock.patch.object(ozaki.functions.products, "_FUNCTIONS", functions):
+    functions = products._FUNCTIONS._replace(prepare=out_of_memory)
+    with mock.patch.object(products, "_FUNCTIONS", functions):
         c, report = ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, return_report=True)
     same(want, c)
     assert report.devices[0].smaller == 2 and "halved 2 times" in str(report), report
@@ -86,7 +86,7 @@ def strips_of_devices(rng: np.random.Generator) -> None:
         want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
         x, y = [on(0, a[:20]), on(1, a[20:])], [on(0, b[:, :9]), on(1, b[:, 9:])]
         c = ozaki.matmul(x, y, devices=[0, 1], **method)
-        assert [strip.data.device_id for strip in c] == [0, 1]
+        assert [device_of(strip) for strip in c] == [0, 1]
         same(want, np.concatenate([on_host(strip) for strip in c]))
         out = [on(0, np.zeros((20, 21))), on(1, np.zeros((13, 21)))]
         assert ozaki.matmul(x, y, out, devices=[0, 1], **method) is out
@@ -95,16 +95,20 @@ def strips_of_devices(rng: np.random.Generator) -> None:
         same(want, np.concatenate([on_host(strip) for strip in ozaki.matmul(x, y, devices=[0, 1], plan=plan)]))
 
 
-def on(device: int, x: np.ndarray) -> Any:
+def on(device: int, x: Any) -> Any:
     with cp.cuda.Device(device):
         return cp.asarray(x)
 
 
-def on_host(x: Any) -> np.ndarray:
+def on_host(x: Any) -> Any:
     if not is_on_device(x):
         return x
     with cp.cuda.Device(x.data.device_id):
         return cp.asnumpy(x)
+
+
+def device_of(x: Any) -> int | None:
+    return x.data.device_id if is_on_device(x) else None
 
 
 def is_on_device(x: Any) -> bool:
