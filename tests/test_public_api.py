@@ -62,6 +62,7 @@ SIGNATURES = {
 
 FIELDS = {
     "Accuracy": ["measure", "tolerance", "bits", "exponent"],
+    "DevicesReport": ["plan", "bound", "devices"],
     "Plan": [
         "shape",
         "batch",
