@@ -24,10 +24,12 @@ from ozaki._cli.grading.ways import ways
 from ozaki._cli.options import (
     Device,
     DeviceOption,
+    DevicesOption,
     GpuOption,
     JsonOption,
     Left,
     Right,
+    devices_of,
     options_of,
     parse_shape,
     refuse_beside_product,
@@ -39,8 +41,9 @@ from ozaki._cli.selftest.outcome import Bits, in_words
 from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki.call.operands import holds_complex
+from ozaki.functions.on_devices import DevicesReport
 from ozaki.records.accuracy import of_text
-from ozaki.records.report import ReportKind, bytes_in_words, rounded_up, several
+from ozaki.records.report import Report, ReportKind, bytes_in_words, rounded_up, several
 from ozaki.records.shapes import shapes
 
 app = typer.Typer(
@@ -132,17 +135,20 @@ def multiply(
     output: Annotated[str, typer.Option("--output", "-o", metavar="C", help=OUTPUT_HELP)],
     *,
     device: DeviceOption = Device.auto,
+    devices: DevicesOption = None,
     report: Annotated[bool, typer.Option("--report", help="Print what ran and what is proven.")] = False,
     relative: Annotated[bool, typer.Option("--relative", help=RELATIVE_HELP)] = False,
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
     """Multiply two matrices in files."""
+    if devices is not None and (relative or device is not Device.auto):
+        raise ValueError(f"--devices beside {'--relative' if relative else '--device'}; remove one of them")
     files.check_writable(output)
     options = options_of({**given, "dtype": given["dtype"] or files.implied_dtype(output)})
     if options["dtype"] is not None:
         files.check_holds(output, options["dtype"])
-    where = pick_device(device)
+    where = "cpu" if devices is not None else pick_device(device)
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
         files.check_writable(output, shapes(x.shape, y.shape).result)
@@ -153,8 +159,13 @@ def multiply(
         step("multiplying")
         start = time.perf_counter()
         asked: Literal[True] | ReportKind = "relative" if relative else True
-        operands = placed(x, where), placed(y, where)
-        c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=asked)
+        account: Report | DevicesReport
+        if devices is None:
+            operands = placed(x, where), placed(y, where)
+            c, account = ozaki.matmul(*operands, **options, progress=step.of_product, return_report=asked)
+        else:
+            names = devices_of(devices)
+            c, account = ozaki.matmul(x, y, **options, devices=names, progress=step.of_product, return_report=True)
         c = to_host(c)
         seconds = time.perf_counter() - start
         step("writing")
@@ -162,7 +173,8 @@ def multiply(
         step("done")
     if as_json:
         shape = list(c.shape)
-        print_json({"output": output, "shape": shape, "dtype": format_of(c), "seconds": seconds, **asdict(account)})
+        facts = account.facts if isinstance(account, DevicesReport) else asdict(account)
+        print_json({"output": output, "shape": shape, "dtype": format_of(c), "seconds": seconds, **facts})
     elif report or relative:
         out.print(
             f"{printable(output)}: {'x'.join(map(str, c.shape)) or 'a number'}, {format_of(c)}, {seconds:.3g} s",

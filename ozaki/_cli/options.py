@@ -76,6 +76,14 @@ _OPTIONS = {
 """The options of `ozaki.matmul` that commands have, in the order of their help."""
 
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="LIST",
+        help="GPUs that share the product out, or one that need not hold the operands: all, or numbers as 0,1.",
+    ),
+]
 GpuOption = Annotated[
     str | None,
     typer.Option("--gpu", metavar="MODEL", help="Plan for a GPU that need not be here: " + ", ".join(MODELS) + "."),
@@ -100,6 +108,13 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
         "dtype": None if dtype is None else str(dtype),
     }
     return {**given, **read}
+
+
+def devices_of(text: str) -> Any:
+    """Return what `devices=` of `ozaki.matmul` takes for the text of --devices."""
+    if text.strip() == "all":
+        return "all"
+    return [int(each) if each.strip().isdigit() else each.strip() for each in text.split(",")]
 
 
 def refuse_beside_product(options: dict[str, Any], device: Device) -> None:

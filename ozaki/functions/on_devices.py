@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -38,6 +38,17 @@ class DevicesReport:
     plan: Plan
     bound: float
     devices: tuple[DeviceReport, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The report as plain data."""
+        plan = self.plan
+        assert plan.scheme is not None
+        return {
+            "bound": self.bound, "measure": plan.target.measure, "exponent": plan.target.exponent,
+            "scheme": plan.scheme.name, "slices": plan.slices, "products": plan.products, "why": plan.why,
+            "devices": [asdict(each) for each in self.devices],
+        }  # fmt: skip
 
     def __str__(self) -> str:
         plan = self.plan

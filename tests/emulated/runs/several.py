@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -77,6 +79,22 @@ def through_one_device(rng: np.random.Generator) -> None:
         c, report = ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, return_report=True)
     same(want, c)
     assert report.devices[0].smaller == 2 and "halved 2 times" in str(report), report
+
+
+def command_line(rng: np.random.Generator) -> None:
+    """`ozaki multiply --devices`."""
+    from ozaki._cli.commands import app
+
+    with tempfile.TemporaryDirectory() as folder:
+        a, b, c = (str(Path(folder, f"{name}.npy")) for name in "abc")
+        x, y = matrix(rng, (30, 20), "f8"), matrix(rng, (20, 25), "f8")
+        np.save(a, x)
+        np.save(b, y)
+        want = ozaki.matmul(x, y, accuracy="fp64", reproducible=True, inner_scaling=False)
+        for devices in ("all", "1", "cuda:0,1"):
+            words = ["multiply", a, b, "-o", c, "--accuracy", "fp64", "--devices", devices, "--json"]
+            app(words, standalone_mode=False)
+            same(want, np.load(c))
 
 
 def strips_of_devices(rng: np.random.Generator) -> None:
