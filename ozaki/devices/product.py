@@ -80,8 +80,19 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
 
     Raises
     ------
-    The first error of any device.
+    MemoryError
+        Naming the device that does not hold the smallest blocks.
+    Exception
+        The first error of any device.
     """
+    import cupy as cp
+
+    rooms = []
+    for device in task.devices:
+        with cp.cuda.Device(device):
+            rooms.append(room())
+    first = [_cut(task, number, left) for number, left in enumerate(rooms)]
+    progress.begin(sum(blocks.count for blocks in first), "blocks")
     errors: list[tuple[int, BaseException]] = []
     found: list[DeviceReport | None] = [None] * len(task.devices)
     stop, lock = threading.Event(), threading.Lock()
@@ -92,7 +103,7 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
 
     def run(number: int) -> None:
         try:
-            found[number] = _strip(task, number, functions, room, told, stop)
+            found[number] = _strip(task, number, first[number], rooms[number], functions, told, stop)
         except BaseException as error:
             errors.append((number, error))
             stop.set()
@@ -111,8 +122,9 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
 def _strip(
     task: Task,
     number: int,
+    blocks: Blocks,
+    room: Room,
     functions: Functions,
-    room: Callable[[], Room],
     told: Callable[[int], None],
     stop: threading.Event,
 ) -> DeviceReport:
@@ -125,9 +137,7 @@ def _strip(
     device, rows = task.devices[number], task.a[number].shape[0]
     first = sum(strip.shape[0] for strip in task.a[:number])
     with cp.cuda.Device(device), np.errstate(all="ignore"):
-        left = room()
         while True:
-            blocks = blocks_of(range(rows), _places(task.b), task.plan.shape[1], left)
             mover = peers.Mover(device)
             try:
                 _blocks(task, number, blocks, mover, functions, told, stop)
@@ -135,9 +145,10 @@ def _strip(
             except peers.OutOfMemoryError:
                 mover.finish()
                 peers.release_unused()
-                left, smaller = halved(left), smaller + 1
+                room, smaller = halved(room), smaller + 1
                 if smaller > _MOST_HALVINGS:
                     raise
+                blocks = _cut(task, number, room)
     return DeviceReport(
         device, (first, first + rows), (len(blocks.rows), len(blocks.cols)), perf_counter() - began, mover.moved,
         smaller,
@@ -145,6 +156,20 @@ def _strip(
 
 
 _MOST_HALVINGS = 6
+
+
+def _cut(task: Task, number: int, room: Room) -> Blocks:
+    """The blocks of a device.
+
+    Raises
+    ------
+    MemoryError
+        Naming the device, if it does not hold the smallest ones.
+    """
+    try:
+        return blocks_of(range(task.a[number].shape[0]), _places(task.b), task.plan.shape[1], room)
+    except MemoryError as error:
+        raise MemoryError(f"device {task.devices[number]}: {error}") from None
 
 
 def _places(strips: Sequence[Any]) -> list[range]:

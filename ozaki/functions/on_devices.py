@@ -114,7 +114,6 @@ def multiply_on_devices(
             strip[...] = 0
     elif 0 not in (shape[0], shape[2]):
         task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
-        progress.begin(0, "blocks")
         reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
     progress.end()
     return (c, DevicesReport(found, found.bound, tuple(reports))) if return_report else c

@@ -9,6 +9,7 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
+import pytest
 
 import cupy_on_numpy
 import ozaki
@@ -65,7 +66,9 @@ def through_one_device(rng: np.random.Generator) -> None:
         assert seen[-1].count > 2, seen
         calls: list[Any] = []
         ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, progress=lambda *of: calls.append(of))
-        assert calls[-1][0] == calls[-1][1] and calls[-1][2] == "blocks", calls
+        assert calls[-1] == (seen[-1].count, seen[-1].count, "blocks"), calls
+    with mock.patch.object(cupy_on_numpy, "room", [10**4]), pytest.raises(MemoryError, match="device 0: 9000 bytes"):
+        ozaki.matmul(a, b, devices=0, scheme="residues", slices=14)
     failures = iter([True, False, True])
     prepare = products._FUNCTIONS.prepare
 
