@@ -14,7 +14,7 @@ from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, same_on_all
 from ozaki.distributed.facts import Operands
-from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid
+from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid, Slab
 from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
@@ -294,8 +294,6 @@ def _check(
         default = default if c is None else c.distribution
     if distribution is None:
         if isinstance(default, Boxes):
-            from ozaki.distributed.layouts import Slab
-
             default = Slab.X
         distribution = default
     if isinstance(distribution, Box) or not isinstance(distribution, Distribution):
@@ -313,10 +311,9 @@ def _computed(
     element = max(a.local.itemsize, b.local.itemsize)
     of_proof = within(shared_out((m, k, n), size, None, 1), Work(element, _LOWER_BOUND, _MAGNITUDES), limit)
     operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
-    kept: dict[tuple[Scheme, bool], Any] = {}
 
     def relative(scheme: Scheme, inner_scaling: bool) -> float:
-        return _relative_bits(operands, question, scheme, inner_scaling, kept)
+        return _relative_bits(operands, question, scheme, inner_scaling, limit)
 
     found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
     operands.release()
@@ -370,11 +367,13 @@ def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
 
 
 def _relative_bits(
-    operands: Operands, question: Question, scheme: Scheme, inner_scaling: bool, kept: dict[Any, Any]
+    operands: Operands, question: Question, scheme: Scheme, inner_scaling: bool, limit: int | None
 ) -> float:
     """The fact `RelativeError`: from a product by the scheme, which no process holds as a whole."""
     communicator = operands.communicator
-    sharing, worst = operands.sharing, NONE
+    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), "auto")
+    sharing = within(shared_out(operands.shape, communicator.size, None, 1), _work(operands, engine), limit)
+    worst = NONE
     spans = operands.spans(inner_scaling)[0]
 
     def compare(number: tuple[int, int], block: Any) -> None:
