@@ -4,6 +4,7 @@ Processes are started by torchrun, mpiexec or srun, and talk by torch.distribute
 """
 
 from ozaki.distributed.arrays import Array, array, share_of
+from ozaki.distributed.chunks import Chunked
 from ozaki.distributed.communicators.communicator import ProcessError
 from ozaki.distributed.layouts import (
     BlockCyclic,
@@ -25,6 +26,7 @@ __all__ = [
     "BlockNonCyclic",
     "Box",
     "Boxes",
+    "Chunked",
     "DistributedReport",
     "Distribution",
     "Outline",
