@@ -16,7 +16,7 @@ def test_products_of_dtensors():
 def test_chunks_of_a_mesh():
     of = Chunked((2, 3), (1, 0))
     assert [of.place(rank) for rank in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert of.T == Chunked((2, 3), (0, 1)) and of.replica(5) == 0
+    assert of.T.axes == (0, 1) and of.replica(5) == 0
     assert of.share((7, 5), 5, 6) == (range(6, 7), range(3, 5))
     copies = Chunked((2, 3), (None, 0))
     assert [copies.replica(rank) for rank in range(6)] == [0, 0, 0, 1, 1, 1]
