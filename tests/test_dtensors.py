@@ -1,9 +1,12 @@
 """DTensors of PyTorch: placements as distributions, and products with the bits of one process."""
 
+import numpy as np
 import pytest
 from launching import needs, with_gloo
 
-from ozaki.distributed import Chunked
+import ozaki
+from ozaki.distributed import Chunked, array
+from ozaki.distributed.communicators.threads import run
 
 
 def test_products_of_dtensors():
@@ -24,3 +27,14 @@ def test_chunks_of_a_mesh():
         of.check(4)
     with pytest.raises(ValueError, match="axes: "):
         Chunked((2,), (2,))
+
+
+def test_a_shared_out_matrix_is_no_operand_of_one_process():
+    def work(communicator):
+        a = array(np.ones((2, 2)), Chunked((1,), (0,)), communicator)
+        with pytest.raises(
+            TypeError, match=r"shared out over processes; use ozaki\.distributed\.matmul, or a\.gather\(\)"
+        ):
+            ozaki.matmul(a, a)
+
+    run(1, work)
