@@ -36,14 +36,17 @@ autodoc_mock_imports = ["jax", "torch", "ozaki.jax.primitive", "ozaki.torch.oper
 autodoc_typehints = "none"  # the docstrings say what is taken, for people
 # Where file names have no upper case, a class would overwrite the function that makes it.
 autosummary_filename_map = {
-    f"ozaki.{name}": f"ozaki.{name}-class" for name in ("Plan", "MPArray", "linalg.Cholesky", "linalg.QR")
+    f"ozaki.{name}": f"ozaki.{name}-class"
+    for name in ("Plan", "MPArray", "linalg.Cholesky", "linalg.QR", "distributed.Array")
 }
 autosummary_context = {  # classes whose methods and properties are for users, and which ("": all)
     "members": {
         "Accuracy": "",
         "Account": "bound, products",
+        "Array": "T, conj, dtype, gather, redistribute",
         "Digits": "products",
         "MPArray": "",
+        "Outline": "peak",
         "Plan": "native, products, reproducible, slices",
         "Residues": "moduli, products",
     },

@@ -1,10 +1,14 @@
 """The examples run, print what they promise, and notice products that are rounded to fewer bits."""
 
+import os
 import runpy
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from launching import mpiexec, needs
 from tiers import some_first
 
 import ozaki
@@ -12,6 +16,7 @@ import ozaki
 FOLDER = Path(__file__).parents[1] / "examples"
 
 PRINTED = {
+    "distributed_product": "4 processes: in each layout the bits of one process",
     "fibonacci": "the recurrence in Python's integers gives the same number",
     "hilbert": "all 400 entries are those of scipy.linalg.invhilbert",
     "interpolation": "from the polynomial",
@@ -50,6 +55,26 @@ def test_an_example_runs(name, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert PRINTED[name] in lines[-1]
     assert 3 <= len(lines) <= 12 and max(map(len, lines)) < 120
+
+
+@pytest.mark.parametrize("engine", ["torch.distributed", "mpi4py"])
+def test_processes_print_what_threads_do(engine, capsys):
+    """The commands that the example names: each prints the same lines."""
+    needs(engine)
+    program = FOLDER / "distributed_product.py"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", program]
+    command = torchrun if engine != "mpi4py" else [mpiexec(), "-n", "4", sys.executable, "-m", "mpi4py", program]
+    more = {
+        "PYTHONPATH": str(FOLDER.parent),
+        "OMP_NUM_THREADS": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, **more})
+    assert done.returncode == 0, done.stderr
+    run("distributed_product")
+    assert done.stdout == capsys.readouterr().out
 
 
 def rounded(x):

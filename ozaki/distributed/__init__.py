@@ -5,6 +5,7 @@ arrays, whose chunks the workers of a scheduler multiply.
 """
 
 from ozaki.distributed.arrays import Array, array, share_of
+from ozaki.distributed.chunks import Chunked
 from ozaki.distributed.communicators.communicator import ProcessError
 from ozaki.distributed.layouts import (
     BlockCyclic,
@@ -26,6 +27,7 @@ __all__ = [
     "BlockNonCyclic",
     "Box",
     "Boxes",
+    "Chunked",
     "DistributedReport",
     "Distribution",
     "Outline",

@@ -12,6 +12,7 @@ from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree, same_on_all
 from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share
 from ozaki.distributed.moving import Account, Held, Move, begin
+from ozaki.interchange.kinds import is_dtensor, kind_of
 from ozaki.records.formats import DTYPES
 
 
@@ -79,18 +80,22 @@ def shares_of(distribution: Distribution, shape: tuple[int, int], size: int) -> 
     return [distribution.share(shape, rank, size) for rank in range(size)]
 
 
-def array(local: Any, distribution: Distribution | Box, communicator: Any = None) -> Array:
+def array(local: Any, distribution: Distribution | Box, communicator: Any = None, *, timeout: float = 60.0) -> Array:
     """A matrix out of what each process holds of it. All processes call it; nothing is copied.
 
     Parameters
     ----------
     local : array, two axes, float32, float64, complex64 or complex128
-        The share of this process, in host memory: of NumPy, or a tensor of PyTorch, which is viewed.
+        The share of this process, in host memory: of NumPy, or a tensor of PyTorch, which is viewed. (Tensors on the
+        memory of shares are made by `torch.from_numpy(c.local)`.)
     distribution : Distribution or Box
         `Slab.X`, `Slab.Y`, `BlockCyclic(...)`, `BlockNonCyclic(...)`, `Replicated()`, or this process's own `Box(...)`.
     communicator : optional
-        A process group of torch.distributed or a communicator of mpi4py. Default: torch's default group if it is
-        initialised, else MPI's COMM_WORLD if mpi4py is imported.
+        A process group or a `DeviceMesh` of torch.distributed, or a communicator of mpi4py. Default: torch's default
+        group if it is initialised, else MPI's COMM_WORLD if mpi4py is imported.
+    timeout : float
+        Seconds to wait for another process, at most, in products of this array as the left operand and wherever else
+        it goes. One that computes longer than that between two messages is taken for missing.
 
     Returns
     -------
@@ -112,7 +117,7 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
     >>> run(2, product)[0]
     ((4, 3), [1.0, 1.0, 2.0, 2.0])
     """
-    processes = communicator_of(communicator)
+    processes = communicator_of(communicator, timeout)
     step, error, found = "making a distributed array", None, None
     try:
         found = _checked(local)
@@ -136,19 +141,19 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
     return Array(found, shape, distribution, processes)
 
 
-def share_of(x: Any, distribution: Distribution, communicator: Any = None) -> Array:
+def share_of(x: Any, distribution: Distribution, communicator: Any = None, *, timeout: float = 60.0) -> Array:
     """A matrix that every process can read, of which each takes its share: a view or a copy of its part alone.
 
     Parameters
     ----------
     x : array, two axes; the same on all processes, as a memory map of one file
-    distribution, communicator : as for `array`
+    distribution, communicator, timeout : as for `array`
 
     Returns
     -------
     Array
     """
-    processes = communicator_of(communicator)
+    processes = communicator_of(communicator, timeout)
     distribution.check(processes.size)
     rows, cols = distribution.share(x.shape, processes.rank, processes.size)
     at_rows, at_cols = (slice(at.start, at.stop) if isinstance(at, range) else at for at in (rows, cols))
@@ -162,8 +167,13 @@ def _checked(local: Any) -> npt.NDArray[Any]:
     ------
     TypeError, ValueError
     """
+    if is_dtensor(type(local)):
+        raise TypeError("local: DTensor, which is shared out already; pass it to ozaki.distributed.matmul as it is")
+    if (kind := kind_of(local)) is not None and str(getattr(local, "dtype", "")).endswith("float16"):
+        raise TypeError(f"local: dtype {local.dtype}; expected one of {', '.join(DTYPES)}; use local.float()")
+    view = local if kind is None else kind.view("local", local)[0]
     try:
-        found = np.asarray(local)
+        found = np.asarray(view)
     except TypeError as problem:
         raise TypeError(f"local: {type(local).__name__} is not in host memory ({problem}); copy it there") from None
     if found.ndim != 2:

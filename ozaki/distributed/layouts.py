@@ -195,7 +195,7 @@ class BlockCyclic(Distribution):
         return BlockCyclic(self.process_grid.T, (cols, rows), (col, row))
 
     def check(self, size: int) -> None:
-        _check_size(self.process_grid.size, size)
+        check_size(self.process_grid.size, size)
 
     def share(self, shape: Shape, rank: int, size: int) -> Share:
         axes = zip(
@@ -226,7 +226,7 @@ class BlockNonCyclic(Distribution):
         return BlockNonCyclic(self.process_grid.T)
 
     def check(self, size: int) -> None:
-        _check_size(self.process_grid.size, size)
+        check_size(self.process_grid.size, size)
 
     def share(self, shape: Shape, rank: int, size: int) -> Share:
         places = zip(shape, self.process_grid.place(rank), self.process_grid.shape, strict=True)
@@ -275,7 +275,7 @@ class Boxes(Distribution):
         return replace(self, boxes=tuple(box.T for box in self.boxes))
 
     def check(self, size: int) -> None:
-        _check_size(len(self.boxes), size)
+        check_size(len(self.boxes), size)
 
     def share(self, shape: Shape, rank: int, size: int) -> Share:
         return self.boxes[rank].share
@@ -318,7 +318,13 @@ class Replicated(Distribution):
         return shapes[0]
 
 
-def _check_size(expected: int, size: int) -> None:
+def check_size(expected: int, size: int) -> None:
+    """Refuse a number of processes that a distribution is not for.
+
+    Raises
+    ------
+    ValueError
+    """
     if expected != size:
         raise ValueError(f"distribution: for {expected} processes, but there are {size}; expected one for {size}")
 

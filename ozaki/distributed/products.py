@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 
@@ -12,7 +13,7 @@ import ozaki
 from ozaki.backends.numpy import backend, parts
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed.arrays import Array, shares_of
-from ozaki.distributed.communicators.communicator import agree, same_on_all
+from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid, Slab
 from ozaki.distributed.moving import Account
@@ -21,6 +22,7 @@ from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
+from ozaki.interchange.kinds import is_dtensor
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
@@ -30,6 +32,9 @@ from ozaki.records.plan import Plan
 from ozaki.records.progress import Progress, ProgressFunction, progress_of
 from ozaki.records.shapes import shapes
 from ozaki.schemes import ComplexResidues, Scheme
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor, Placement
 
 
 @overload
@@ -59,7 +64,19 @@ def matmul(
     **options: Unpack[ProductOptions],
 ) -> tuple[Array, DistributedReport]: ...
 @overload
-def matmul(a: Any, b: Any, *, plan: Plan | None = None, **options: Unpack[ProductOptions]) -> Any: ...
+def matmul(
+    a: DTensor,
+    b: DTensor,
+    *,
+    grid: ProcessGrid | None = None,
+    layers: int | None = None,
+    plan: Plan | None = None,
+    progress: ProgressFunction | None = None,
+    placements: Sequence[Placement] | None = None,
+    timeout: float | None = None,
+    return_report: bool = False,
+    **options: Unpack[ProductOptions],
+) -> Any: ...
 @default_environment
 @takes(ProductOptions)
 def matmul(
@@ -71,6 +88,8 @@ def matmul(
     layers: int | None = None,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
+    placements: Sequence[Placement] | None = None,
+    timeout: float | None = None,
     return_report: bool = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
@@ -82,10 +101,11 @@ def matmul(
 
     Parameters
     ----------
-    a, b : Array
+    a, b : Array, or DTensor of PyTorch
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-        transpose, so that A^T B and A A^T move no more than A B does. Or dask arrays, of which one may be an array of
-        NumPy: then `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
+        transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
+        of dimensions, with any placements but partial ones. Of dask arrays one may be an array of NumPy: then
+        `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -99,12 +119,18 @@ def matmul(
         As for `ozaki.matmul`.
     progress : function of (done, total, unit), optional
         Called on each process that gives one, with its panels.
+    placements : sequence of placements, optional
+        Of the result of DTensors. Default: on each dimension of the mesh `Shard(0)` where `a` has it, else `Shard(1)`
+        where `b` has it, else `Replicate()`.
+    timeout : float, optional
+        Seconds to wait for another process, of DTensors; of arrays, `array` takes it. Default: 60.
     return_report : bool
         Return (c, report), the report the same on all processes.
 
     Returns
     -------
-    c : Array, shape (m, n); of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's
+    c : Array, or DTensor on the mesh of the operands; shape (m, n)
+        Of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's.
     report : DistributedReport
 
     Raises
@@ -137,7 +163,7 @@ def matmul(
     True
     """
     asked = Options.of("matmul", options)
-    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, None)
+    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, None, placements, timeout)
 
 
 @default_environment
@@ -154,6 +180,8 @@ def gemm(
     layers: int | None = None,
     plan: Plan | None = None,
     progress: ProgressFunction | None = None,
+    placements: Sequence[Placement] | None = None,
+    timeout: float | None = None,
     return_report: bool = False,
     **options: Unpack[ProductOptions],
 ) -> Any:
@@ -163,14 +191,14 @@ def gemm(
     ----------
     alpha, beta : float
         Real and finite, the same on all processes.
-    a, b, distribution, grid, layers, plan, progress, return_report, **options
+    a, b, distribution, grid, layers, plan, progress, placements, timeout, return_report, **options
         As for `matmul`.
-    c : Array or dask array, as the operands, shape (m, n), or None if beta is 0
-        With any distribution or chunks. Default `distribution` of the result: that of `c`.
+    c : Array, DTensor or dask array, as the operands, shape (m, n), or None if beta is 0
+        With any distribution or chunks. Default `distribution`, or `placements`, of the result: those of `c`.
 
     Returns
     -------
-    Array, shape (m, n), or (Array, DistributedReport); of dask arrays a lazy dask array
+    Array, DTensor or lazy dask array, as the operands, shape (m, n), or (that, DistributedReport)
 
     Raises
     ------
@@ -190,7 +218,8 @@ def gemm(
            [71., 71., 71., 71.]])
     """
     asked = Options.of("gemm", options)
-    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, (alpha, beta, c))
+    terms = alpha, beta, c
+    return _multiply(a, b, distribution, grid, layers, plan, progress, return_report, asked, terms, placements, timeout)
 
 
 def is_dask_array(x: Any) -> bool:
@@ -220,6 +249,8 @@ def _multiply(
     return_report: bool,
     options: Options,
     terms: tuple[Any, Any, Any] | None,
+    placements: Sequence[Any] | None = None,
+    timeout: float | None = None,
 ) -> Any:
     if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
         from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
@@ -228,6 +259,21 @@ def _multiply(
             distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None
         )
         return multiply_chunks(a, b, plan, options, terms)
+    c = None if terms is None else terms[2]
+    if any(is_dtensor(type(x)) for x in (a, b, c)):
+        from ozaki.distributed.tensors import taken
+
+        if distribution is not None:
+            raise TypeError(f"distribution: {distribution!r} of DTensors; use placements")
+        of = taken(a, b, c, placements, timeout)
+        terms = None if terms is None else (*terms[:2], of.c)
+        found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
+        return (of.given_back(found[0]), found[1]) if return_report else of.given_back(found)
+    if placements is not None or timeout is not None:
+        name = "placements" if placements is not None else "timeout"
+        raise TypeError(
+            f"{name}: of DTensors alone; use {'distribution' if name == 'placements' else name + ' of array'}"
+        )
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, Array):
             raise TypeError(
@@ -315,21 +361,22 @@ def _computed(
     def relative(scheme: Scheme, inner_scaling: bool) -> float:
         return _relative_bits(operands, question, scheme, inner_scaling, limit)
 
-    found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
+    with known_to_all(communicator, TypeError, ValueError, NotImplementedError):
+        found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
     operands.release()
     assert found.scheme is not None
     scheme: Any = found.scheme
     engine = parts.engine_for(_sliced(scheme), max(question.length, 1), found.engine)
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
     wants = shares_of(checked.distribution, (m, n), size)
-    out = np.zeros(wants[communicator.rank].shape, question.dtype)
     sharing = within(checked.sharing, _work(operands, engine), limit)
-    deliver = delivery(communicator, sharing, wants, out, account)
-    if 0 not in (m, n):
-        multiply(
-            operands, sharing, scheme, found.engine, found.inner_scaling, deliver, checked.expression, checked.progress
-        )
-    checked.progress.end()
+    with known_to_all(communicator):
+        out = np.zeros(wants[communicator.rank].shape, question.dtype)
+        deliver = delivery(communicator, sharing, wants, out, account)
+        if 0 not in (m, n):
+            how = scheme, found.engine, found.inner_scaling
+            multiply(operands, sharing, *how, deliver, checked.expression, checked.progress)
+        checked.progress.end()
     c = Array(out, (m, n), checked.distribution, communicator)
     if not return_report:
         return c

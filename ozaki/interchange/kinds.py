@@ -70,3 +70,9 @@ def kind_of_class(of: Any) -> Kind | None:
 
             return JAX_ARRAYS
     return None
+
+
+@OfClasses
+def is_dtensor(of: Any) -> bool:
+    """Whether a class is that of PyTorch's tensors of which each process holds a share."""
+    return any(base.__name__ == "DTensor" and base.__module__.startswith("torch.distributed") for base in of.__mro__)

@@ -10,6 +10,7 @@ import torch
 from torch._ops import _get_dispatch_mode_pre_dispatch
 from torch.autograd import forward_ad
 
+from ozaki.interchange.kinds import is_dtensor
 from ozaki.interchange.streams import on_stream
 
 
@@ -32,6 +33,11 @@ class Tensors:
         ImportError
             If it lies on a GPU, and CuPy is not installed.
         """
+        if is_dtensor(type(x)):
+            raise TypeError(
+                f"{label}: DTensor, of which each process holds a share; use ozaki.distributed.matmul or gemm, or "
+                f"{label}.full_tensor()"
+            )
         if x.requires_grad and torch.is_grad_enabled():
             raise TypeError(
                 f"{label}: requires a gradient, which is not tracked here; use {label}.detach() (of products "

@@ -17,9 +17,9 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
 
     Parameters
     ----------
-    x : a process group of `torch.distributed`; a communicator of `mpi4py`; a `Communicator`, which stands for itself;
-        None for the default group of `torch.distributed`, if that is imported and initialised, else MPI.COMM_WORLD, if
-        `mpi4py.MPI` is imported
+    x : a process group of `torch.distributed`, or a `DeviceMesh`; a communicator of `mpi4py`; a `Communicator`, which
+        stands for itself; None for the default group of `torch.distributed`, if that is imported and initialised, else
+        MPI.COMM_WORLD, if `mpi4py.MPI` is imported
     timeout : seconds to wait for another process, at most; a `Communicator` has its own
 
     Raises
@@ -45,6 +45,11 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
         from ozaki.distributed.communicators.torch_group import TorchGroup
 
         return TorchGroup(x, timeout)
+    meshes = sys.modules.get("torch.distributed.device_mesh")
+    if torch_runs and meshes is not None and isinstance(x, meshes.DeviceMesh) and x.get_coordinate() is not None:
+        from ozaki.distributed.communicators.torch_group import MeshProcesses
+
+        return MeshProcesses(x, timeout)
     if mpi is not None and isinstance(x, mpi.Intracomm) and x != mpi.COMM_NULL:
         from ozaki.distributed.communicators.mpi import MPIProcesses
 
@@ -52,6 +57,6 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
     if all(hasattr(x, name) for name in ("rank", "size", "timeout", "all_gather", "all_reduce", "start")):
         return x  # type: ignore[no-any-return]
     raise TypeError(
-        f"communicator: {type(x).__name__}; expected a process group of torch.distributed that this process is in, "
-        "such a communicator of mpi4py within one group of processes, or None"
+        f"communicator: {type(x).__name__}; expected a process group or a device mesh of torch.distributed that "
+        "this process is in, such a communicator of mpi4py within one group of processes, or None"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy.typing as npt
@@ -76,6 +77,10 @@ class Communicator(Protocol):
         """Start to send and to receive. Messages of two processes arrive in the order in which they are sent."""
         ...
 
+    def fail(self, error: BaseException) -> None:
+        """Let all know that this process has failed, so that none waits for it. No call follows this one."""
+        ...
+
 
 class ProcessError(RuntimeError):
     """A process that takes part in a product has ended, failed, or does not answer; the message says which, and when.
@@ -92,6 +97,21 @@ class ProcessError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[ProcessError], tuple[int, str, str]]:
         return type(self), (self.rank, self.step, self.what)
+
+
+@contextmanager
+def known_to_all(communicator: Communicator, *alike: type[BaseException]) -> Iterator[None]:
+    """Let all processes know at once if this one fails within it.
+
+    `alike` are errors that all processes raise alike. After these they may go on; after others they cannot, as they
+    have stopped in different places.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, (ProcessError, *alike)):
+            communicator.fail(error)
+        raise
 
 
 def agree(communicator: Communicator, step: str, error: BaseException | None = None) -> None:

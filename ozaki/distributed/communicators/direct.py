@@ -45,8 +45,13 @@ class Direct(ABC):
     def _waits(self, peer: int) -> dict[int, int]:
         """Tell the others that this process has waited for `peer` in vain; those that the others have, by their ranks.
 
-        Takes about `grace` seconds, since others find out somewhat later than this process does.
+        Takes about `grace` seconds, since others find out somewhat later than this process does. A process that has
+        failed by itself tells that it waits for itself.
         """
+
+    def fail(self, error: BaseException) -> None:
+        """As `Communicator.fail`."""
+        self._waits(self.rank)
 
     def all_gather(self, x: object, step: str) -> list[Any]:
         """As `Communicator.all_gather`."""
@@ -93,6 +98,8 @@ class Direct(ABC):
         while found in waits and found not in seen:
             seen.add(found)
             found = waits[found]
+        if found != self.rank and waits.get(found) == found:
+            return ProcessError(found, step, "has ended with an error")
         if found == peer or found in seen:  # all wait for each other
             return ProcessError(peer, step, what)
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")

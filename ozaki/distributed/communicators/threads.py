@@ -125,6 +125,10 @@ class Threads(Direct):
         for _, each in received:
             combine(x, each, out=x)
 
+    def fail(self, error: BaseException) -> None:
+        """As `Communicator.fail`."""
+        self.group.end(self.rank, ProcessError(self.rank, self.step, f"{type(error).__name__}: {error}"))
+
     def _waits(self, peer: int) -> dict[int, int]:
         with self.group.changed:
             self.group.waits[self.rank] = peer

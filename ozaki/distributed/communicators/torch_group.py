@@ -36,7 +36,9 @@ class TorchGroup(Direct):
     def __init__(self, group: Any, timeout: float = 60.0) -> None:
         super().__init__(dist.get_rank(group), dist.get_world_size(group), timeout)
         self._group = group
-        self._ranks = dist.get_process_group_ranks(group)
+        self._ranks: list[int] = dist.get_process_group_ranks(group)
+        self._reducing = [group]
+        """Groups of this process: a sum over one after the other is that of all processes."""
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
         """As `Communicator.start`."""
@@ -53,28 +55,38 @@ class TorchGroup(Direct):
     def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
-        try:
-            work = dist.all_reduce(tensor, operation, self._group, async_op=True)
-            work.wait(timedelta(seconds=self.timeout - self.grace))
-        except RuntimeError as error:
-            lost = self._lost(self._closed(), "reduces", error, step)
-            self._close()
-            raise lost from error
+        for group in self._reducing:
+            if dist.get_world_size(group) == 1:
+                continue
+            try:
+                work = dist.all_reduce(tensor, operation, group, async_op=True)
+                work.wait(timedelta(seconds=self.timeout - self.grace))
+            except RuntimeError as error:
+                lost = self._lost(self._closed(group), "reduces", error, step)
+                self._close(group)
+                raise lost from error
 
-    def _close(self) -> None:
+    def fail(self, error: BaseException) -> None:
+        """As `Communicator.fail`: those that wait for this process do so in gloo, and only there find out."""
+        super().fail(error)
+        for group in {self._group, *self._reducing}:
+            self._close(group)
+
+    def _close(self, group: Any) -> None:
         """Close all connections, as gloo does when a message is late: else it works on, and this process cannot end."""
-        with contextlib.suppress(RuntimeError):
-            other = self._ranks[(self.rank + 1) % self.size]
-            dist.irecv(torch.zeros(1, dtype=torch.uint8), other, self._group, _TAG + 1).wait(timedelta(milliseconds=1))
+        others = [rank for rank in dist.get_process_group_ranks(group) if rank != self._ranks[self.rank]]
+        for other in others[:1]:
+            with contextlib.suppress(RuntimeError):
+                dist.irecv(torch.zeros(1, dtype=torch.uint8), other, group, _TAG + 1).wait(timedelta(milliseconds=1))
 
-    def _closed(self) -> int:
+    def _closed(self, group: Any) -> int:
         """The first process to which the connection is closed, so that a message to it fails at once; else this one."""
-        for peer in range(self.size):
-            if peer != self.rank:
+        for peer in dist.get_process_group_ranks(group):
+            if peer != self._ranks[self.rank]:
                 try:
-                    dist.isend(torch.zeros(1, dtype=torch.uint8), self._ranks[peer], self._group, _TAG + 1)
+                    dist.isend(torch.zeros(1, dtype=torch.uint8), peer, group, _TAG + 1)
                 except RuntimeError:
-                    return peer
+                    return self._ranks.index(peer)
         return self.rank
 
     def _lost(self, peer: int, does: str, error: RuntimeError, step: str) -> ProcessError:
@@ -88,11 +100,11 @@ class TorchGroup(Direct):
         def ask() -> None:
             try:
                 store = self._group.get_group_store()
-                store.set(f"ozaki/waits/{self.rank}", str(peer))
+                store.set(f"ozaki/waits/{self._ranks[self.rank]}", str(self._ranks[peer]))
                 time.sleep(self.grace)
-                for rank in range(self.size):
-                    if store.check([key := f"ozaki/waits/{rank}"]):
-                        found[rank] = int(store.get(key))
+                for rank, name in enumerate(self._ranks):
+                    if store.check([key := f"ozaki/waits/{name}"]) and (waits := int(store.get(key))) in self._ranks:
+                        found[rank] = self._ranks.index(waits)
             except (AttributeError, RuntimeError):  # an older PyTorch, or the store has ended with its process
                 pass
 
@@ -101,6 +113,26 @@ class TorchGroup(Direct):
         thread.start()
         thread.join(2 * self.grace)
         return dict(found)
+
+
+class MeshProcesses(TorchGroup):
+    """The processes of a `DeviceMesh`, of any number of dimensions, in the order of its elements.
+
+    A mesh has a group for each line of processes along a dimension, and none of all its processes. So sums go over one
+    dimension after the other, and messages between two processes through the default group, in which all of them are:
+    nothing is made that would have to be kept, or that processes outside of the mesh would have to take part in.
+
+    Parameters
+    ----------
+    mesh : torch.distributed.device_mesh.DeviceMesh, in which this process is
+    timeout : seconds to wait for another process, at most
+    """
+
+    def __init__(self, mesh: Any, timeout: float = 60.0) -> None:
+        ranks = mesh.mesh.flatten().tolist()
+        Direct.__init__(self, ranks.index(dist.get_rank()), len(ranks), timeout)
+        self._group, self._ranks = dist.group.WORLD, ranks
+        self._reducing = mesh.get_all_groups()
 
 
 class _Work(NamedTuple):
