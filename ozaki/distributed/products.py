@@ -97,7 +97,7 @@ def matmul(
 
     The bits are those of `ozaki.matmul` on one process with `reproducible=True`, for any number of processes, any
     distributions, grid and layers: exponents of rows merge by maximum, products of parts of k are integers that are
-    added, and each entry is rounded once (docs/design.md, section 11).
+    added, and each entry is rounded once (docs/explanation/many_gpus.md).
 
     Parameters
     ----------
