@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -75,6 +74,67 @@ class Task(NamedTuple):
     events: tuple[Sequence[Any], Sequence[Any]]
 
 
+class Copies:
+    """Blocks of columns of B that lie on several devices: who wants one takes it from where it was taken least.
+
+    So no device sends all of B to each other one. Copies are read by other devices' threads: they live until all have
+    ended.
+
+    Parameters
+    ----------
+    strips : of columns of B
+    events : after which each may be read
+    """
+
+    def __init__(self, strips: Sequence[Any], events: Sequence[Any]) -> None:
+        self._lock = threading.Lock()
+        self._strips = list(zip(strips, _places(strips), events, strict=True))
+        self._found: dict[range, list[_Copy]] = {}
+
+    def take(self, cols: range, device: int) -> tuple[Any, tuple[slice, slice], Any]:
+        """An array that has these columns, where in it they are, and the event after which it may be read."""
+        with self._lock:
+            copies = self._found.setdefault(cols, [self._original(cols)])
+            copy = min(copies, key=lambda each: (each.device != device, each.taken))
+            copy.taken += 1
+            return copy.array, copy.at, copy.event
+
+    def add(self, cols: range, array: Any, event: Any, device: int) -> None:
+        """Let others take these columns from an array on a device, too, which is not changed until all have ended."""
+        with self._lock:
+            at = slice(0, array.shape[0]), slice(0, array.shape[1])
+            self._found[cols].append(_Copy(array, at, event, device))
+
+    def forget(self, device: int) -> None:
+        """Offer no copies on a device any more; what others are reading lives as long as they do."""
+        with self._lock:
+            for cols, copies in self._found.items():
+                self._found[cols] = [copies[0], *(each for each in copies[1:] if each.device != device)]
+
+    def home(self, cols: range) -> int | None:
+        """The device on which these columns lay first; None of the host's memory."""
+        return self._original(cols).device
+
+    def _original(self, cols: range) -> _Copy:
+        for strip, place, event in self._strips:
+            if cols.start in place:
+                at = slice(cols.start - place.start, cols.stop - place.start)
+                device = getattr(getattr(strip, "data", None), "device_id", None)
+                return _Copy(strip, (slice(0, strip.shape[0]), at), event, device)
+        raise AssertionError(cols)
+
+
+@dataclass
+class _Copy:
+    """Where columns lie, and how often they were taken from there."""
+
+    array: Any
+    at: tuple[slice, slice]
+    event: Any
+    device: int | None
+    taken: int = 0
+
+
 def compute(task: Task, functions: Functions, room: Callable[[], Room], progress: Progress) -> list[DeviceReport]:
     """Compute all strips, each by a thread for its device.
 
@@ -93,6 +153,7 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
             rooms.append(room())
     first = [_cut(task, number, left) for number, left in enumerate(rooms)]
     progress.begin(sum(blocks.count for blocks in first), "blocks")
+    copies = Copies(task.b, task.events[1])
     errors: list[tuple[int, BaseException]] = []
     found: list[DeviceReport | None] = [None] * len(task.devices)
     stop, lock = threading.Event(), threading.Lock()
@@ -103,7 +164,7 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
 
     def run(number: int) -> None:
         try:
-            found[number] = _strip(task, number, first[number], rooms[number], functions, told, stop)
+            found[number] = _strip(task, number, first[number], rooms[number], copies, functions, told, stop)
         except BaseException as error:
             errors.append((number, error))
             stop.set()
@@ -124,6 +185,7 @@ def _strip(
     number: int,
     blocks: Blocks,
     room: Room,
+    copies: Copies,
     functions: Functions,
     told: Callable[[int], None],
     stop: threading.Event,
@@ -140,10 +202,11 @@ def _strip(
         while True:
             mover = peers.Mover(device)
             try:
-                _blocks(task, number, blocks, mover, functions, told, stop)
+                _blocks(task, number, blocks, mover, copies, functions, told, stop)
                 break
             except peers.OutOfMemoryError:
                 mover.finish()
+                copies.forget(device)
                 peers.release_unused()
                 room, smaller = halved(room), smaller + 1
                 if smaller > _MOST_HALVINGS:
@@ -186,28 +249,37 @@ def _blocks(
     number: int,
     blocks: Blocks,
     mover: Any,
+    copies: Copies,
     functions: Functions,
     told: Callable[[int], None],
     stop: threading.Event,
 ) -> None:
     """Compute the blocks of one device, one after another; the next columns arrive while the last ones are multiplied.
 
-    Its own strip of B comes first, if it has one, since that is there already.
+    Columns that lie there already come first, then those by which devices differ, so that each brings other ones and
+    takes the rest from the others.
     """
     import cupy as cp
 
     from ozaki.backends.cupy.program.streams import using
 
-    a, out = task.a[number], task.out[number]
-    of_a, of_b = task.events
-    bring = partial(_bring, task.b, _places(task.b), of_b, mover)
-    order = sorted(blocks.cols, key=lambda cols: (_home(task.b, cols) != mover.device, cols.start))
-    kept: dict[int, Prepared] = {}
+    a, out, given = task.a[number], task.out[number], task.events[0][number]
+    first = len(blocks.cols) * number // len(task.devices)
+    turned = (*blocks.cols[first:], *blocks.cols[:first])
+    order = sorted(turned, key=lambda cols: copies.home(cols) != mover.device)
+    kept: dict[range, Prepared] = {}
     (_, k, _), n = task.plan.shape, sum(strip.shape[1] for strip in task.b)
+
+    def bring(cols: range) -> Any:
+        arriving = mover.bring(*copies.take(cols, mover.device))
+        if blocks.keeps and copies.home(cols) != mover.device:
+            copies.add(cols, arriving.array, arriving.event, mover.device)
+        return arriving
+
     with using(mover.products.ptr):
         for rows in blocks.rows:
-            arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), of_a[number])
-            ahead = None if not order or order[0].start in kept else bring(order[0])
+            arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
+            ahead = None if order[0] in kept else bring(order[0])
             left: Prepared | None = None
             entries = cp.empty((len(rows), n), task.plan.dtype)
             for place, cols in enumerate(order):
@@ -216,16 +288,14 @@ def _blocks(
                 plan = of_tile(task.plan, len(rows), len(cols))
                 if left is None:
                     left = functions.prepare(arriving.ready(), "left", plan)
-                right = kept.get(cols.start)
+                right = kept.get(cols)
                 if right is None:
                     assert ahead is not None
                     right = functions.prepare(ahead.ready(), "right", plan)
                     if blocks.keeps:
-                        kept[cols.start] = right
+                        kept[cols] = right
                 following = order[place + 1] if place + 1 < len(order) else None
-                ahead = None
-                if following is not None and following.start not in kept:
-                    ahead = bring(following)
+                ahead = None if following is None or following in kept else bring(following)
                 of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
                 entries[:, cols.start : cols.stop] = functions.multiply(of_left, of_right, plan)
                 mover.free_after_products()
@@ -250,21 +320,3 @@ def _for_plan(operand: Prepared, plan: Plan, functions: Functions) -> Prepared:
         return replace(operand, plan=plan)
     rows = operand.slices.x[0]  # another engine wants slices to lie in another way
     return functions.prepare(rows if operand.side == "left" else rows.T, operand.side, plan)
-
-
-def _home(strips: Sequence[Any], cols: range) -> int | None:
-    """The device of the strip that has these columns; None of the host's memory."""
-    for strip, place in zip(strips, _places(strips), strict=True):
-        if cols.start in place:
-            data = getattr(strip, "data", None)
-            return getattr(data, "device_id", None)
-    return None
-
-
-def _bring(strips: Sequence[Any], places: Sequence[range], events: Sequence[Any], mover: Any, cols: range) -> Any:
-    """Begin to bring these columns of B, which lie in one strip."""
-    for strip, place, event in zip(strips, places, events, strict=True):
-        if cols.start in place:
-            at = slice(cols.start - place.start, cols.stop - place.start)
-            return mover.bring(strip, (slice(0, strip.shape[0]), at), event)
-    raise AssertionError(cols)

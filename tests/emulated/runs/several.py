@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -70,10 +71,13 @@ def through_one_device(rng: np.random.Generator) -> None:
     with mock.patch.object(cupy_on_numpy, "room", [10**4]), pytest.raises(MemoryError, match="device 0: 9000 bytes"):
         ozaki.matmul(a, b, devices=0, scheme="residues", slices=14)
     failures = iter([True, False, True])
+    lock = threading.Lock()
     prepare = products._FUNCTIONS.prepare
 
     def out_of_memory(*arguments: Any) -> Any:
-        if next(failures, False):
+        with lock:
+            fails = next(failures, False)
+        if fails:
             raise cp.cuda.memory.OutOfMemoryError
         return prepare(*arguments)
 
@@ -82,6 +86,14 @@ def through_one_device(rng: np.random.Generator) -> None:
         c, report = ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, return_report=True)
     same(want, c)
     assert report.devices[0].smaller == 2 and "halved 2 times" in str(report), report
+    with mock.patch.multiple(blocks, ROWS=200, COLUMNS=100):
+        failures = iter([False] * 5 + [True] + [False] * 9 + [True])
+        with mock.patch.object(products, "_FUNCTIONS", functions):
+            c, report = ozaki.matmul(
+                on(0, a), on(1, b), devices="all", scheme="residues", slices=14, return_report=True
+            )
+        same(want, on_host(c))
+        assert sum(each.smaller for each in report.devices) == 2, report
 
 
 def command_line(rng: np.random.Generator) -> None:
