@@ -202,10 +202,12 @@ def _strip(
         while True:
             mover = peers.Mover(device)
             try:
-                _blocks(task, number, blocks, mover, copies, functions, told, stop)
+                try:
+                    _blocks(task, number, blocks, mover, copies, functions, told, stop)
+                finally:
+                    mover.finish()
                 break
             except peers.OutOfMemoryError:
-                mover.finish()
                 copies.forget(device)
                 peers.release_unused()
                 room, smaller = halved(room), smaller + 1
@@ -302,7 +304,6 @@ def _blocks(
                 told(1)
             mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
             del entries, left, arriving
-    mover.finish()
 
 
 def of_tile(plan: Plan, rows: int, cols: int) -> Plan:

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki.call.operands import dtype_of
 from ozaki.devices.blocks import Room
 from ozaki.devices.product import DeviceReport, Functions, Task, compute
+from ozaki.driver.watching import Watched, watching
 from ozaki.records.formats import DTYPES, is_complex
 from ozaki.records.options import Options
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress
 from ozaki.records.report import power_of_two, priced, rounded_up
 
@@ -105,9 +106,13 @@ def multiply_on_devices(
     of_a = [strip for strip in of_a if strip.shape[0]] or of_a[:1]
     numbers = numbers or device_numbers(devices)[:1]
     c, to = _results(a, of_a, out, shape, dtype)
+    _check_apart(to, of_a, of_b)
     events = tuple([peers.given_event(strip) for strip in strips] for strips in (of_a, of_b))
     found = plan if plan is not None else _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned)
     _check_plan(found, shape, dtype)
+    watched = Watched("matmul", _Shaped(shape[:2]), _Shaped(shape[1:])) if watching() else None
+    if watched is not None:
+        watched.chosen(Chosen(found, found.bound))
     reports: list[DeviceReport] = []
     if shape[1] == 0:
         for strip in to:
@@ -116,7 +121,15 @@ def multiply_on_devices(
         task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
         reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
     progress.end()
+    if watched is not None:
+        watched.ran(Chosen(found, found.bound))
     return (c, DevicesReport(found, found.bound, tuple(reports))) if return_report else c
+
+
+class _Shaped(NamedTuple):
+    """An operand as the account of a product names it."""
+
+    shape: tuple[int, int]
 
 
 def device_numbers(devices: Any) -> list[int]:
@@ -224,6 +237,40 @@ def _results(a: Any, of_a: list[Any], out: Any, shape: tuple[int, int, int], dty
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {(m, n)} and {dtype}")
     ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
     return out, [out[first:last] for first, last in pairwise(ends)]
+
+
+def _check_apart(to: list[Any], of_a: list[Any], of_b: list[Any]) -> None:
+    """Refuse a result in the memory of an operand, which other devices still read.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, strips in (("a", of_a), ("b", of_b)):
+        for out in to:
+            for strip in strips:
+                if _memory_of(out) == _memory_of(strip) and _overlap(out, strip):
+                    raise ValueError(f"out: shares memory with {name}; expected memory of its own with devices=")
+
+
+def _memory_of(x: Any) -> int | None:
+    """The device in whose memory an array lies; None of the host's."""
+    return None if _on_host(x) else int(x.data.device_id)
+
+
+def _overlap(x: Any, y: Any) -> bool:
+    """Whether the stretches of memory overlap in which the elements of two arrays lie."""
+    if 0 in (x.size, y.size):
+        return False
+    (first_x, end_x), (first_y, end_y) = map(_stretch, (x, y))
+    return first_x < end_y and first_y < end_x
+
+
+def _stretch(x: Any) -> tuple[int, int]:
+    address = x.ctypes.data if _on_host(x) else x.data.ptr
+    reach = [(size - 1) * step for size, step in zip(x.shape, x.strides, strict=True)]
+    first = address + sum(step for step in reach if step < 0)
+    return first, address + sum(step for step in reach if step > 0) + x.itemsize
 
 
 def _empty(shape: tuple[int, int], dtype: str, like: Any) -> Any:

@@ -20,7 +20,7 @@ from ozaki.driver.computing import compute
 from ozaki.driver.repeating import keep
 from ozaki.driver.reporting import report
 from ozaki.driver.settling import planned, question, settled
-from ozaki.driver.watching import Watched, watching
+from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
@@ -340,6 +340,7 @@ def _multiply(
         return c if reported is None else (c, reported)
 
 
+@named("matmul", solves=True)
 def _multiply_block(a: Prepared, b: Prepared, plan: Plan) -> Any:
     return _multiply(a, b, None, Options(), plan, False, None)
 

@@ -39,8 +39,12 @@ def several_devices(rng: np.random.Generator) -> None:
             same(want, out)
             with cp.cuda.Device(1):
                 out = cp.full((50, 70), np.nan).T  # not contiguous
-            ozaki.matmul(on(0, a), b, out, devices="all", **method)
+            with ozaki.recording() as run:
+                ozaki.matmul(on(0, a), b, out, devices="all", **method)
             same(want, on_host(out))
+            assert [each.count for each in run.account.entries] == [1], run
+            with pytest.raises(ValueError, match="out: shares memory with a"):
+                ozaki.matmul(a, b, a[:, :50], devices="all", **method)
         same(
             ozaki.matmul(*of_complex, scheme="residues", slices=14),
             ozaki.matmul(*of_complex, devices="all", scheme="residues", slices=14),
