@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree, same_on_all
 from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share
-from ozaki.distributed.moving import Account, Held, Move, begin
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, on_gpu
 from ozaki.interchange.kinds import is_dtensor, kind_of
 from ozaki.records.formats import DTYPES
 
@@ -22,7 +22,7 @@ class Array:
 
     Attributes
     ----------
-    local : array of NumPy, the share of this process
+    local : array of NumPy, or of CuPy on this process's GPU; the share of this process
     shape : of the whole matrix
     distribution : which rows and columns each process holds
     communicator : the processes
@@ -59,7 +59,7 @@ class Array:
         communicator = self.communicator
         distribution.check(communicator.size)
         wants = shares_of(distribution, self.shape, communicator.size)
-        out = np.empty(wants[communicator.rank].shape, self.dtype)
+        out = empty_like(self.local, wants[communicator.rank].shape)
         begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
         return Array(out, self.shape, distribution, communicator)
 
@@ -86,8 +86,10 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
     Parameters
     ----------
     local : array, two axes, float32, float64, complex64 or complex128
-        The share of this process, in host memory: of NumPy, or a tensor of PyTorch, which is viewed. (Tensors on the
-        memory of shares are made by `torch.from_numpy(c.local)`.)
+        The share of this process, of NumPy or CuPy, or a tensor of PyTorch, which is viewed. (Tensors on the memory of
+        shares are made by `torch.from_numpy(c.local)`, on a GPU by `torch.from_dlpack`.) On a GPU it lies on the one
+        that is CuPy's current device; shares of all processes lie on GPUs, or all on hosts. Then a process group has to
+        move both, as `init_process_group("cpu:gloo,cuda:nccl")` makes one.
     distribution : Distribution or Box
         `Slab.X`, `Slab.Y`, `BlockCyclic(...)`, `BlockNonCyclic(...)`, `Replicated()`, or this process's own `Box(...)`.
     communicator : optional
@@ -128,7 +130,8 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
     if isinstance(distribution, Box):
         distribution = Boxes(tuple(processes.all_gather(distribution, step)))
     distribution.check(processes.size)
-    same_on_all(processes, step, dtype=str(found.dtype), distribution=repr(distribution))
+    library = "cupy" if on_gpu(found) else "numpy"
+    same_on_all(processes, step, dtype=str(found.dtype), distribution=repr(distribution), library=library)
     shapes = processes.all_gather(found.shape, step)
     shape = distribution.shape_of(shapes)
     for rank, each in enumerate(shapes):
@@ -172,8 +175,10 @@ def _checked(local: Any) -> npt.NDArray[Any]:
     if (kind := kind_of(local)) is not None and str(getattr(local, "dtype", "")).endswith("float16"):
         raise TypeError(f"local: dtype {local.dtype}; expected one of {', '.join(DTYPES)}; use local.float()")
     view = local if kind is None else kind.view("local", local)[0]
+    if on_gpu(view):
+        check_current_device(view)
     try:
-        found = np.asarray(view)
+        found = view if on_gpu(view) else np.asarray(view)
     except TypeError as problem:
         raise TypeError(f"local: {type(local).__name__} is not in host memory ({problem}); copy it there") from None
     if found.ndim != 2:
@@ -181,3 +186,20 @@ def _checked(local: Any) -> npt.NDArray[Any]:
     if str(found.dtype) not in DTYPES:
         raise TypeError(f"local: dtype {found.dtype}; expected one of {', '.join(DTYPES)}")
     return found
+
+
+def check_current_device(x: Any) -> None:
+    """Refuse an array of CuPy on another device than the current one, on which this process computes.
+
+    Raises
+    ------
+    ValueError
+    """
+    import cupy as cp
+
+    number, current = int(x.data.device_id), int(cp.cuda.runtime.getDevice())
+    if number != current:
+        raise ValueError(
+            f"local: on device {number}, but CuPy's current device is {current}; expected that of the process: "
+            f"`cupy.cuda.Device({number}).use()`"
+        )

@@ -100,16 +100,48 @@ def begin(communicator: Communicator, moves: Sequence[Move], account: Account, s
                 if peer == me:
                     out[of_want] = held.local[of_have]
                 else:
-                    piece = np.ascontiguousarray(held.local[of_have])
+                    piece = contiguous(held.local[of_have])
                     sends.append(Message(peer, piece))
                     account.sent += piece.nbytes
             if peer != me and (found := _meeting(held.shares[peer], wants[me])) is not None:
                 _, of_want, shape = found
-                piece = np.empty(shape, held.local.dtype)
+                piece = empty_like(held.local, shape)
                 receives.append(Message(peer, piece))
                 pieces.append((out, of_want, piece))
                 account.received += piece.nbytes
+    if any(on_gpu(message.array) for message in (*sends, *receives)):
+        finish_work()  # engines know no streams: elements have to be there, and memory free
     return Arriving(communicator.start(sends, receives, step), account, pieces)
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether an array is CuPy's, which is not imported for others."""
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
+def contiguous(x: Any) -> Any:
+    """The array itself if it is C-contiguous, else a copy, where it lies."""
+    if on_gpu(x):
+        import cupy as cp
+
+        return cp.ascontiguousarray(x)
+    return np.ascontiguousarray(x)
+
+
+def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
+    """A new array of another shape, its elements undefined, of the dtype of x, and where x lies."""
+    if on_gpu(x):
+        import cupy as cp
+
+        return cp.empty(shape, x.dtype)
+    return np.empty(shape, x.dtype)
+
+
+def finish_work() -> None:
+    """Wait for the current stream of the current GPU."""
+    import cupy as cp
+
+    cp.cuda.get_current_stream().synchronize()
 
 
 def _meeting(have: Share, want: Share) -> tuple[Any, Any, tuple[int, int]] | None:

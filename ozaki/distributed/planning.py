@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
-from ozaki.backends.numpy import backend
+from ozaki.backends import Backend
+from ozaki.backends.numpy import backend as numpy
 from ozaki.call.combination import combination_of
 from ozaki.distributed.measuring import Measuring
 from ozaki.planning.asking import question_of
@@ -27,8 +28,18 @@ from ozaki.schemes import ComplexResidues, Digits, Scheme, Words
 _EVERY_BIT = "entries that fewer residues leave undecided are not computed apart here, so all take enough residues"
 
 
+class Measured(Protocol):
+    """Operands whose facts can be found."""
+
+    def measure(self, need: Need, relative: Callable[[Scheme, bool], float]) -> Any: ...
+
+
 def question_for(
-    shape: tuple[int, int, int], dtypes: tuple[str, str], options: Options, combined: bool = False
+    shape: tuple[int, int, int],
+    dtypes: tuple[str, str],
+    options: Options,
+    combined: bool = False,
+    backend: Backend = numpy,
 ) -> Question:
     """The question of a product of matrices of these formats, checked as `ozaki.matmul` checks its own.
 
@@ -108,7 +119,7 @@ def planned(question: Question, operands: Measuring, relative: Callable[[Scheme,
     return checked(plan)
 
 
-def given(plan: Plan, question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
+def given(plan: Plan, question: Question, operands: Measured, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
 
     Raises
@@ -145,7 +156,7 @@ def checked(plan: Plan) -> Plan:
     """
     if plan.parts == COMPLEX and isinstance(plan.scheme, Digits):
         raise NotImplementedError("scheme: digits of complex operands are not shared out; use 'residues'")
-    if plan.parts == COMPLEX and not backend.splits_complex(plan.scheme, plan.engine):
+    if plan.parts == COMPLEX and not numpy.splits_complex(plan.scheme, plan.engine):
         raise NotImplementedError(f"engine: {plan.engine!r} splits no complex rows; use 'auto'")
     assert plan.scheme is not None
     assert plan.parts == REAL or isinstance(plan.scheme, ComplexResidues)

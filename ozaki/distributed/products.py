@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 import numpy as np
 
 import ozaki
+from ozaki.backends import Backend
 from ozaki.backends.numpy import backend, parts
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid, Slab
-from ozaki.distributed.moving import Account
+from ozaki.distributed.moving import Account, on_gpu
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
@@ -300,6 +301,12 @@ def _multiply(
             grid=(checked.sharing.grid, checked.sharing.layers),
             factors=None if terms is None else tuple(map(repr, terms[:2])),
         )
+        if on_gpu(a.local):
+            from ozaki.distributed.on_gpus import computed
+
+            where = checked.sharing, checked.distribution, options
+            c, report = computed(a, b, checked.question, *where, plan, checked.expression, checked.progress)
+            return (c, report) if return_report else c
         return _computed(a, b, checked, plan, options.workspace_limit, return_report, terms is not None)
 
 
@@ -326,7 +333,9 @@ def _check(
     if plan is not None:
         check_plan_alone(plan, options)
     sizes = shapes(a.shape, b.shape)
-    question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None)
+    if on_gpu(a.local):
+        options, layers = _checked_on_gpus(b, None if terms is None else terms[2], options, layers), 1
+    question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None, _backend_of(a))
     expression = None
     default = a.distribution
     if terms is not None:
@@ -347,6 +356,35 @@ def _check(
     distribution.check(communicator.size)
     sharing = shared_out(sizes.shape, communicator.size, grid, layers)
     return _Checked(question, sharing, expression, progress_of(progress), distribution)
+
+
+def _backend_of(a: Array) -> Backend:
+    """What multiplies where the shares lie."""
+    if on_gpu(a.local):
+        from ozaki.backends.cupy import backend as cupy
+
+        return cupy
+    return backend
+
+
+def _checked_on_gpus(b: Array, c: Any, options: Options, layers: int | None) -> Options:
+    """The options of a product of shares on GPUs.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        For what is not shared out there.
+    """
+    for name, x in (("b", b), ("c", c)):
+        if isinstance(x, Array) and not on_gpu(x.local):
+            raise ValueError(f"{name}: shares in host memory, but those of a on GPUs; expected all on GPUs")
+    if layers not in (None, 1):
+        raise NotImplementedError(f"layers: {layers} of shares on GPUs; expected 1, or shares in host memory")
+    if options.workspace_limit is not None:
+        raise NotImplementedError("workspace_limit: not of shares on GPUs; leave it out, or take more processes")
+    if options.inner_scaling:
+        raise NotImplementedError("inner_scaling: True is not for shares on GPUs, whose tiles would be scaled anew")
+    return options._replace(inner_scaling=False)
 
 
 def _computed(

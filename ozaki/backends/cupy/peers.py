@@ -209,6 +209,15 @@ def reach(device: int, other: int) -> None:
                 raise
 
 
+def copy_between(source: Any, target: Any) -> None:
+    """Copy a contiguous array into another one of its shape, on any device, and wait for it; both are idle."""
+    here, there = _device_of(source), _device_of(target)
+    with cp.cuda.Device(there):
+        stream = cp.cuda.Stream(non_blocking=True)
+        _copy_peer(target.data.ptr, there, source.data.ptr, here, target.nbytes, stream.ptr)
+        stream.synchronize()
+
+
 def given_event(x: Any) -> Any:
     """The event after which a CuPy array has what its device's current stream was given so far; None of NumPy."""
     if _on_host(x):

@@ -48,6 +48,11 @@ class MPIProcesses(Direct):
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
         """As `Communicator.start`."""
+        if any(type(array).__module__.partition(".")[0] == "cupy" for _, array in (*sends, *receives)):
+            raise NotImplementedError(
+                "communicator: MPI moves arrays of the host here; copy them there, or start processes of torch with "
+                'init_process_group("cpu:gloo,cuda:nccl")'
+            )
         started = _Requests(self, step)
         for peer, array in receives:
             for piece in _pieces(array):

@@ -113,7 +113,12 @@ class Threads(Direct):
                     f"array of shape {source.shape}, {source.dtype}, is sent where one of shape {target.shape}, "
                     f"{target.dtype}, is expected"
                 )
-            target[...] = source
+            if type(target).__module__.partition(".")[0] == "cupy":
+                from ozaki.backends.cupy.peers import copy_between
+
+                copy_between(source, target)
+            else:
+                target[...] = source
             with self.group.changed:
                 way.sent.popleft().done = way.received.popleft().done = True
                 self.group.changed.notify_all()

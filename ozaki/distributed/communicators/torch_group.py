@@ -43,6 +43,8 @@ class TorchGroup(Direct):
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
         """As `Communicator.start`."""
         works: list[_Work] = []
+        if any(_on_gpu(array) for _, array in (*sends, *receives)):
+            return self._start_on_gpu(sends, receives, step)
         for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
             for peer, array in messages:
                 try:
@@ -51,6 +53,24 @@ class TorchGroup(Direct):
                 except RuntimeError as error:
                     raise self._lost(peer, does, error, step) from error
         return _Works(self, works, step)
+
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
+        """Messages of arrays of CuPy, by NCCL: all together, since one by one they would wait in its one queue."""
+        first: Any = (*sends, *receives)[0].array
+        torch.cuda.set_device(int(first.data.device_id))
+        operations, about = [], []
+        for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
+            for peer, array in messages:
+                tensor = torch.from_dlpack(array.view("uint8").reshape(-1))
+                operations.append(dist.P2POp(begin, tensor, self._ranks[peer], self._group))
+                about.append((peer, array, does))
+        try:
+            found = dist.batch_isend_irecv(operations)
+        except RuntimeError as error:
+            raise self._lost(about[0][0], about[0][2], error, step) from error
+        # NCCL returns one work for all of them.
+        works = [_Work(*each, work) for each, work in zip(about, found, strict=False)]
+        return _Works(self, works, step, on_gpu=True)
 
     def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
@@ -147,8 +167,8 @@ class _Work(NamedTuple):
 class _Works:
     """The messages that a process group works on."""
 
-    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str) -> None:
-        self.communicator, self.works, self.step = communicator, works, step
+    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str, on_gpu: bool = False) -> None:
+        self.communicator, self.works, self.step, self.on_gpu = communicator, works, step, on_gpu
 
     def wait(self) -> None:
         """As `Exchange.wait`.
@@ -165,6 +185,8 @@ class _Works:
             except RuntimeError as error:
                 raise own._lost(peer, does, error, self.step) from error
             del self.works[0]
+        if self.on_gpu:  # so far PyTorch's stream alone waits
+            torch.cuda.current_stream().synchronize()
 
 
 def tensor_of(array: Array) -> Any:
@@ -177,6 +199,10 @@ def tensor_of(array: Array) -> Any:
     if not each.flags.writeable:  # PyTorch has no such tensors, and warns; what is sent is only read
         each = np.ctypeslib.as_array((ctypes.c_uint8 * each.size).from_address(each.ctypes.data))
     return torch.from_numpy(each)
+
+
+def _on_gpu(x: Any) -> bool:
+    return type(x).__module__.partition(".")[0] == "cupy"
 
 
 def _line(error: BaseException) -> str:

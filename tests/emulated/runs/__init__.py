@@ -48,6 +48,7 @@ FUNCTIONS = {
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "several": ("several-devices", "hopper-several-devices", "through-one-device", "strips-of-devices", "command-line"),
+    "processes": ("shares-on-devices", "refused-on-devices"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",
