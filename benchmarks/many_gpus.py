@@ -1,4 +1,4 @@
-"""Predictions for many GPUs, and how far one GPU bears them out: `python -m benchmarks.many_gpus [--check]`.
+"""Predictions for many GPUs, and how far one bears them out: `python -m benchmarks.many_gpus [--check | --measure]`.
 
 It writes the tables of docs/explanation/many_gpus.md, from the model in benchmarks/gpu_model.py.
 """
@@ -6,14 +6,18 @@ It writes the tables of docs/explanation/many_gpus.md, from the model in benchma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from benchmarks import distributed, row_files, several_devices
 from benchmarks import gpu_model as model
+from benchmarks.devices import device_of
 from benchmarks.readme import replaced
-from benchmarks.results import ROOT
+from benchmarks.results import RESULTS, ROOT, git_commit, newest_of_devices, slug
 from ozaki.distributed.sharing import shared_out
 
 DOCUMENT = ROOT / "docs" / "explanation" / "many_gpus.md"
@@ -32,14 +36,40 @@ STRIPS, WINOGRAD_FROM = 32768, 8192
 
 def main(
     check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the page is stale.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Only time the GPUs of this host beside the model.")
+    ] = False,
+    n: Annotated[int, typer.Option(min=1, help="Rows and columns of what is timed.")] = 32768,
+    output: Annotated[
+        Path, typer.Option(help="Folder for what was timed.", show_default="benchmarks/results/devices")
+    ] = RESULTS / "devices",
 ) -> None:
     """Put the tables into the page."""
+    if measure:
+        measure_devices(n, output)
+        return
     old = DOCUMENT.read_text(encoding="utf-8")
     new = with_tables(old)
     if check and new != old:
         typer.echo(f"stale: {DOCUMENT}; run `python -m benchmarks.many_gpus`", err=True)
         raise typer.Exit(1)
     DOCUMENT.write_text(new, encoding="utf-8")
+
+
+def measure_devices(n: int, output: Path) -> None:
+    """Time products on 1, 2, 4 and 8 GPUs of this host, as many as there are, and write a result file."""
+    where, now = device_of("gpu"), datetime.now(UTC)
+    result = {
+        "date": now.isoformat(timespec="seconds"),
+        "commit": git_commit(),
+        "device": where.name,
+        "versions": where.versions(),
+        "n": n,
+        "rows": several_devices.measured(n, COUNTS[:4]),
+    }
+    path = output / f"{now:%Y-%m-%d-%H%M}-{slug(where.name)}.json"
+    row_files.write(path, result)
+    print(path)
 
 
 def with_tables(text: str) -> str:
@@ -137,6 +167,22 @@ def layers() -> str:
     return _table(lines)
 
 
+def processes() -> str:
+    """Processes on one machine beside one, as measured."""
+    lines = [[
+        "machine", "product", "processes", "tiles", "times one, by time passed", "by time computed",
+        "received, MB, most", "model",
+    ]]  # fmt: skip
+    for result in newest_of_devices(distributed.FOLDER):
+        for row in result["rows"]:
+            lines.append([
+                result["device"], f"({row['m']} x {row['k']}) ({row['k']} x {row['n']})", str(row["processes"]),
+                " x ".join(map(str, row["grid"])), f"{row['seconds_times_one']:.2f}",
+                f"{row['computing_times_one']:.2f}", f"{max(row['received']) / 1e6:g}", f"{max(row['model']) / 1e6:g}",
+            ])  # fmt: skip
+    return _table(lines)
+
+
 @cache
 def _predicted(shape: model.Shape, count: int) -> model.Prediction:
     return model.predict(shape, count)
@@ -148,6 +194,7 @@ TABLES = {
     "one-process": one_process,
     "many-gpus": many,
     "layers": layers,
+    "processes": processes,
 }
 """What makes the tables, by the names of their markers."""
 

@@ -2,9 +2,11 @@
 
 from math import prod
 
+import launching
 import numpy as np
 import pytest
 
+from benchmarks import distributed as processes
 from benchmarks import gpu_model as model
 from benchmarks import many_gpus
 from ozaki import distributed
@@ -44,6 +46,20 @@ def test_processes_receive_the_bytes_of_the_model(rng, size, grid):
         expected = [model.received(sharing, rank, host) for rank in range(size)]
         assert [each.received for each in report.processes] == [each.near + each.far for each in expected]
     assert all(each.far == 0 for each in expected)
+
+
+def test_processes_are_timed_beside_one(monkeypatch):
+    launching.needs("torch.distributed")
+    monkeypatch.setattr(processes, "COUNTS", (1, 2))
+    rows = processes.of_kind("same product", 40, 1)
+    assert [(row["processes"], row["m"]) for row in rows] == [(1, 40), (2, 40)]
+    assert rows[0]["hash"] == rows[1]["hash"] and rows[1]["received"] == rows[1]["model"] == [6400, 6400]
+    assert all(row["seconds"] > 0 and row["computing"] > 0 for row in rows)
+
+
+def test_measured_bytes_are_those_of_the_model():
+    (result,) = many_gpus.newest_of_devices(processes.FOLDER)
+    assert len(result["rows"]) == 6 and all(row["received"] == row["model"] for row in result["rows"])
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4])
