@@ -47,7 +47,14 @@ FUNCTIONS = {
         *("flipped", "hopper-flipped", "hopper-flipped-quadrants", "lasting-faults", "hopper-lasting-faults"),
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
-    "several": ("several-devices", "hopper-several-devices", "through-one-device", "strips-of-devices", "command-line"),
+    "several": (
+        "several-devices",
+        "hopper-several-devices",
+        "through-one-device",
+        "strips-of-devices",
+        "command-line",
+        "measured",
+    ),
     "processes": ("shares-on-devices", "refused-on-devices"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (

@@ -14,6 +14,7 @@ import pytest
 
 import cupy_on_numpy
 import ozaki
+from benchmarks import several_devices as timed
 from ozaki.devices import blocks
 from ozaki.functions import products
 from runs.operands import hard, matrix, same
@@ -114,6 +115,15 @@ def command_line(rng: np.random.Generator) -> None:
             words = ["multiply", a, b, "-o", c, "--accuracy", "fp64", "--devices", devices, "--json"]
             app(words, standalone_mode=False)
             same(want, np.load(c))
+
+
+def measured(rng: np.random.Generator) -> None:
+    """The benchmark of several devices, which compares bits itself."""
+    found = timed.measured(30, (1, 2, 4))
+    assert [(row["devices"], row["of"]) for row in found[1:]] == [
+        (count, name) for count in (1, 2) for name in ("shared out", "all on the first")
+    ]
+    assert all(row["seconds"] > 0 for row in found)
 
 
 def strips_of_devices(rng: np.random.Generator) -> None:
