@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from benchmarks.results import RESULTS, Row, read
+from ozaki.devices.blocks import LARGEST
 from ozaki.distributed.layouts import part_of
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 
@@ -311,8 +312,12 @@ class OnDevices:
         return max(self.compute, self.sends) + self.edges
 
 
-def on_devices(n: int, count: int, of: Kernels, columns: int, rows: int = 8192) -> OnDevices:
-    """The prediction for `devices=`, in blocks of so many rows and columns; every GPU splits all of B once."""
+def on_devices(n: int, count: int, of: Kernels, rows: int, columns: int) -> OnDevices:
+    """The prediction for `devices=`, in blocks of so many rows and columns; every GPU splits all of B once.
+
+    Where everything lies on the first GPU, each other one takes other columns of B from it, and the rest from the
+    others: the first sends about one B in all.
+    """
     strip = ceil(n / count)
     others = count - 1
     compute = (strip + n) * n * (of.describe + of.split) + 2 * RESIDUES * strip * n * n / of.operations
@@ -322,6 +327,20 @@ def on_devices(n: int, count: int, of: Kernels, columns: int, rows: int = 8192) 
         compute + strip * n * of.recombine,
         others / count * n * n * ELEMENT / NVLINK,
         0 if others == 0 else columns * n * ELEMENT / NVLINK,
-        others * (strip * n + n * n) * ELEMENT / NVLINK,
+        (others * strip * n + min(others, 1) * n * n) * ELEMENT / NVLINK,
         others * (2 * last + columns * n * ELEMENT) / NVLINK,
     )
+
+
+WINOGRAD_FROM = 8192
+"""Least rows, inner indices and columns of Strassen-Winograd."""
+
+
+def of_devices(n: int, count: int) -> tuple[float, float]:
+    """Seconds with operands and result shared out, and with all of them on the first GPU, in blocks as they are."""
+    found = []
+    for where in ("here", "elsewhere"):
+        rows, columns = LARGEST[where]
+        winograd = min(rows, columns, ceil(n / count)) >= WINOGRAD_FROM
+        found.append(on_devices(n, count, kernels(winograd=winograd), rows, columns))
+    return found[0].shared, found[1].on_first

@@ -30,7 +30,7 @@ OF_LAYERS = ((16384, 2**20, 16384), (131072, 131072, 131072))
 
 MOST_LAYERS = 64
 
-STRIPS, WINOGRAD_FROM = 32768, 8192
+STRIPS, WINOGRAD_FROM = 32768, model.WINOGRAD_FROM
 """n of the table of one process, and the least rows, inner indices and columns of Strassen-Winograd."""
 
 
@@ -117,16 +117,15 @@ def one_gpu() -> str:
 
 def one_process() -> str:
     """`devices=` on the GPUs of one host."""
-    lines = [["GPUs", "blocks of columns", "shared out, s", "TFLOP/s", "times one", "all on the first, s", "times one"]]
+    lines = [["GPUs", "shared out, s", "TFLOP/s", "times one", "all on the first, s", "TFLOP/s", "times one"]]
     one = model.on_one((STRIPS,) * 3, model.kernels(winograd=True))
-    for columns in (4096, 8192):
-        for count in (2, 4, 8):
-            of = model.kernels(winograd=columns >= WINOGRAD_FROM)
-            found = model.on_devices(STRIPS, count, of, columns)
-            lines.append([
-                str(count), str(columns), f"{found.shared:.3f}", f"{2e-12 * STRIPS**3 / found.shared:.0f}",
-                f"{one / found.shared:.2f}", f"{found.on_first:.3f}", f"{one / found.on_first:.2f}",
-            ])  # fmt: skip
+    for count in (2, 4, 8):
+        found = model.of_devices(STRIPS, count)
+        lines.append([str(count), *(
+            cell
+            for seconds in found
+            for cell in (f"{seconds:.3f}", f"{2e-12 * STRIPS**3 / seconds:.0f}", f"{one / seconds:.2f}")
+        )])  # fmt: skip
     return _table(lines)
 
 

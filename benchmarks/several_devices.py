@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 import ozaki
-from benchmarks.gpu_model import RESIDUES, kernels, on_devices
+from benchmarks.gpu_model import RESIDUES, of_devices
 from benchmarks.measure import WrongAnswerError
-from ozaki.devices.blocks import COLUMNS
 from ozaki.distributed.layouts import part_of
 
 CALLS = 4
@@ -50,10 +49,10 @@ def measured(n: int, counts: Sequence[int]) -> list[Row]:
         devices = list(range(count))
         rows_of = [_strip(cp, device, a[_part(n, device, count)]) for device in devices]
         cols_of = [_strip(cp, device, b[:, _part(n, device, count)]) for device in devices]
-        model = on_devices(n, count, kernels(), COLUMNS)
+        of_shared, on_first = of_devices(n, count)
         ways: dict[str, tuple[Any, Any, float, Callable[[Any], Any]]] = {
-            "shared out": (rows_of, cols_of, model.shared, on_host),
-            "all on the first": (x, y, model.on_first, lambda c: _on(0, c.get)),
+            "shared out": (rows_of, cols_of, of_shared, on_host),
+            "all on the first": (x, y, on_first, lambda c: _on(0, c.get)),
         }
         for name, (left, right, predicted, gathered) in ways.items():
             if not np.array_equal(gathered(_product(left, right, devices)), want):

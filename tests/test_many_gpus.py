@@ -99,7 +99,7 @@ def test_fewer_layers_where_c_is_large():
 
 
 def test_devices_share_out_products():
-    one, two, four = (model.on_devices(32768, count, model.kernels(), 4096) for count in (1, 2, 4))
+    one, two, four = (model.on_devices(32768, count, model.kernels(), 8192, 4096) for count in (1, 2, 4))
     assert one.shared == one.on_first == one.compute
     assert one.compute > two.shared > one.compute / 2 and two.shared > four.shared > one.compute / 4
     assert all(each.on_first > each.shared for each in (two, four))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -43,28 +44,37 @@ class Blocks:
         return len(self.rows) * len(self.cols)
 
 
-ROWS, COLUMNS = 8192, 4096
-"""Rows and columns of a block, where nothing asks for fewer: its product takes far longer than to launch it, and the
-first block of columns has arrived soon."""
+Where = Literal["here", "host", "elsewhere"]
+"""Where the rows of A and C lie that a device computes: on it, in memory of the host, or on another device."""
+
+LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (8192, 2048), "elsewhere": (2048, 2048)}
+"""Rows and columns of a block, where nothing asks for fewer (docs/explanation/many_gpus.md).
+
+8192 of both have products by Strassen-Winograd. What has to arrive before the first product begins, and to be sent
+after the last one, should be little: so columns are fewer where none lies here, and rows where another device sends
+them to all. From the host all of B takes as long as a product of some thousand rows does, which have to hide it.
+"""
 
 _LEAST = 128
 
 
-def blocks_of(rows: range, strips: Sequence[range], k: int, room: Room) -> Blocks:
-    """The largest blocks, up to `ROWS` and `COLUMNS`, that the memory of a device holds.
+def blocks_of(rows: range, strips: Sequence[range], k: int, room: Room, where: Where = "host") -> Blocks:
+    """The largest blocks, up to those of `LARGEST`, that the memory of a device holds.
 
     Parameters
     ----------
     rows : of A that the device has
     strips : of columns of B, which lie apart: no block has columns of two
     k : inner dimension
+    where : the rows of A and C lie
 
     Raises
     ------
     MemoryError
         If the smallest blocks do not fit.
     """
-    of_rows, of_cols = min(ROWS, max(len(rows), 1)), min(COLUMNS, max(map(len, strips), default=1) or 1)
+    most_rows, most_cols = LARGEST[where]
+    of_rows, of_cols = min(most_rows, max(len(rows), 1)), min(most_cols, max(map(len, strips), default=1) or 1)
     columns = sum(map(len, strips))
     for keeps in (True, False):
         high, wide = of_rows, of_cols

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.devices.blocks import Blocks, Room, blocks_of, halved
+from ozaki.devices.blocks import Blocks, Room, Where, blocks_of, halved
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
@@ -119,8 +119,7 @@ class Copies:
         for strip, place, event in self._strips:
             if cols.start in place:
                 at = slice(cols.start - place.start, cols.stop - place.start)
-                device = getattr(getattr(strip, "data", None), "device_id", None)
-                return _Copy(strip, (slice(0, strip.shape[0]), at), event, device)
+                return _Copy(strip, (slice(0, strip.shape[0]), at), event, _device_of(strip))
         raise AssertionError(cols)
 
 
@@ -232,9 +231,22 @@ def _cut(task: Task, number: int, room: Room) -> Blocks:
         Naming the device, if it does not hold the smallest ones.
     """
     try:
-        return blocks_of(range(task.a[number].shape[0]), _places(task.b), task.plan.shape[1], room)
+        rows = range(task.a[number].shape[0])
+        return blocks_of(rows, _places(task.b), task.plan.shape[1], room, _where(task, number))
     except MemoryError as error:
         raise MemoryError(f"device {task.devices[number]}: {error}") from None
+
+
+def _where(task: Task, number: int) -> Where:
+    """Where the rows of A and C lie that a device computes: on another one, if either does."""
+    found = {_device_of(strip) for strip in (task.a[number], task.out[number])} - {task.devices[number]}
+    return "here" if not found else "host" if found == {None} else "elsewhere"
+
+
+def _device_of(x: Any) -> int | None:
+    """The device in whose memory an array lies; None of the host's."""
+    device: int | None = getattr(getattr(x, "data", None), "device_id", None)
+    return device
 
 
 def _places(strips: Sequence[Any]) -> list[range]:

@@ -13,6 +13,11 @@ cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
 
 
+def of_blocks(rows, cols):
+    """A context in which blocks have at most so many rows and columns."""
+    return mock.patch.dict(blocks.LARGEST, dict.fromkeys(blocks.LARGEST, (rows, cols)))
+
+
 def operands(dtype="float64"):
     rng = np.random.default_rng(56)
     a, b = rng.standard_normal((1100, 700)), rng.standard_normal((700, 900))
@@ -27,7 +32,7 @@ def operands(dtype="float64"):
 def test_bits_of_one_call(dtype, method, devices):
     a, b = operands(dtype)
     want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
-    with mock.patch.multiple(blocks, ROWS=256, COLUMNS=200):
+    with of_blocks(256, 200):
         for x, y in ((a, b), (cp.asarray(a), cp.asarray(b)), (cp.asarray(a), b), (a, cp.asarray(b.T).T)):
             c, report = ozaki.matmul(x, y, devices=devices, return_report=True, **method)
             assert type(c) is type(x)
@@ -41,7 +46,7 @@ def test_memory_maps(tmp_path):
     np.save(tmp_path / "b.npy", b)
     x, y = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "ab")
     out = np.lib.format.open_memmap(tmp_path / "c.npy", "w+", np.float64, (1100, 900))
-    with mock.patch.multiple(blocks, ROWS=300, COLUMNS=128):
+    with of_blocks(300, 128):
         assert ozaki.matmul(x, y, out, scheme="residues", slices=14, devices="cuda:0") is out
     out.flush()
     assert np.array_equal(np.load(tmp_path / "c.npy"), ozaki.matmul(a, b, scheme="residues", slices=14))

@@ -22,11 +22,16 @@ from runs.operands import hard, matrix, same
 METHODS: tuple[dict[str, Any], ...] = ({"scheme": "residues", "slices": 14}, {"accuracy": "fp64"})
 
 
+def of_blocks(rows: int, cols: int) -> Any:
+    """A context in which blocks have at most so many rows and columns."""
+    return mock.patch.dict(blocks.LARGEST, dict.fromkeys(blocks.LARGEST, (rows, cols)))
+
+
 def several_devices(rng: np.random.Generator) -> None:
     """Operands on the host, on either device or on both, and the result where it is asked for."""
     a, b = matrix(rng, (70, 90), "f8"), matrix(rng, (90, 50), "f8")
     of_complex = a[:30] + 1j * a[40:], b + 1j * b[::-1]
-    with mock.patch.multiple(blocks, ROWS=16, COLUMNS=12):
+    with of_blocks(16, 12):
         for method in METHODS:
             want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
             for x, y in ((a, b), (on(0, a), on(0, b)), (on(0, a), on(1, b)), (on(1, a), b)):
@@ -91,7 +96,7 @@ def through_one_device(rng: np.random.Generator) -> None:
         c, report = ozaki.matmul(a, b, devices=0, scheme="residues", slices=14, return_report=True)
     same(want, c)
     assert report.devices[0].smaller == 2 and "halved 2 times" in str(report), report
-    with mock.patch.multiple(blocks, ROWS=200, COLUMNS=100):
+    with of_blocks(200, 100):
         failures = iter([False] * 5 + [True] + [False] * 9 + [True])
         with mock.patch.object(products, "_FUNCTIONS", functions):
             c, report = ozaki.matmul(
