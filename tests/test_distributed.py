@@ -152,6 +152,17 @@ def test_report_names_processes_and_the_bound_of_one_call():
     assert "2 processes" in str(found) and "process 1: " in str(found)
 
 
+def test_products_are_recorded_on_each_process():
+    def work(communicator):
+        a = shared(np.ones((4, 5)), Slab.X, communicator)
+        with ozaki.recording() as record:
+            distributed.matmul(a, a.T, scheme="residues", slices=10)
+        (entry,) = record.account.entries
+        return entry.shape, entry.count, entry.how
+
+    assert run(2, work) == [((4, 5, 4), 1, "10 residues")] * 2
+
+
 def test_progress_counts_panels():
     calls = []
 

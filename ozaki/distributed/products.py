@@ -23,13 +23,14 @@ from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.distributed.report import DistributedReport, ProcessReport
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
+from ozaki.driver.watching import Watched, watching
 from ozaki.interchange.kinds import is_dtensor
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import part_of, precision_of
 from ozaki.records.options import Options, ProductOptions, takes
-from ozaki.records.plan import Plan
+from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress, ProgressFunction, progress_of
 from ozaki.records.shapes import shapes
 from ozaki.schemes import ComplexResidues, Scheme
@@ -402,6 +403,9 @@ def _computed(
     with known_to_all(communicator, TypeError, ValueError, NotImplementedError):
         found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
     operands.release()
+    watched = Watched("gemm" if combined else "matmul", a, b) if watching() else None
+    if watched is not None:
+        watched.chosen(Chosen(found, found.bound))
     assert found.scheme is not None
     scheme: Any = found.scheme
     engine = parts.engine_for(_sliced(scheme), max(question.length, 1), found.engine)
@@ -415,6 +419,8 @@ def _computed(
             how = scheme, found.engine, found.inner_scaling
             multiply(operands, sharing, *how, deliver, checked.expression, checked.progress)
         checked.progress.end()
+    if watched is not None:
+        watched.ran(Chosen(found, found.bound))
     c = Array(out, (m, n), checked.distribution, communicator)
     if not return_report:
         return c
