@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message
 from ozaki.distributed.layouts import Positions, Share, common
 from ozaki.distributed.sharing import Sharing
+from ozaki.process.placement import on_gpu as on_gpu
 
 Array = npt.NDArray[Any]
 
@@ -112,11 +113,6 @@ def begin(communicator: Communicator, moves: Sequence[Move], account: Account, s
     if any(on_gpu(message.array) for message in (*sends, *receives)):
         finish_work()  # engines know no streams: elements have to be there, and memory free
     return Arriving(communicator.start(sends, receives, step), account, pieces)
-
-
-def on_gpu(x: Any) -> bool:
-    """Whether an array is CuPy's, which is not imported for others."""
-    return type(x).__module__.partition(".")[0] == "cupy"
 
 
 def contiguous(x: Any) -> Any:

@@ -14,6 +14,7 @@ from ozaki.call.operands import dtype_of
 from ozaki.devices.blocks import Room
 from ozaki.devices.product import DeviceReport, Functions, Task, compute
 from ozaki.driver.watching import Watched, watching
+from ozaki.process.placement import on_gpu
 from ozaki.records.formats import DTYPES, is_complex
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
@@ -255,7 +256,7 @@ def _check_apart(to: list[Any], of_a: list[Any], of_b: list[Any]) -> None:
 
 def _memory_of(x: Any) -> int | None:
     """The device in whose memory an array lies; None of the host's."""
-    return None if _on_host(x) else int(x.data.device_id)
+    return int(x.data.device_id) if on_gpu(x) else None
 
 
 def _overlap(x: Any, y: Any) -> bool:
@@ -267,7 +268,7 @@ def _overlap(x: Any, y: Any) -> bool:
 
 
 def _stretch(x: Any) -> tuple[int, int]:
-    address = x.ctypes.data if _on_host(x) else x.data.ptr
+    address = x.data.ptr if on_gpu(x) else x.ctypes.data
     reach = [(size - 1) * step for size, step in zip(x.shape, x.strides, strict=True)]
     first = address + sum(step for step in reach if step < 0)
     return first, address + sum(step for step in reach if step > 0) + x.itemsize
@@ -275,7 +276,7 @@ def _stretch(x: Any) -> tuple[int, int]:
 
 def _empty(shape: tuple[int, int], dtype: str, like: Any) -> Any:
     """A new array where another one lies."""
-    if _on_host(like):
+    if not on_gpu(like):
         return np.empty(shape, dtype)
     from ozaki.backends.cupy import peers
 
@@ -310,7 +311,7 @@ def _plan_of(
             return planned(_gathered(of_a, 0, mover), _gathered(of_b, 1, mover), asked)
         except peers.OutOfMemoryError:
             peers.release_unused()
-            if not all(_on_host(strip) for strip in (*of_a, *of_b)):
+            if any(on_gpu(strip) for strip in (*of_a, *of_b)):
                 raise
     left, right = (
         np.concatenate(strips, axis) if len(strips) > 1 else strips[0] for axis, strips in enumerate((of_a, of_b))
@@ -331,10 +332,6 @@ def _gathered(strips: list[Any], axis: int, mover: Any) -> Any:
     mover.finish()
     arrays = [each.ready() for each in arrived]
     return arrays[0] if len(arrays) == 1 else cp.concatenate(arrays, axis=axis)
-
-
-def _on_host(x: Any) -> bool:
-    return type(x).__module__.split(".")[0] == "numpy"
 
 
 def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:

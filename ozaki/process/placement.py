@@ -75,6 +75,11 @@ def _found(name: str, x: Any, first: _Named | None, ndarray: type) -> _Named | N
     return first
 
 
+def on_gpu(x: Any) -> bool:
+    """Whether x is an array of CuPy, which is not imported for others."""
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
 def methods_where_it_lies(cls: _Class) -> _Class:
     """Decorate a class of arrays: its methods and properties run on the device of the array and of their arguments.
 

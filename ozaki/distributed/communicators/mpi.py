@@ -11,6 +11,7 @@ import numpy as np
 
 from ozaki.distributed.communicators.communicator import Array, Message
 from ozaki.distributed.communicators.direct import Direct, bytes_of
+from ozaki.process.placement import on_gpu
 
 PIECE = 1 << 30
 """Bytes of a message, at most: MPI counts them in 32 bits before its version 4."""
@@ -48,7 +49,7 @@ class MPIProcesses(Direct):
 
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
         """As `Communicator.start`."""
-        if any(type(array).__module__.partition(".")[0] == "cupy" for _, array in (*sends, *receives)):
+        if any(on_gpu(array) for _, array in (*sends, *receives)):
             raise NotImplementedError(
                 "communicator: MPI moves arrays of the host here; copy them there, or start processes of torch with "
                 'init_process_group("cpu:gloo,cuda:nccl")'

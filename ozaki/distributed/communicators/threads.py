@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki.distributed.communicators.communicator import Array, Communicator, Message, ProcessError
 from ozaki.distributed.communicators.direct import Direct
+from ozaki.process.placement import on_gpu
 
 _Result = TypeVar("_Result")
 
@@ -113,7 +114,7 @@ class Threads(Direct):
                     f"array of shape {source.shape}, {source.dtype}, is sent where one of shape {target.shape}, "
                     f"{target.dtype}, is expected"
                 )
-            if type(target).__module__.partition(".")[0] == "cupy":
+            if on_gpu(target):
                 from ozaki.backends.cupy.peers import copy_between
 
                 copy_between(source, target)

@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from ozaki.distributed.communicators.communicator import Array, Message, ProcessError
 from ozaki.distributed.communicators.direct import Direct, bytes_of
+from ozaki.process.placement import on_gpu
 
 _TAG = 28538
 """The tag of messages, so that the caller's own (tag 0, if none is named) are others."""
@@ -43,7 +44,7 @@ class TorchGroup(Direct):
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
         """As `Communicator.start`."""
         works: list[_Work] = []
-        if any(_on_gpu(array) for _, array in (*sends, *receives)):
+        if any(on_gpu(array) for _, array in (*sends, *receives)):
             return self._start_on_gpu(sends, receives, step)
         for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
             for peer, array in messages:
@@ -199,10 +200,6 @@ def tensor_of(array: Array) -> Any:
     if not each.flags.writeable:  # PyTorch has no such tensors, and warns; what is sent is only read
         each = np.ctypeslib.as_array((ctypes.c_uint8 * each.size).from_address(each.ctypes.data))
     return torch.from_numpy(each)
-
-
-def _on_gpu(x: Any) -> bool:
-    return type(x).__module__.partition(".")[0] == "cupy"
 
 
 def _line(error: BaseException) -> str:
