@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree, same_on_all
-from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share
+from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share, check_distribution
 from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, on_gpu
 from ozaki.interchange.kinds import is_dtensor, kind_of
 from ozaki.records.formats import DTYPES
@@ -53,10 +53,11 @@ class Array:
 
         Raises
         ------
-        ValueError
-            If the distribution is for another number of processes.
+        ValueError, TypeError
+            If the distribution is for another number of processes, or is none.
         """
         communicator = self.communicator
+        check_distribution(distribution)
         distribution.check(communicator.size)
         wants = shares_of(distribution, self.shape, communicator.size)
         out = empty_like(self.local, wants[communicator.rank].shape)
@@ -123,6 +124,8 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
     step, error, found = "making a distributed array", None, None
     try:
         found = _checked(local)
+        if not isinstance(distribution, Box):
+            check_distribution(distribution)
     except (TypeError, ValueError) as problem:
         error = problem
     agree(processes, step, error)
@@ -157,6 +160,7 @@ def share_of(x: Any, distribution: Distribution, communicator: Any = None, *, ti
     Array
     """
     processes = communicator_of(communicator, timeout)
+    check_distribution(distribution)
     distribution.check(processes.size)
     rows, cols = distribution.share(x.shape, processes.rank, processes.size)
     at_rows, at_cols = (slice(at.start, at.stop) if isinstance(at, range) else at for at in (rows, cols))

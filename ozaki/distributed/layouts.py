@@ -181,6 +181,7 @@ class BlockCyclic(Distribution):
     first_process: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
+        check_grid("process_grid", self.process_grid)
         if len(self.block_sizes) != 2 or min(self.block_sizes) < 1:
             raise ValueError(f"block_sizes: {self.block_sizes!r}; expected two sizes, both at least 1")
         places = zip(self.first_process, self.process_grid.shape, strict=True)
@@ -220,6 +221,9 @@ class BlockNonCyclic(Distribution):
     """
 
     process_grid: ProcessGrid
+
+    def __post_init__(self) -> None:
+        check_grid("process_grid", self.process_grid)
 
     @property
     def T(self) -> BlockNonCyclic:  # noqa: N802
@@ -316,6 +320,28 @@ class Replicated(Distribution):
 
     def shape_of(self, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]
+
+
+def check_distribution(distribution: object) -> None:
+    """Refuse what is no distribution.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(distribution, Distribution):
+        raise TypeError(f"distribution: {distribution!r}; expected one of all processes, as Slab.X or BlockCyclic(...)")
+
+
+def check_grid(name: str, grid: object) -> None:
+    """Refuse what is no grid of processes.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not isinstance(grid, ProcessGrid):
+        raise TypeError(f"{name}: {grid!r}; expected a ProcessGrid, as ProcessGrid((2, 3))")
 
 
 def check_size(expected: int, size: int) -> None:

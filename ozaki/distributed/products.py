@@ -16,7 +16,7 @@ from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
-from ozaki.distributed.layouts import Box, Boxes, Distribution, ProcessGrid, Slab
+from ozaki.distributed.layouts import Boxes, Distribution, ProcessGrid, Slab, check_distribution
 from ozaki.distributed.moving import Account, on_gpu
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
@@ -230,6 +230,10 @@ def is_dask_array(x: Any) -> bool:
     return dask is not None and isinstance(x, dask.Array)
 
 
+_DEFAULTS = Options()
+"""Options that nobody has named: messages leave them out."""
+
+
 class _Checked(NamedTuple):
     """What a call has made of its arguments before anything is computed."""
 
@@ -279,7 +283,8 @@ def _multiply(
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, Array):
             raise TypeError(
-                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, or a dask array"
+                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a "
+                "dask array (ozaki.matmul multiplies what one process has)"
             )
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
@@ -296,7 +301,8 @@ def _multiply(
             version=ozaki.__version__,
             shape=checked.question.sizes.shape,
             dtype=(str(a.dtype), str(b.dtype), checked.question.dtype),
-            options=options.key[:-1],
+            options={name: x for name, x in options._asdict().items() if x != getattr(_DEFAULTS, name)},
+            types_of_options=options.key[len(options) : -1],  # 60 are bits, 60.0 is refused, but they compare equal
             plan=plan,
             distribution=repr((a.distribution, b.distribution, checked.distribution)),
             grid=(checked.sharing.grid, checked.sharing.layers),
@@ -352,8 +358,7 @@ def _check(
         if isinstance(default, Boxes):
             default = Slab.X
         distribution = default
-    if isinstance(distribution, Box) or not isinstance(distribution, Distribution):
-        raise TypeError(f"distribution: {type(distribution).__name__}; expected a distribution of all processes")
+    check_distribution(distribution)
     distribution.check(communicator.size)
     sharing = shared_out(sizes.shape, communicator.size, grid, layers)
     return _Checked(question, sharing, expression, progress_of(progress), distribution)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from ozaki.distributed.layouts import Box, ProcessGrid, part_of
+from ozaki.distributed.layouts import Box, ProcessGrid, check_grid, part_of
 from ozaki.records.memory import too_few_bytes
 
 
@@ -159,9 +159,11 @@ def shared_out(
 
     Raises
     ------
-    ValueError
-        If grid and layers are not for so many processes.
+    ValueError, TypeError
+        If grid and layers are not for so many processes, or the grid is no `ProcessGrid`.
     """
+    if grid is not None:
+        check_grid("grid", grid)
     if grid is not None or layers is not None:
         of_grid = grid.size if grid is not None else None
         if layers is not None and (layers < 1 or size % layers):

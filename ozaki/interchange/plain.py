@@ -43,7 +43,7 @@ _MORE = (
     _More(("to_dataarray", "coords"), _LABELS, "{}.to_dataarray().to_numpy()"),
     _More(("to_pandas", "schema"), _LABELS, "{}.to_pandas().to_numpy()"),
     _More(("gather", "redistribute"), "which is shared out over processes", "ozaki.distributed.matmul, or {}.gather()"),
-    _More(("__dask_graph__", "compute"), "which is not computed yet", "{}.compute()"),
+    _More(("__dask_graph__", "compute"), "which is not computed yet", "ozaki.distributed.matmul, or {}.compute()"),
     _More(("__dataframe__",), _LABELS, "numpy.asarray({})"),
     _More(("unmasked", "mask", "filled", "__array_finalize__"), "which may have masked elements", "{}.filled(0)"),
 )
