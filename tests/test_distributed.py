@@ -249,6 +249,15 @@ def test_what_differs_among_processes_is_refused_on_all():
     def other_shapes(communicator):
         distributed.array(x[: 2 + communicator.rank, :], Slab.X, communicator)
 
+    def other_distributions(communicator):
+        shared(x, Slab.Y if communicator.rank else Slab.X, communicator)
+
+    def no_distribution(communicator):
+        a = shared(x, Slab.X, communicator)
+        a.redistribute(Slab.Y if communicator.rank else "Y")
+
+    refused(2, other_distributions, ValueError, "distribution: 'Slab.X' on process 0, but 'Slab.Y' on process 1")
+    refused(2, no_distribution, (TypeError, ProcessError), "expected")
     refused(2, other_slices, ValueError, "options: .* on process 0, but .* on process 1")
     refused(2, other_dtypes, ValueError, "dtype: 'float64' on process 0, but 'float32' on process 1")
     refused(2, other_shapes, ValueError, r"local: shape \(2, 6\) on process 0; expected \(3, 6\)")

@@ -57,8 +57,7 @@ class Array:
             If the distribution is for another number of processes, or is none.
         """
         communicator = self.communicator
-        check_distribution(distribution)
-        distribution.check(communicator.size)
+        agree_on(communicator, distribution, "redistributing a matrix")
         wants = shares_of(distribution, self.shape, communicator.size)
         out = empty_like(self.local, wants[communicator.rank].shape)
         begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
@@ -160,11 +159,27 @@ def share_of(x: Any, distribution: Distribution, communicator: Any = None, *, ti
     Array
     """
     processes = communicator_of(communicator, timeout)
-    check_distribution(distribution)
-    distribution.check(processes.size)
+    agree_on(processes, distribution, "taking shares of a matrix")
     rows, cols = distribution.share(x.shape, processes.rank, processes.size)
     at_rows, at_cols = (slice(at.start, at.stop) if isinstance(at, range) else at for at in (rows, cols))
     return array(np.asarray(x[at_rows][:, at_cols]), distribution, processes)
+
+
+def agree_on(communicator: Communicator, distribution: Distribution, step: str) -> None:
+    """Refuse, on all processes alike, a distribution that one of them cannot use, or that differs among them.
+
+    Raises
+    ------
+    TypeError, ValueError, ProcessError
+    """
+    error: Exception | None = None
+    try:
+        check_distribution(distribution)
+        distribution.check(communicator.size)
+    except (TypeError, ValueError) as problem:
+        error = problem
+    agree(communicator, step, error)
+    same_on_all(communicator, step, distribution=repr(distribution))
 
 
 def _checked(local: Any) -> npt.NDArray[Any]:

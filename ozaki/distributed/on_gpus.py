@@ -1,7 +1,8 @@
 """Products of matrices whose shares lie on GPUs: each process multiplies a tile of C on its own.
 
-A process receives all of k of its rows of A and columns of B, as floats, and has the product of these, which the GPU's
-own kernels compute. So facts merge alone: the worst ratio of all tiles, the largest spans, and the rest as on one GPU.
+A process receives all of k of its rows of A and columns of B, as floats, which its GPU has to hold beside their slices,
+and multiplies these by the GPU's own kernels. So facts merge alone: the worst ratio of all tiles, the largest spans, and
+the rest as on one GPU.
 """
 
 from __future__ import annotations
@@ -182,8 +183,10 @@ def computed(
         progress.step()
         asked = options._replace(reproducible=True, inner_scaling=False)
         facts = Facts(communicator, a.held, b.held, question.sizes.shape, sharing, tile, asked, question.dtype, account)
-        found = _planned(question, facts) if plan is None else given(plan, question, facts, _no_relative)
-        facts.release()
+        try:
+            found = _planned(question, facts) if plan is None else given(plan, question, facts, _no_relative)
+        finally:
+            facts.release()
     name = backend.engine_name(found)
     same_on_all(communicator, "choosing a plan", scheme=found.scheme, engine=name)
     with known_to_all(communicator):

@@ -15,6 +15,9 @@ from math import ceil
 from ozaki.distributed.layouts import Box, ProcessGrid, check_grid, part_of
 from ozaki.records.memory import too_few_bytes
 
+WIDTH = 8192
+"""Inner indices of a panel where nothing asks for fewer: products of slices take far longer than its messages."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -49,7 +52,7 @@ class Sharing:
     shape: tuple[int, int, int]
     grid: ProcessGrid
     layers: int = 1
-    width: int = 8192
+    width: int = WIDTH
     blocks: tuple[int, int] = (1, 1)
 
     @property
@@ -132,9 +135,6 @@ _SPLIT = 2048
 
 _OF_A_ROW = 160
 """Bytes of the description of a row, and of the two arrays that processes merge."""
-
-WIDTH = 8192
-"""Inner indices of a panel where nothing asks for fewer: products of slices take far longer than its messages."""
 
 _LEAST_WIDTH, _LEAST_BLOCK = 256, 128
 """Panels and blocks are not cut further: splitting would take as long as multiplying."""
