@@ -163,6 +163,18 @@ def test_products_are_recorded_on_each_process():
     assert run(2, work) == [((4, 5, 4), 1, "10 residues")] * 2
 
 
+def test_an_addend_may_be_wider_than_a_named_format():
+    rng = np.random.default_rng(8)
+    x, c = rng.standard_normal((5, 6)), rng.standard_normal((5, 5))
+
+    def work(communicator):
+        a, added = shared(x, Slab.X, communicator), shared(c, Slab.Y, communicator)
+        return distributed.gemm(2.0, a, a.T, 0.5, added, dtype="float32", accuracy="fp32").gather()
+
+    wanted = ozaki.gemm(2.0, x, x.T, 0.5, c, dtype="float32", accuracy="fp32", reproducible=True)
+    assert all(np.array_equal(found, wanted) for found in run(2, work))
+
+
 def test_progress_counts_panels():
     calls = []
 

@@ -1,8 +1,8 @@
 """Products of matrices whose shares lie on GPUs: each process multiplies a tile of C on its own.
 
 A process receives all of k of its rows of A and columns of B, as floats, which its GPU has to hold beside their slices,
-and multiplies these by the GPU's own kernels. So facts merge alone: the worst ratio of all tiles, the largest spans, and
-the rest as on one GPU.
+and multiplies these by the GPU's own kernels. So facts merge alone: the worst ratio of all tiles, the largest spans,
+and the rest as on one GPU.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination |
     ------
     ValueError, TypeError
     """
-    combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, False)
+    longer = question.options.dtype is not None
+    combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, longer)
     if combination is not None and not combination.rounds_once:
         raise ValueError("alpha: expected finite real factors alpha and beta")
     return combination
