@@ -354,6 +354,22 @@ def test_operands_are_not_changed():
     assert np.array_equal(x, before)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.75), (-0.0, -0.0), (-2.0, 0.0), (1.0, -0.0)])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_factors_of_zero_leave_nan_and_inf_unread(alpha, beta, dtype):
+    rng = np.random.default_rng(7)
+    x, c = rng.standard_normal((5, 8)).astype(dtype), rng.standard_normal((5, 5)).astype(dtype)
+    x[1, 6], x[3, 0], c[0, 2], c[4, 1] = np.nan, np.inf, np.nan, -np.inf
+    wanted = ozaki.gemm(alpha, x, x.T, beta, c, accuracy="fp64", reproducible=True)
+
+    def work(communicator):
+        a, added = shared(x, Slab.Y, communicator), shared(c, Slab.X, communicator)
+        return distributed.gemm(alpha, a, a.T, beta, added, layers=2, accuracy="fp64").gather()
+
+    for found in run(2, work):
+        assert found.tobytes() == wanted.tobytes()
+
+
 def test_replicated_results_lie_everywhere():
     x = np.random.default_rng(6).standard_normal((7, 8))
 
