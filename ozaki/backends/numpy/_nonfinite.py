@@ -143,7 +143,7 @@ class Touched:
     def write(self, out: npt.NDArray[Any], first: int = 0, combination: Combination | None = None) -> None:
         """Write those of some rows into out, shape (rows, n), from row `first` of the tile on.
 
-        The addend of the expression has the shape (1, rows, n). With alpha = 0, NaN and Inf of the operands do not count.
+        The addend of the expression has the shape (1, rows, n). With alpha = 0, NaN and Inf of operands do not count.
         """
         if combination is not None and combination.alpha.is_zero:
             return
