@@ -46,6 +46,10 @@ class DeviceReport:
         )
 
 
+Events = Sequence[Any]
+"""Events of a device, as `backends.cupy.peers` has them."""
+
+
 class Functions(NamedTuple):
     """What a product on a device is made of: the functions of one device."""
 
@@ -63,7 +67,7 @@ class Task(NamedTuple):
     out : strips of rows of C, of the same rows as those of A
     plan : of the whole product
     devices : numbers, one for each strip of A
-    events : of all strips of A and of B: after which they may be read
+    events : of all strips of A and of B: those after which each may be read
     """
 
     a: Sequence[Any]
@@ -71,7 +75,7 @@ class Task(NamedTuple):
     out: Sequence[Any]
     plan: Plan
     devices: Sequence[int]
-    events: tuple[Sequence[Any], Sequence[Any]]
+    events: tuple[Sequence[Events], Sequence[Events]]
 
 
 class Copies:
@@ -83,27 +87,27 @@ class Copies:
     Parameters
     ----------
     strips : of columns of B
-    events : after which each may be read
+    events : of each, after which it may be read
     """
 
-    def __init__(self, strips: Sequence[Any], events: Sequence[Any]) -> None:
+    def __init__(self, strips: Sequence[Any], events: Sequence[Events]) -> None:
         self._lock = threading.Lock()
         self._strips = list(zip(strips, _places(strips), events, strict=True))
         self._found: dict[range, list[_Copy]] = {}
 
-    def take(self, cols: range, device: int) -> tuple[Any, tuple[slice, slice], Any]:
-        """An array that has these columns, where in it they are, and the event after which it may be read."""
+    def take(self, cols: range, device: int) -> tuple[Any, tuple[slice, slice], Events]:
+        """An array that has these columns, where in it they are, and the events after which it may be read."""
         with self._lock:
             copies = self._found.setdefault(cols, [self._original(cols)])
             copy = min(copies, key=lambda each: (each.device != device, each.taken))
             copy.taken += 1
-            return copy.array, copy.at, copy.event
+            return copy.array, copy.at, copy.events
 
-    def add(self, cols: range, array: Any, event: Any, device: int) -> None:
+    def add(self, cols: range, array: Any, events: Events, device: int) -> None:
         """Let others take these columns from an array on a device, too, which is not changed until all have ended."""
         with self._lock:
             at = slice(0, array.shape[0]), slice(0, array.shape[1])
-            self._found[cols].append(_Copy(array, at, event, device))
+            self._found[cols].append(_Copy(array, at, events, device))
 
     def forget(self, device: int) -> None:
         """Offer no copies on a device any more; what others are reading lives as long as they do."""
@@ -116,10 +120,10 @@ class Copies:
         return self._original(cols).device
 
     def _original(self, cols: range) -> _Copy:
-        for strip, place, event in self._strips:
+        for strip, place, events in self._strips:
             if cols.start in place:
                 at = slice(cols.start - place.start, cols.stop - place.start)
-                return _Copy(strip, (slice(0, strip.shape[0]), at), event, _device_of(strip))
+                return _Copy(strip, (slice(0, strip.shape[0]), at), events, _device_of(strip))
         raise AssertionError(cols)
 
 
@@ -129,7 +133,7 @@ class _Copy:
 
     array: Any
     at: tuple[slice, slice]
-    event: Any
+    events: Events
     device: int | None
     taken: int = 0
 
@@ -271,13 +275,15 @@ def _blocks(
     """Compute the blocks of one device, one after another; the next columns arrive while the last ones are multiplied.
 
     Columns that lie there already come first, then those by which devices differ, so that each brings other ones and
-    takes the rest from the others.
+    takes the rest from the others. Blocks of the result leave one by one, but whole rows for another device: these
+    follow one another in its memory.
     """
     import cupy as cp
 
     from ozaki.backends.cupy.program.streams import using
 
     a, out, given = task.a[number], task.out[number], task.events[0][number]
+    by_rows = _device_of(out) not in (None, mover.device)
     first = len(blocks.cols) * number // len(task.devices)
     turned = (*blocks.cols[first:], *blocks.cols[:first])
     order = sorted(turned, key=lambda cols: copies.home(cols) != mover.device)
@@ -287,7 +293,7 @@ def _blocks(
     def bring(cols: range) -> Any:
         arriving = mover.bring(*copies.take(cols, mover.device))
         if blocks.keeps and copies.home(cols) != mover.device:
-            copies.add(cols, arriving.array, arriving.event, mover.device)
+            copies.add(cols, arriving.array, arriving.events, mover.device)
         return arriving
 
     with using(mover.products.ptr):
@@ -295,7 +301,7 @@ def _blocks(
             arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
             ahead = None if order[0] in kept else bring(order[0])
             left: Prepared | None = None
-            entries = cp.empty((len(rows), n), task.plan.dtype)
+            entries = cp.empty((len(rows), n), task.plan.dtype) if by_rows else None
             for place, cols in enumerate(order):
                 if stop.is_set():
                     return
@@ -311,10 +317,15 @@ def _blocks(
                 following = order[place + 1] if place + 1 < len(order) else None
                 ahead = None if following is None or following in kept else bring(following)
                 of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
-                entries[:, cols.start : cols.stop] = functions.multiply(of_left, of_right, plan)
+                block = functions.multiply(of_left, of_right, plan)
+                if entries is None:
+                    mover.send(block, out, (slice(rows.start, rows.stop), slice(cols.start, cols.stop)))
+                else:
+                    entries[:, cols.start : cols.stop] = block
                 mover.free_after_products()
                 told(1)
-            mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
+            if entries is not None:
+                mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
             del entries, left, arriving
 
 

@@ -325,6 +325,7 @@ def install(capability: str) -> None:
     gpus.use(0)
     runtime = SimpleNamespace(
         getDevice=gpus.current,
+        setDevice=gpus.use,
         getDeviceCount=lambda: gpus.COUNT,
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
         memsetAsync=memset,
