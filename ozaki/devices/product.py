@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -272,7 +273,7 @@ def _blocks(
     told: Callable[[int], None],
     stop: threading.Event,
 ) -> None:
-    """Compute the blocks of one device, one after another; the next columns arrive while the last ones are multiplied.
+    """Compute the blocks of one device, one after another; the next columns, or rows, arrive meanwhile.
 
     Columns that lie there already come first, then those by which devices differ, so that each brings other ones and
     takes the rest from the others. Blocks of the result leave one by one, but whole rows for another device: these
@@ -283,39 +284,46 @@ def _blocks(
     from ozaki.backends.cupy.program.streams import using
 
     a, out, given = task.a[number], task.out[number], task.events[0][number]
-    by_rows = _device_of(out) not in (None, mover.device)
+    whole_rows = _device_of(out) not in (None, mover.device)
     first = len(blocks.cols) * number // len(task.devices)
     turned = (*blocks.cols[first:], *blocks.cols[:first])
     order = sorted(turned, key=lambda cols: copies.home(cols) != mover.device)
-    kept: dict[range, Prepared] = {}
     (_, k, _), n = task.plan.shape, sum(strip.shape[1] for strip in task.b)
+    kept: dict[range, Prepared] = {}
 
-    def bring(cols: range) -> Any:
+    def bring_rows(rows: range) -> Any:
+        return mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
+
+    def bring_cols(cols: range) -> Any:
+        """The columns, on their way; None if their slices are here."""
+        if cols in kept:
+            return None
         arriving = mover.bring(*copies.take(cols, mover.device))
         if blocks.keeps and copies.home(cols) != mover.device:
             copies.add(cols, arriving.array, arriving.events, mover.device)
         return arriving
 
     with using(mover.products.ptr):
-        for rows in blocks.rows:
-            arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
-            ahead = None if order[0] in kept else bring(order[0])
-            left: Prepared | None = None
-            entries = cp.empty((len(rows), n), task.plan.dtype) if by_rows else None
-            for place, cols in enumerate(order):
+        rows_ahead, ahead = bring_rows(blocks.rows[0]), bring_cols(order[0])
+        for rows, next_rows in zip_longest(blocks.rows, blocks.rows[1:]):
+            arrived, rows_ahead = rows_ahead, None
+            plan = of_tile(task.plan, len(rows), len(order[0]))
+            left = functions.prepare(arrived.ready(), "left", plan)
+            entries = cp.empty((len(rows), n), task.plan.dtype) if whole_rows else None
+            for cols, following in zip_longest(order, order[1:]):
                 if stop.is_set():
                     return
                 plan = of_tile(task.plan, len(rows), len(cols))
-                if left is None:
-                    left = functions.prepare(arriving.ready(), "left", plan)
-                right = kept.get(cols)
+                right, used = kept.get(cols), ahead
                 if right is None:
-                    assert ahead is not None
-                    right = functions.prepare(ahead.ready(), "right", plan)
+                    right = functions.prepare(used.ready(), "right", plan)
                     if blocks.keeps:
                         kept[cols] = right
-                following = order[place + 1] if place + 1 < len(order) else None
-                ahead = None if following is None or following in kept else bring(following)
+                ahead = None if following is None else bring_cols(following)
+                if next_rows is not None and rows_ahead is None and ahead is None:
+                    rows_ahead = bring_rows(next_rows)
+                    if following is None:
+                        ahead = bring_cols(order[0])
                 of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
                 block = functions.multiply(of_left, of_right, plan)
                 if entries is None:
@@ -323,10 +331,10 @@ def _blocks(
                 else:
                     entries[:, cols.start : cols.stop] = block
                 mover.free_after_products()
+                arrived = used = None  # not before: later copies may take this memory
                 told(1)
             if entries is not None:
                 mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
-            del entries, left, arriving
 
 
 def of_tile(plan: Plan, rows: int, cols: int) -> Plan:

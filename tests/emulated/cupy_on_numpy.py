@@ -67,6 +67,9 @@ class ndarray(np.ndarray):  # noqa: N801
         _settle(self)
         return np.array(self)
 
+    def set(self, of_host: np.ndarray) -> None:
+        self[...] = _on_device(of_host.copy())
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.ndarray | np.generic) for x in inputs):
             return NotImplemented  # as CuPy, for operands of other classes

@@ -17,6 +17,9 @@ from ozaki.backends.cupy.staging import Staging
 
 At = tuple[slice, slice]
 
+LEAVING = 2
+"""Blocks on their way to memory of the host, at most, when another one is to follow."""
+
 Events = Sequence[Any]
 """After all of which memory may be read: events of CUDA, or futures of such, of what a thread has yet to begin."""
 
@@ -117,7 +120,7 @@ class Mover:
         """
         target = out[at]
         if _on_host(out):
-            self._write(1)
+            self._write(LEAVING)
             self._leaving.append(self._staging.send(block, _recorded(self.products.ptr), target))
             self.moved += block.nbytes
         elif _device_of(out) == self.device:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ozaki.distributed.communicators.communicator import Array, Exchange, Message, ProcessError
+from ozaki.process.placement import on_gpu
 
 _HEAD = 1024
 """Bytes of the first message to each process: the length of what is to follow, and as much of it as there is room."""
@@ -33,9 +34,23 @@ class Direct(ABC):
         """Seconds of `timeout` that are left, once others were waited for in vain, to find out which one is missing."""
         return min(0.5, self.timeout / 10)
 
-    @abstractmethod
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
         """As `Communicator.start`."""
+        if any(on_gpu(message.array) for message in (*sends, *receives)):
+            return self._start_on_gpu(sends, receives, step)
+        return self._start(sends, receives, step)
+
+    @abstractmethod
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
+        """Start messages of arrays in memory of the host."""
+
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
+        """Start messages of arrays on GPUs: through memory of the host, unless the engine moves them itself."""
+        of_gpu: list[Any] = [array for _, array in receives]
+        of_host = [np.empty(array.shape, array.dtype) for array in of_gpu]
+        copies = [Message(peer, _on_host(array)) for peer, array in sends]
+        into = [Message(peer, array) for (peer, _), array in zip(receives, of_host, strict=True)]
+        return _ThroughHost(self._start(copies, into, step), list(zip(of_gpu, of_host, strict=True)))
 
     @abstractmethod
     def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
@@ -103,6 +118,24 @@ class Direct(ABC):
         if found == peer or found in seen:  # all wait for each other
             return ProcessError(peer, step, what)
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")
+
+
+def _on_host(x: Any) -> Array:
+    copy: Array = x.get()
+    return copy
+
+
+class _ThroughHost:
+    """Messages that arrive in memory of the host, for arrays on a GPU."""
+
+    def __init__(self, exchange: Exchange, arrays: Sequence[tuple[Any, Array]]) -> None:
+        self._exchange, self._arrays = exchange, arrays
+
+    def wait(self) -> None:
+        """As `Exchange.wait`."""
+        self._exchange.wait()
+        for on_device, of_host in self._arrays:
+            on_device.set(of_host)
 
 
 def bytes_of(x: Array) -> Array:

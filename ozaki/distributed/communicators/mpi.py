@@ -11,7 +11,6 @@ import numpy as np
 
 from ozaki.distributed.communicators.communicator import Array, Message
 from ozaki.distributed.communicators.direct import Direct, bytes_of
-from ozaki.process.placement import on_gpu
 
 PIECE = 1 << 30
 """Bytes of a message, at most: MPI counts them in 32 bits before its version 4."""
@@ -47,13 +46,8 @@ class MPIProcesses(Direct):
         self._communicator = communicator
         self._told: dict[int, int] = {}
 
-    def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
-        """As `Communicator.start`."""
-        if any(on_gpu(array) for _, array in (*sends, *receives)):
-            raise NotImplementedError(
-                "communicator: MPI moves arrays of the host here; copy them there, or start processes of torch with "
-                'init_process_group("cpu:gloo,cuda:nccl")'
-            )
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
+        """As `Direct._start`."""
         started = _Requests(self, step)
         for peer, array in receives:
             for piece in _pieces(array):

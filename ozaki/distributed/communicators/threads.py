@@ -81,8 +81,12 @@ class Threads(Direct):
             raise ValueError(f"rank: {rank}; expected 0 to {group.size - 1}")
         self.group, self.step = group, "starting"
 
-    def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
-        """As `Communicator.start`."""
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
+        """As `Direct._start_on_gpu`: GPUs copy from one another."""
+        return self._start(sends, receives, step)
+
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
+        """As `Direct._start`, and for arrays on GPUs."""
         self.step = step
         taken = [_Part(message) for message in receives]
         given = [_Part(message) for message in sends]
