@@ -284,7 +284,7 @@ class _Strands:
 
 def _bytes_of_sums(product: Product) -> int:
     """Bytes of an entry of an un-rounded product."""
-    engine = parts.engine_for(product.sliced, product.k, product.engine)
+    engine = parts.engine_for(product.scheme, product.k, product.engine)
     return work_of(engine, np.dtype(product.dtype).itemsize).sums
 
 

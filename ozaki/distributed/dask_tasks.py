@@ -24,7 +24,8 @@ from ozaki.bounds.levels import Level
 from ozaki.distributed.measuring import Factors, rows_of
 from ozaki.process.environment import default_environment
 from ozaki.records.combination import Combination
-from ozaki.schemes import ComplexResidues, Scheme, scaling_of
+from ozaki.records.formats import is_complex
+from ozaki.schemes import Scheme
 
 Array = npt.NDArray[Any]
 
@@ -229,19 +230,6 @@ class Product:
     k: int
     dtype: str
 
-    @property
-    def sliced(self) -> Any:
-        """The scheme of the slices that are multiplied."""
-        return self.scheme.slices if isinstance(self.scheme, ComplexResidues) else self.scheme
-
-    def begin(self, left: Description, right: Description) -> tuple[parts.PartialProduct, parts.Touched]:
-        """A tile to which nothing was added, of rows and columns with these descriptions."""
-        scaling = scaling_of(self.scheme, left.k)
-        engine = parts.engine_for(self.sliced, self.k, self.engine)
-        flags = left.nonfinite[0] > 0, right.nonfinite[0] > 0
-        tile = parts.PartialProduct(engine, left.exponents(scaling), right.exponents(scaling))
-        return tile, parts.Touched(flags, self.dtype.startswith("complex"))
-
 
 @dataclass(frozen=True)
 class Partial:
@@ -294,7 +282,7 @@ def _added(
 
     If there is no more to a chunk than one pair, an engine may round it into `out` as it multiplies: then None.
     """
-    tile, touched = product.begin(left, right)
+    tile, touched = parts.begin(product.scheme, product.engine, left, right, is_complex(product.dtype))
     for each in before:
         each.add_to(tile, touched)
     finite, rounded = (not left.nonfinite.any(), not right.nonfinite.any()), False
@@ -355,5 +343,5 @@ def worst_quotient(
     product: Product, left: Description, right: Description, spans: tuple[int, int], block: Array
 ) -> tuple[int, int]:
     """The largest quotient of the error of an entry and the entry, of a tile of the rounded product."""
-    exponent, mantissa = parts.worst_quotient((left, right), spans, product.sliced, block)
+    exponent, mantissa = parts.worst_quotient((left, right), spans, product.scheme, block)
     return exponent, mantissa

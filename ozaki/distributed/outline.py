@@ -12,12 +12,11 @@ from ozaki.distributed.arrays import shares_of
 from ozaki.distributed.layouts import Distribution, ProcessGrid, Slab
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.planning.for_shapes import plan_for_shapes
-from ozaki.records.formats import DTYPES
+from ozaki.records.formats import DTYPES, is_complex
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.report import bytes_in_words
 from ozaki.records.shapes import shape_of, shapes
-from ozaki.schemes import ComplexResidues
 
 
 @dataclass(frozen=True)
@@ -109,12 +108,9 @@ def plan(
     if len(a) != 2 or len(b) != 2:
         raise ValueError(f"a: shapes {a} and {b}; expected those of two matrices")
     made = plan_for_shapes(sizes, asked.dtype, asked._replace(reproducible=True, workspace_limit=None))
-    assert made.scheme is not None
     scheme: Any = made.scheme
-    reals = sizes.shape[1] * (2 if isinstance(scheme, ComplexResidues) else 1)
-    engine = parts.engine_for(
-        scheme.slices if isinstance(scheme, ComplexResidues) else scheme, max(reals, 1), made.engine
-    )
+    reals = sizes.shape[1] * (2 if is_complex(asked.dtype) else 1)
+    engine = parts.engine_for(scheme, reals, made.engine)
     work = work_of(engine, np.dtype(asked.dtype).itemsize)
     sharing = within(shared_out(sizes.shape, processes, grid, layers), work, asked.workspace_limit)
     (m, k, n), element = sizes.shape, np.dtype(asked.dtype).itemsize

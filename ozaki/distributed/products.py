@@ -33,7 +33,7 @@ from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress, ProgressFunction, progress_of
 from ozaki.records.shapes import shapes
-from ozaki.schemes import ComplexResidues, Scheme
+from ozaki.schemes import Scheme
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
@@ -411,9 +411,8 @@ def _computed(
     watched = Watched("gemm" if combined else "matmul", a, b) if watching() else None
     if watched is not None:
         watched.chosen(Chosen(found, found.bound))
-    assert found.scheme is not None
     scheme: Any = found.scheme
-    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), found.engine)
+    engine = parts.engine_for(scheme, question.length, found.engine)
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
     wants = shares_of(checked.distribution, (m, n), size)
     sharing = within(checked.sharing, _work(operands, engine), limit)
@@ -432,7 +431,7 @@ def _computed(
     left, right = operands.described
     reports = communicator.all_gather(_of_process(sharing, communicator.rank, account), "reporting")
     nonfinite = int((left.nonfinite > 0).sum() + (right.nonfinite > 0).sum())
-    name = backend.engine_name(replace(found, scheme=_sliced(scheme)) if question.sizes.is_complex else found)
+    name = backend.engine_name(replace(found, scheme=parts.sliced(scheme)))
     return c, DistributedReport(
         found, found.bound, sharing, name, nonfinite, True if combined else None, tuple(reports)
     )
@@ -440,11 +439,6 @@ def _computed(
 
 _LOWER_BOUND, _MAGNITUDES = 20, 16
 """Bytes of an entry while lower bounds of it are found, and of the magnitudes of an element, at most."""
-
-
-def _sliced(scheme: Any) -> Any:
-    """The scheme of the slices that are multiplied."""
-    return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
 
 
 def _work(operands: Operands, engine: Any) -> Work:
@@ -467,7 +461,7 @@ def _relative_bits(
 ) -> float:
     """The fact `RelativeError`: from a product by the scheme, which no process holds as a whole."""
     communicator = operands.communicator
-    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), "auto")
+    engine = parts.engine_for(scheme, question.length, "auto")
     sharing = within(shared_out(operands.shape, communicator.size, None, 1), _work(operands, engine), limit)
     worst = NONE
     spans = operands.spans(inner_scaling)[0]
@@ -475,7 +469,7 @@ def _relative_bits(
     def compare(number: tuple[int, int], block: Any) -> None:
         nonlocal worst
         of = of_rounded(sharing, communicator.rank, number, operands.of(inner_scaling))
-        worst = max(worst, parts.worst_quotient(of, spans, _sliced(scheme), block))
+        worst = max(worst, parts.worst_quotient(of, spans, scheme, block))
 
     multiply(operands, sharing, scheme, "auto", inner_scaling, compare, None, progress_of(None))
     found = max(Quotient(*each) for each in communicator.all_gather(tuple(worst), "proving the accuracy"))

@@ -17,7 +17,7 @@ from ozaki.process.environment import default_environment
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import COMPLEX, REAL, shapes
-from ozaki.schemes import ComplexResidues, scaling_of
+from ozaki.schemes import ComplexResidues
 
 
 class Unrounded:
@@ -121,14 +121,10 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     x, y = as_rows("a", a, "left"), as_rows("b", b, "right")
     _check(x, y, left, right, plan)
     scheme: Any = plan.scheme
-    of_slices = scheme.slices if isinstance(scheme, ComplexResidues) else scheme
-    scaling = scaling_of(scheme, left.description.k)
     rows, cols = left.description, right.description
     with np.errstate(all="ignore"):
-        engine = parts.engine_for(of_slices, max(rows.k, 1), plan.engine)
-        product = parts.PartialProduct(engine, rows.exponents(scaling), cols.exponents(scaling))
+        product, touched = parts.begin(scheme, plan.engine, rows, cols, plan.parts == COMPLEX)
         product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
-        touched = parts.Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), plan.parts == COMPLEX)
         if touched.some:
             touched.add(x[0], y[0])
     return Unrounded(plan, product, touched, (len(left), len(right)))
