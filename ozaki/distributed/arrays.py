@@ -11,8 +11,9 @@ import numpy.typing as npt
 from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree, same_on_all
 from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share, check_distribution
-from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, on_gpu
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like
 from ozaki.interchange.kinds import is_dtensor, kind_of
+from ozaki.process.placement import on_gpu
 from ozaki.records.formats import DTYPES
 
 

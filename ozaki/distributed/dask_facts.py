@@ -16,7 +16,7 @@ from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed import dask_tasks
 from ozaki.distributed.dask_graphs import Operands, Tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
-from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, as_index, indices_read, read_within
 from ozaki.records.formats import part_of, precision_of
 from ozaki.schemes import Scheme
 
@@ -63,7 +63,7 @@ class Measured(Measuring):
         )[0]
         return factors
 
-    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[Array, Array]:
+    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
         left, right = self.operands.arrays
         x, y = da.compute(left[at[0]], right[:, at[1]])
         return x, y.T

@@ -19,7 +19,7 @@ from ozaki.bounds.levels import FEW_ROWS, Level
 from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
 from ozaki.distributed.layouts import Share
-from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within, rows_of
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, as_index, indices_read, read_within, rows_of
 from ozaki.distributed.moving import Account, Held, Move, begin, panels
 from ozaki.distributed.sharing import Sharing
 
@@ -107,7 +107,7 @@ class Operands(Measuring):
         dtypes = [str(held.local.real.dtype) for held in (self.a, self.b)]
         return inner_factors((sums[:2], extremes[:2]), (sums[2:], extremes[2:]), dtypes)
 
-    def _merge(self, x: Array, how: Any, step: str) -> None:
+    def _merge(self, x: NDArray, how: Any, step: str) -> None:
         began = perf_counter()
         self.communicator.all_reduce(x, how, step)
         self.account.waited += perf_counter() - began
@@ -179,7 +179,7 @@ class Operands(Measuring):
             function(self.rows(0, x, inner, inner_scaling), self.rows(1, y, inner, inner_scaling))
             self.account.computed += perf_counter() - began
 
-    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[Array, Array]:
+    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
         k, size = self.shape[1], self.communicator.size
         order = [np.argsort(each, kind="stable") for each in at]
         sorted_ = [each[by] for each, by in zip(at, order, strict=True)]

@@ -8,14 +8,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message
+from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
 from ozaki.distributed.sharing import Sharing
-from ozaki.process.placement import on_gpu as on_gpu
-
-Array = npt.NDArray[Any]
+from ozaki.process.placement import on_gpu
 
 
 @dataclass
@@ -45,7 +42,7 @@ class Held:
     replicas : for each process, the number of the copy of the matrix that its share belongs to
     """
 
-    local: Array
+    local: NDArray
     shares: Sequence[Share]
     replicas: Sequence[int]
 
@@ -62,7 +59,7 @@ class Move(NamedTuple):
 
     held: Held
     wants: Sequence[Share]
-    out: Array
+    out: NDArray
 
 
 @dataclass
@@ -71,7 +68,7 @@ class Arriving:
 
     exchange: Exchange
     account: Account
-    pieces: list[tuple[Array, tuple[Any, Any], Array]] = field(default_factory=list)
+    pieces: list[tuple[NDArray, tuple[Any, Any], NDArray]] = field(default_factory=list)
     """For each message that arrives: where its elements go, at which places, and the message."""
 
     def wait(self) -> None:
@@ -172,7 +169,7 @@ def panels(
     count: int,
     account: Account,
     step: str,
-) -> Iterator[tuple[Array, Array, Any]]:
+) -> Iterator[tuple[NDArray, NDArray, Any]]:
     """The rows of A and the columns of B of a block of this process's tile, panel after panel of inner indices.
 
     Each is (x, y, indices), shapes (rows, indices) and (columns, indices). While one is used, the next one arrives.
@@ -180,7 +177,7 @@ def panels(
     ranks, me = range(communicator.size), communicator.rank
     blocks = [sharing.block(rank, block) for rank in ranks]
 
-    def load(number: int) -> tuple[Arriving, Array, Array, Any]:
+    def load(number: int) -> tuple[Arriving, NDArray, NDArray, Any]:
         inner = [indices(rank, number) for rank in ranks]
         of_a = [Share(rows, at) for (rows, _), at in zip(blocks, inner, strict=True)]
         of_b = [Share(at, cols) for (_, cols), at in zip(blocks, inner, strict=True)]

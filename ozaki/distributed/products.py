@@ -17,7 +17,7 @@ from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Boxes, Distribution, ProcessGrid, Slab, check_distribution
-from ozaki.distributed.moving import Account, on_gpu
+from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
@@ -28,6 +28,7 @@ from ozaki.interchange.kinds import is_dtensor
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
+from ozaki.process.placement import on_gpu
 from ozaki.records.formats import part_of, precision_of
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Exchange, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
 
 _HEAD = 1024
 """Bytes of the first message to each process: the length of what is to follow, and as much of it as there is room."""
@@ -38,7 +38,7 @@ class Direct(ABC):
         """As `Communicator.start`."""
 
     @abstractmethod
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`, once all processes are known to have called it."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Direct(ABC):
         """As `Communicator.all_gather`."""
         return self._gather("all_gather", x, step)
 
-    def all_reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def all_reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`."""
         allowed = ("float64", "int64") if how == "max" else ("int64",)
         if x.dtype.name not in allowed or not x.flags.c_contiguous:
@@ -105,7 +105,7 @@ class Direct(ABC):
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")
 
 
-def bytes_of(x: Array) -> Array:
+def bytes_of(x: NDArray) -> NDArray:
     """The bytes of a contiguous array in the order of memory: a view of shape (x.nbytes,), uint8."""
     if not x.flags.forc:
         raise ValueError(f"array of shape {x.shape} and strides {x.strides}: expected a contiguous one")

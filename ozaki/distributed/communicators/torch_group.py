@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ozaki.distributed.communicators.communicator import Array, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Message, NDArray, ProcessError
 from ozaki.distributed.communicators.direct import Direct, bytes_of
 from ozaki.process.placement import on_gpu
 
@@ -73,7 +73,7 @@ class TorchGroup(Direct):
         works = [_Work(*each, work) for each, work in zip(about, found, strict=False)]
         return _Works(self, works, step, on_gpu=True)
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
         for group in self._reducing:
@@ -160,7 +160,7 @@ class _Work(NamedTuple):
     """A message on its way: the other process, the array, which is to live as long, and what that process is to do."""
 
     peer: int
-    array: Array
+    array: NDArray
     does: str
     work: Any
 
@@ -190,7 +190,7 @@ class _Works:
             torch.cuda.current_stream().synchronize()
 
 
-def tensor_of(array: Array) -> Any:
+def tensor_of(array: NDArray) -> Any:
     """The bytes of a contiguous array as a tensor of uint8 that shares its memory.
 
     The one place where tensors are made from arrays: for a backend that moves those of a GPU alone (NCCL), arrays of
