@@ -14,7 +14,7 @@ from ozaki.bounds.levels import FEW_ROWS, Level
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed import dask_tasks
-from ozaki.distributed.dask_graphs import Operands, Tasks
+from ozaki.distributed.dask_graphs import DaskOperands, Tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
 from ozaki.distributed.measuring import Factors, Measuring, NDArray, as_index, indices_read, read_within
 from ozaki.records.formats import part_of, precision_of
@@ -24,7 +24,7 @@ _KEPT = 2**30
 """Most bytes of lower bounds that are kept between proofs; those of more entries are found anew for each."""
 
 
-class Measured(Measuring):
+class MeasuredChunks(Measuring):
     """Both operands of a product, and what was computed of them.
 
     Parameters
@@ -37,7 +37,7 @@ class Measured(Measuring):
     operands : as above
     """
 
-    def __init__(self, operands: Operands, dtype: str) -> None:
+    def __init__(self, operands: DaskOperands, dtype: str) -> None:
         super().__init__(operands.shape, dtype, operands.reals)
         self.operands = operands
         self._lower: tuple[Level, bool, Any] | None = None

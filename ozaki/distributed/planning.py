@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from ozaki.backends import Backend
 from ozaki.backends.numpy import backend as numpy
 from ozaki.call.combination import combination_of
-from ozaki.distributed.measuring import Measuring
 from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose, enough_slices
@@ -28,10 +27,12 @@ from ozaki.schemes import ComplexResidues, Digits, Scheme, Words
 _EVERY_BIT = "entries that fewer residues leave undecided are not computed apart here, so all take enough residues"
 
 
-class Measured(Protocol):
-    """Operands whose facts can be found."""
+class FactFinder(Protocol):
+    """What finds facts about operands, the same ones on all processes: `Measuring`, and that of shares on GPUs."""
 
-    def measure(self, need: Need, relative: Callable[[Scheme, bool], float]) -> Any: ...
+    def measure(self, need: Need, relative: Callable[[Scheme, bool], float]) -> Any:
+        """As `Measuring.measure`."""
+        ...
 
 
 def question_for(
@@ -96,7 +97,7 @@ def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
     return str(asked)
 
 
-def planned(question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
+def planned(question: Question, operands: FactFinder, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan that answers the question for these operands: the same one for any parts.
 
     Raises
@@ -120,7 +121,7 @@ def planned(question: Question, operands: Measuring, relative: Callable[[Scheme,
     return checked(plan)
 
 
-def given(plan: Plan, question: Question, operands: Measured, relative: Callable[[Scheme, bool], float]) -> Plan:
+def given(plan: Plan, question: Question, operands: FactFinder, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
 
     Raises

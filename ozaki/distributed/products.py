@@ -352,8 +352,8 @@ def _check(
             raise TypeError(f"c: {type(c).__name__}; expected an Array, or None with beta = 0")
         combination = combined(alpha, beta, c, question)
         if combination is not None:
-            held = combination.c
-            expression = Expression(combination, None if held is None else held.held)
+            addend = combination.c
+            expression = Expression(combination, None if addend is None else addend.held)
         default = default if c is None else c.distribution
     if distribution is None:
         if isinstance(default, Boxes):
