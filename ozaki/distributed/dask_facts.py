@@ -16,7 +16,8 @@ from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed import dask_tasks
 from ozaki.distributed.dask_graphs import DaskOperands, Tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
-from ozaki.distributed.measuring import Factors, Measuring, NDArray, as_index, indices_read, read_within
+from ozaki.distributed.layouts import as_index
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within
 from ozaki.records.formats import part_of, precision_of
 from ozaki.schemes import Scheme
 

@@ -18,8 +18,8 @@ from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, Level
 from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
-from ozaki.distributed.layouts import Share
-from ozaki.distributed.measuring import Factors, Measuring, NDArray, as_index, indices_read, read_within, rows_of
+from ozaki.distributed.layouts import Share, as_index
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within, rows_of
 from ozaki.distributed.moving import Account, Held, Move, begin, panels
 from ozaki.distributed.sharing import Sharing
 

@@ -21,6 +21,7 @@ from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level
 from ozaki.bounds.of_scheme import error_terms, rows_bound
 from ozaki.bounds.sampled_products import looked_at, spread
+from ozaki.distributed.layouts import as_index
 from ozaki.planning.facts import (
     InnerRange,
     Need,
@@ -176,8 +177,3 @@ def read_within(read: Any, first: int, end: int) -> Any:
 def rows_of(x: NDArray, factors: NDArray | None) -> parts.Rows:
     """Rows x, shape (rows, indices), as a stack of one matrix; times the factors of their inner indices, if given."""
     return x[None] if factors is None else ScaledRows(x[None], factors)
-
-
-def as_index(of: Any) -> Any:
-    """An index of an array for rows or columns: a slice of neighbours."""
-    return slice(of.start, of.stop) if isinstance(of, range) else of

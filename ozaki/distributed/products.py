@@ -282,6 +282,11 @@ def _multiply(
             f"{name}: of DTensors alone; use {'distribution' if name == 'placements' else name + ' of array'}"
         )
     for name, x in (("a", a), ("b", b)):
+        if isinstance(x, list | tuple):
+            raise TypeError(
+                f"{name}: {type(x).__name__}; strips lie on the GPUs of one process, and are for ozaki.matmul with "
+                "devices=; expected an Array, as ozaki.distributed.array makes it of the share of each process"
+            )
         if not isinstance(x, Array):
             raise TypeError(
                 f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a "
