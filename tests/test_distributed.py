@@ -347,6 +347,7 @@ def test_bad_operands_are_refused_on_all():
         distributed.matmul(a.T, a if communicator.rank else x)
 
     refused(2, inner, ValueError, "b: shape")
+    refused(2, one_only, (TypeError, ProcessError), "b: ndarray; expected an Array")
     refused(2, mixed, TypeError, "b: one operand is complex")
     refused(1, lambda communicator: distributed.matmul(x, x), TypeError, "a: ndarray; expected an Array")
     refused(2, lambda of: distributed.array(np.ones(3), Slab.X, of), (ValueError, ProcessError), "local: 1 axes")

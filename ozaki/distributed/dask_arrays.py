@@ -24,6 +24,8 @@ _REMEDIES = {
     "distribution": "rechunk the operands: chunks of the result are rows of a's chunks by columns of b's",
     "grid": "the workers of dask's scheduler compute whatever is ready",
     "layers": "the workers of dask's scheduler compute whatever is ready",
+    "placements": "rechunk the operands: chunks of the result are rows of a's chunks by columns of b's",
+    "timeout": "dask's scheduler knows when a worker is lost",
     "progress": "use dask.diagnostics.ProgressBar, or distributed.progress of the persisted result",
     "return_report": "nothing has run when the lazy result is returned",
     "workspace_limit": "rechunk the operands: a task holds a few chunks",

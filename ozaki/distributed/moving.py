@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.bounds.description import Ints
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
 from ozaki.distributed.sharing import Sharing
@@ -110,6 +111,25 @@ def begin(communicator: Communicator, moves: Sequence[Move], account: Account, s
     if any(on_gpu(message.array) for message in (*sends, *receives)):
         finish_work()  # engines know no streams: elements have to be there, and memory free
     return Arriving(communicator.start(sends, receives, step), account, pieces)
+
+
+def few_rows(
+    communicator: Communicator, a: Held, b: Held, k: int, at: tuple[Ints, Ints], account: Account, step: str
+) -> tuple[NDArray, NDArray]:
+    """Some rows of A and columns of B by their numbers, on every process: shapes (rows, k) and (columns, k).
+
+    Parameters
+    ----------
+    communicator, a, b, account, step : as of a product
+    k : inner dimension
+    at : the numbers, in any order, none twice: the same on all processes
+    """
+    every, size = range(k), communicator.size
+    x, y = empty_like(a.local, (len(at[0]), k)), empty_like(b.local, (k, len(at[1])))
+    rows, cols = (np.sort(each) for each in at)  # as shares are
+    moves = [Move(a, [Share(rows, every)] * size, x), Move(b, [Share(every, cols)] * size, y)]
+    begin(communicator, moves, account, step).wait()
+    return x[np.searchsorted(rows, at[0])], y.T[np.searchsorted(cols, at[1])]
 
 
 def contiguous(x: Any) -> Any:

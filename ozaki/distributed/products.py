@@ -21,7 +21,7 @@ from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
-from ozaki.distributed.report import DistributedReport, ProcessReport
+from ozaki.distributed.report import DistributedReport, process_report
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.driver.watching import Watched, watching
 from ozaki.interchange.kinds import is_dtensor
@@ -104,20 +104,18 @@ def matmul(
 
     Parameters
     ----------
-    a, b : Array, or DTensor of PyTorch
+    a, b : Array, DTensor of PyTorch, or dask array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
         transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
-        of dimensions, with any placements but partial ones. Of dask arrays one may be an array of NumPy: then
-        `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
+        of dimensions, with any placements but partial ones. Beside a dask array the other operand may be an array of
+        NumPy; with dask arrays `distribution`, `grid`, `layers`, `progress`, `placements`, `timeout` and
+        `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
         Into how many rows and columns of tiles C is cut. Default: what moves and computes least.
     layers : int, optional
         Into how many parts k is cut, each computed by a grid of processes. Default: more than one where C is small.
-    **options
-        As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, beside
-        its shares of operands and result. The native product, words and verify=True are not for shared out operands.
     plan : Plan, optional
         As for `ozaki.matmul`.
     progress : function of (done, total, unit), optional
@@ -129,19 +127,25 @@ def matmul(
         Seconds to wait for another process, of DTensors; of arrays, `array` takes it. Default: 60.
     return_report : bool
         Return (c, report), the report the same on all processes.
+    **options
+        As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
+        bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
+        out operands. On GPUs neither are `layers`, `workspace_limit`, `inner_scaling=True` and normwise accuracies.
 
     Returns
     -------
     c : Array, or DTensor on the mesh of the operands; shape (m, n)
-        Of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's.
+        Of dask arrays a lazy dask array, whose chunks are the rows of a's chunks by the columns of b's.
     report : DistributedReport
+        Only with `return_report`.
 
     Raises
     ------
     ValueError, TypeError, NotImplementedError
-        On all processes, before anything is computed, for what cannot be used or differs among processes.
+        Before anything is computed, for what cannot be used or differs among processes: on all of them, but for an
+        argument that is wrong on some alone, of which the others raise `ProcessError`.
     ProcessError
-        If a process has ended, or does not answer for the communicator's `timeout`; it names rank and step.
+        If a process has ended or failed, or does not answer for the communicator's `timeout`; it names rank and step.
 
     Notes
     -----
@@ -259,12 +263,14 @@ def _multiply(
     placements: Sequence[Any] | None = None,
     timeout: float | None = None,
 ) -> Any:
+    """Multiply whatever kind of operands there are; `terms` are alpha, beta and c of `gemm`, None of `matmul`."""
     if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
         from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
 
         check_alone(
-            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None
-        )
+            distribution=distribution, grid=grid, layers=layers, progress=progress, placements=placements,
+            timeout=timeout, return_report=return_report or None,
+        )  # fmt: skip
         return multiply_chunks(a, b, plan, options, terms)
     c = None if terms is None else terms[2]
     if any(is_dtensor(type(x)) for x in (a, b, c)):
@@ -281,17 +287,7 @@ def _multiply(
         raise TypeError(
             f"{name}: of DTensors alone; use {'distribution' if name == 'placements' else name + ' of array'}"
         )
-    for name, x in (("a", a), ("b", b)):
-        if isinstance(x, list | tuple):
-            raise TypeError(
-                f"{name}: {type(x).__name__}; strips lie on the GPUs of one process, and are for ozaki.matmul with "
-                "devices=; expected an Array, as ozaki.distributed.array makes it of the share of each process"
-            )
-        if not isinstance(x, Array):
-            raise TypeError(
-                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a "
-                "dask array (ozaki.matmul multiplies what one process has)"
-            )
+    _check_array("a", a)
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
     with np.errstate(all="ignore"):
@@ -323,9 +319,28 @@ def _multiply(
         return _computed(a, b, checked, plan, options.workspace_limit, return_report, terms is not None)
 
 
+def _check_array(name: str, x: Any) -> None:
+    """Refuse an operand that is no `Array`.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, list | tuple):
+        raise TypeError(
+            f"{name}: {type(x).__name__}; strips lie on the GPUs of one process, and are for ozaki.matmul with "
+            "devices=; expected an Array, as ozaki.distributed.array makes it of the share of each process"
+        )
+    if not isinstance(x, Array):
+        raise TypeError(
+            f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a dask "
+            "array (ozaki.matmul multiplies what one process has)"
+        )
+
+
 def _check(
     a: Array,
-    b: Array,
+    b: Any,
     distribution: Distribution | None,
     grid: ProcessGrid | None,
     layers: int | None,
@@ -340,6 +355,7 @@ def _check(
     ------
     ValueError, TypeError, NotImplementedError
     """
+    _check_array("b", b)
     communicator = a.communicator
     if b.communicator is not communicator and b.communicator.size != communicator.size:
         raise ValueError(f"b: on {b.communicator.size} processes; expected the {communicator.size} of a")
@@ -402,6 +418,12 @@ def _checked_on_gpus(b: Array, c: Any, options: Options, layers: int | None) -> 
 def _computed(
     a: Array, b: Array, checked: _Checked, plan: Plan | None, limit: int | None, return_report: bool, combined: bool
 ) -> Any:
+    """The product of shares in host memory, or the expression with it if `combined`: all processes call it.
+
+    Raises
+    ------
+    ValueError, NotImplementedError, ProcessError
+    """
     question, communicator = checked.question, a.communicator
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
     element = max(a.local.itemsize, b.local.itemsize)
@@ -435,7 +457,7 @@ def _computed(
     if not return_report:
         return c
     left, right = operands.described
-    reports = communicator.all_gather(_of_process(sharing, communicator.rank, account), "reporting")
+    reports = communicator.all_gather(process_report(sharing, communicator.rank, account), "reporting")
     nonfinite = int((left.nonfinite > 0).sum() + (right.nonfinite > 0).sum())
     name = backend.engine_name(replace(found, scheme=parts.sliced(scheme)))
     return c, DistributedReport(
@@ -451,15 +473,6 @@ def _work(operands: Operands, engine: Any) -> Work:
     """What the product asks of a process, in bytes."""
     element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
     return work_of(engine, element)
-
-
-def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
-    rows, cols = sharing.tile(rank)
-    inner = sharing.inner(rank)
-    return ProcessReport(
-        rank, ((rows.start, rows.stop), (cols.start, cols.stop)), (inner.start, inner.stop), account.computed,
-        account.waited, account.received, account.sent,
-    )  # fmt: skip
 
 
 def _relative_bits(
