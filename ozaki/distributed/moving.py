@@ -22,7 +22,7 @@ class Account:
 
     Attributes
     ----------
-    computed, waited : seconds, of this process, that it split, multiplied and rounded, and that it waited for messages
+    computed, waited : seconds in which it split, multiplied and rounded, and in which it waited for messages
     received, sent : bytes of messages
     """
 
