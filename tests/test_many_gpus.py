@@ -3,7 +3,6 @@
 from math import prod
 
 import launching
-import numpy as np
 import pytest
 
 from benchmarks import distributed as processes

@@ -103,12 +103,43 @@ def test_what_does_not_fit_is_refused():
             parts.multiply(*arguments)
     with pytest.raises(ValueError, match="other: "):
         good.add(parts.multiply(x[:2], x, left[:2], right, plan))
+    with pytest.raises(ValueError, match="other: of rows or columns with other exponents"):
+        good.add(parts.multiply(x, x, described([2 * x], "left", 4), right, plan))
+    with pytest.raises(TypeError, match="other: ndarray; expected an Unrounded"):
+        good.add(x)
+    with pytest.raises(ValueError, match="added: shape"):
+        parts.describe(np.zeros((2, 3)), np.zeros((4, 2)), 4, "float64")
+    with pytest.raises(ValueError, match=r"k: -1; expected the inner dimension"):
+        parts.sums(x, "left", np.zeros((2, 4)), -1)
+    with pytest.raises(TypeError, match="x: masked elements"):
+        parts.extremes(np.ma.array(x, mask=x > 0), "left")
     with pytest.raises(ValueError, match="side: 'top'"):
         parts.extremes(x, "top")
     with pytest.raises(TypeError, match="x: dtype int64"):
         parts.extremes(x.astype(int), "left")
     with pytest.raises(ValueError, match="merged: shape"):
         parts.sums(x, "left", np.zeros((2, 3)), 4)
+
+
+def test_plans_of_parts_refuse_what_parts_do_not_have():
+    x = np.ones((4, 4))
+    left, right = described([x], "left", 4), described([x], "right", 4)
+    for options, error, match in [
+        ({"scheme": "native"}, ValueError, "scheme: 'native'; expected 'auto', 'residues'"),
+        ({"verify": True}, ValueError, "verify: True; not for products in parts"),
+        ({"inner_scaling": True}, ValueError, "inner_scaling: True; not for products in parts"),
+        ({"dtype": "mp106"}, ValueError, "dtype: 'mp106'; expected 'float32' or 'float64'"),
+        ({"dtype": "complex128"}, ValueError, "dtype: 'complex128'; expected 'float32' or 'float64'"),
+    ]:
+        with pytest.raises(error, match=match):
+            parts.plan(left, right, **options)
+    with pytest.raises(TypeError, match="b: one operand is complex and the other is real"):
+        parts.plan(left, described([x + 0j], "right", 4))
+    with pytest.raises(ValueError, match="right: for inner dimension 3; expected 4"):
+        parts.plan(left, described([x[:3]], "right", 3))
+    plan = parts.plan(left, right, accuracy=ozaki.Accuracy("normwise", 1e-9))
+    assert "reproducible" not in plan.why
+    assert parts.plan(left, right, accuracy="exact", dtype=np.float32).dtype == "float32"
 
 
 def test_more_parts_than_small_integers_add():

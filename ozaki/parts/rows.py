@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,18 @@ import numpy.typing as npt
 from ozaki.backends.numpy import parts
 from ozaki.bounds import merging
 from ozaki.bounds.description import Description
-from ozaki.records.formats import DTYPES, is_complex
+from ozaki.call.operands import dtype_of
+from ozaki.interchange.plain import plain
+from ozaki.process.placement import on_gpu
+from ozaki.records.formats import DTYPES, format_named, is_complex
 from ozaki.records.shapes import SIDES, Side
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of A, or the columns of B, as a product needs to know them; `describe` makes them.
+    """What a product needs to know of the rows of A, or the columns of B; `describe` makes it.
+
+    `len(rows)` is their number, and `rows[slice]` is the same of some of them, for a tile of the product.
 
     Attributes
     ----------
@@ -37,12 +43,12 @@ class Rows:
         return int(self.description.top.shape[1])
 
     def __getitem__(self, rows: slice) -> Rows:
-        """Some of the rows: for a tile of the product."""
+        """The descriptions of some of the rows, for a tile of the product."""
         return Rows(self.description.part(slice(None), rows), self.k, self.dtype)
 
 
 def as_rows(name: str, x: Any, side: Side) -> npt.NDArray[Any]:
-    """A part of an operand as rows of A or columns of B, shape (1, rows, indices).
+    """A part of an operand, called `name` in messages, as rows of A or columns of B, shape (1, rows, indices).
 
     Raises
     ------
@@ -50,13 +56,15 @@ def as_rows(name: str, x: Any, side: Side) -> npt.NDArray[Any]:
     """
     if side not in SIDES:
         raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
+    if on_gpu(x):
+        raise TypeError(f"{name}: an array of CuPy; expected one of NumPy, as cupy.asnumpy({name})")
     if not isinstance(x, np.ndarray):
-        raise TypeError(f"{name}: {type(x).__name__}; expected an array of NumPy")
-    if x.ndim != 2:
-        raise ValueError(f"{name}: {x.ndim} axes; expected a matrix")
-    if str(x.dtype) not in DTYPES:
-        raise TypeError(f"{name}: dtype {x.dtype}; expected one of {', '.join(DTYPES)}")
-    return (x if side == "left" else x.T)[None]
+        raise TypeError(f"{name}: {type(x).__name__}; expected an array of NumPy, as numpy.asarray({name})")
+    matrix = plain(name, x)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}: {matrix.ndim} axes; expected a matrix, two axes")
+    dtype_of(name, matrix)
+    return (matrix if side == "left" else matrix.T)[None]
 
 
 def extremes(x: npt.NDArray[Any], side: Side) -> npt.NDArray[np.float64]:
@@ -64,19 +72,21 @@ def extremes(x: npt.NDArray[Any], side: Side) -> npt.NDArray[np.float64]:
 
     Parameters
     ----------
-    x : array, shape (m, indices) of A, (indices, n) of B; float32, float64, complex64 or complex128
-        Some of the inner indices; none counts, too.
+    x : array of NumPy, float32, float64, complex64 or complex128
+        Shape (m, indices) of A, (indices, n) of B: all rows or columns, at some of the inner indices, or at none.
     side : {"left", "right"}
+        Whether x is a part of A or of B.
 
     Returns
     -------
     array, float64, shape (2, rows)
-        The largest magnitude, and minus the smallest one that is not zero, of each row of A or column of B: merge those
-        of all parts by their maximum (`numpy.maximum`, MPI.MAX).
+        The largest magnitude, and minus the smallest one that is not zero, of each row of A or column of B, NaN and Inf
+        left out: 0 and -inf of a row of zeros. Merge those of all parts by their maximum (`numpy.maximum`, MPI.MAX).
 
     Raises
     ------
     TypeError, ValueError
+        For an array of another library, shape or dtype, and for another side.
 
     Examples
     --------
@@ -103,14 +113,27 @@ def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: in
     Returns
     -------
     array, int64, shape (4, rows)
+        Of magnitudes, of their squares, and counts of elements that are no multiples of the unit, and of NaN and Inf.
         Add those of all parts (MPI.SUM): no sum overflows.
 
     Raises
     ------
     TypeError, ValueError
+        As `extremes`, and for merged extremes of other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import parts
+    >>> x = np.array([[1.0, -8.0, 0.0, np.inf]])
+    >>> merged = np.maximum(parts.extremes(x[:, :1], "left"), parts.extremes(x[:, 1:], "left"))
+    >>> both = parts.sums(x[:, :1], "left", merged, 4) + parts.sums(x[:, 1:], "left", merged, 4)
+    >>> np.array_equal(both, parts.sums(x, "left", merged, 4)), int(both[3, 0])
+    (True, 1)
     """
     rows = as_rows("x", x, side)
-    _check_merged(merged, 2, rows.shape[1])
+    _check_k(k)
+    _check_merged("merged", merged, 2, rows.shape[1])
     with np.errstate(all="ignore"):
         return parts.sums(rows, merged, _reals(str(x.dtype), k))
 
@@ -120,10 +143,14 @@ def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: i
 
     Parameters
     ----------
-    merged : array, float64, shape (2, rows), the maximum of all `extremes`
-    added : array, int64, shape (4, rows), the sum of all `sums`
-    k : inner dimension of the whole product
-    dtype : the format of the elements
+    merged : array, float64, shape (2, rows)
+        The maximum of all `extremes`.
+    added : array, int64, shape (4, rows)
+        The sum of all `sums`.
+    k : int
+        Inner dimension of the whole product.
+    dtype : str or dtype
+        The format of the elements: "float32", "float64", "complex64" or "complex128".
 
     Returns
     -------
@@ -131,13 +158,25 @@ def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: i
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
+        For arrays of other shapes, or another format.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import parts
+    >>> x = np.array([[1.0, -8.0, 0.0], [2.0, 2.0, 2.0]])
+    >>> merged = parts.extremes(x, "left")
+    >>> len(parts.describe(merged, parts.sums(x, "left", merged, 3), 3, "float64"))
+    2
     """
-    if str(dtype) not in DTYPES:
+    name = format_named(dtype)
+    if name not in DTYPES:
         raise ValueError(f"dtype: {dtype!r}; expected one of {', '.join(DTYPES)}")
-    _check_merged(merged, 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
-    _check_merged(added, 4, merged.shape[1])
-    return Rows(merging.described(merged, added, _reals(str(dtype), k), str(dtype)), k, str(dtype))
+    _check_k(k)
+    _check_merged("merged", merged, 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
+    _check_merged("added", added, 4, merged.shape[1])
+    return Rows(merging.described(merged, added, _reals(name, k), name), k, name)
 
 
 def _reals(dtype: str, k: int) -> int:
@@ -145,6 +184,23 @@ def _reals(dtype: str, k: int) -> int:
     return 2 * k if is_complex(dtype) else k
 
 
-def _check_merged(x: Any, rounds: int, rows: int) -> None:
-    if np.shape(x) != (rounds, rows):
-        raise ValueError(f"merged: shape {np.shape(x)}; expected {(rounds, rows)}, as all parts have it")
+def _check_k(k: Any) -> None:
+    """Refuse what is no inner dimension.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 0:
+        raise ValueError(f"k: {k!r}; expected the inner dimension of the whole product, a whole number")
+
+
+def _check_merged(name: str, x: Any, count: int, rows: int) -> None:
+    """Refuse the result of a round that has not `count` numbers for each of so many rows.
+
+    Raises
+    ------
+    ValueError
+    """
+    if np.shape(x) != (count, rows):
+        raise ValueError(f"{name}: shape {np.shape(x)}; expected {(count, rows)}, as all parts have it")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Exchange, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
 from ozaki.process.placement import on_gpu
 
 _HEAD = 1024
@@ -53,7 +53,7 @@ class Direct(ABC):
         return _ThroughHost(self._start(copies, into, step), list(zip(of_gpu, of_host, strict=True)))
 
     @abstractmethod
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`, once all processes are known to have called it."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Direct(ABC):
         """As `Communicator.all_gather`."""
         return self._gather("all_gather", x, step)
 
-    def all_reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def all_reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`."""
         allowed = ("float64", "int64") if how == "max" else ("int64",)
         if x.dtype.name not in allowed or not x.flags.c_contiguous:
@@ -120,15 +120,15 @@ class Direct(ABC):
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")
 
 
-def _on_host(x: Any) -> Array:
-    copy: Array = x.get()
+def _on_host(x: Any) -> NDArray:
+    copy: NDArray = x.get()
     return copy
 
 
 class _ThroughHost:
     """Messages that arrive in memory of the host, for arrays on a GPU."""
 
-    def __init__(self, exchange: Exchange, arrays: Sequence[tuple[Any, Array]]) -> None:
+    def __init__(self, exchange: Exchange, arrays: Sequence[tuple[Any, NDArray]]) -> None:
         self._exchange, self._arrays = exchange, arrays
 
     def wait(self) -> None:
@@ -138,7 +138,7 @@ class _ThroughHost:
             on_device.set(of_host)
 
 
-def bytes_of(x: Array) -> Array:
+def bytes_of(x: NDArray) -> NDArray:
     """The bytes of a contiguous array in the order of memory: a view of shape (x.nbytes,), uint8."""
     if not x.flags.forc:
         raise ValueError(f"array of shape {x.shape} and strides {x.strides}: expected a contiguous one")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Message
+from ozaki.distributed.communicators.communicator import Message, NDArray
 from ozaki.distributed.communicators.direct import Direct, bytes_of
 
 PIECE = 1 << 30
@@ -57,7 +57,7 @@ class MPIProcesses(Direct):
                 started.add(peer, piece, "receives", self._communicator.Isend)
         return started
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         started = _Requests(self, step)
         operation = self.mpi.MAX if how == "max" else self.mpi.SUM
         try:
@@ -100,9 +100,9 @@ class _Requests:
 
     def __init__(self, communicator: MPIProcesses, step: str) -> None:
         self.communicator, self.step = communicator, step
-        self.open: list[tuple[int, Array, str, Any]] = []
+        self.open: list[tuple[int, NDArray, str, Any]] = []
 
-    def add(self, peer: int, piece: Array, does: str, start: Any) -> None:
+    def add(self, peer: int, piece: NDArray, does: str, start: Any) -> None:
         """Start one more."""
         try:
             self.open.append((peer, piece, does, start([piece, self.communicator.mpi.BYTE], peer, _MESSAGE)))
@@ -134,7 +134,7 @@ class _Requests:
     def _test(self) -> None:
         """Ask MPI which requests have been done."""
         mpi = self.communicator.mpi
-        still: list[tuple[int, Array, str, Any]] = []
+        still: list[tuple[int, NDArray, str, Any]] = []
         status = mpi.Status()
         for place, (peer, piece, does, request) in enumerate(self.open):
             try:
@@ -164,7 +164,7 @@ def _line(error: BaseException) -> str:
     return str(error).split("\n")[0].removesuffix(", error stack:")
 
 
-def _pieces(array: Array) -> Iterator[Array]:
+def _pieces(array: NDArray) -> Iterator[NDArray]:
     """The bytes of an array as MPI takes them."""
     every = bytes_of(array)
     for begin in range(0, every.size, PIECE):

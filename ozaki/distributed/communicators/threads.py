@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Communicator, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Communicator, Message, NDArray, ProcessError
 from ozaki.distributed.communicators.direct import Direct
 from ozaki.process.placement import on_gpu
 
@@ -128,7 +128,7 @@ class Threads(Direct):
                 way.sent.popleft().done = way.received.popleft().done = True
                 self.group.changed.notify_all()
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         received = [Message(peer, np.empty_like(x)) for peer in range(self.size) if peer != self.rank]
         self.start([Message(peer, x) for peer, _ in received], received, step).wait()
         combine = np.maximum if how == "max" else np.add

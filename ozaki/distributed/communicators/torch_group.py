@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ozaki.distributed.communicators.communicator import Array, Exchange, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
 from ozaki.distributed.communicators.direct import Direct, bytes_of
 
 _TAG = 28538
@@ -79,7 +79,7 @@ class TorchGroup(Direct):
         works = [_Work(*each, work) for each, work in zip(about, found, strict=False)]
         return _Works(self, works, step, on_gpu=True)
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
         for group in self._reducing:
@@ -176,7 +176,7 @@ class _Work(NamedTuple):
     """A message on its way: the other process, the array, which is to live as long, and what that process is to do."""
 
     peer: int
-    array: Array
+    array: NDArray
     does: str
     work: Any
 
@@ -206,7 +206,7 @@ class _Works:
             torch.cuda.current_stream().synchronize()
 
 
-def tensor_of(array: Array) -> Any:
+def tensor_of(array: NDArray) -> Any:
     """The bytes of a contiguous array as a tensor of uint8 that shares its memory."""
     each = bytes_of(array)
     if not each.flags.writeable:  # PyTorch has no such tensors, and warns; what is sent is only read
