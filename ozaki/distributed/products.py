@@ -280,7 +280,8 @@ def _multiply(
             raise TypeError(f"distribution: {distribution!r} of DTensors; use placements")
         of = taken(a, b, c, placements, timeout)
         terms = None if terms is None else (*terms[:2], of.c)
-        found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
+        with of.on_their_device():
+            found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
         return (of.given_back(found[0]), found[1]) if return_report else of.given_back(found)
     if placements is not None or timeout is not None:
         name = "placements" if placements is not None else "timeout"
