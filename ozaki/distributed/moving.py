@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.backends.numpy import parts
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message
 from ozaki.distributed.layouts import Positions, Share, common
 from ozaki.distributed.sharing import Sharing
@@ -124,13 +125,34 @@ def contiguous(x: Any) -> Any:
     return np.ascontiguousarray(x)
 
 
-def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """A new array of another shape, its elements undefined, of the dtype of x, and where x lies."""
+def empty_like(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """A new array of another shape, its elements undefined, of the dtype of x or another one, and where x lies."""
+    dtype = x.dtype if dtype is None else dtype
     if on_gpu(x):
         import cupy as cp
 
-        return cp.empty(shape, x.dtype)
-    return np.empty(shape, x.dtype)
+        return cp.empty(shape, dtype)
+    return np.empty(shape, dtype)
+
+
+def parts_at(x: Any) -> Any:
+    """The module of parts of products for shares that lie where x does."""
+    if on_gpu(x):
+        from ozaki.backends.cupy import parts as on_device
+
+        return on_device
+    return parts
+
+
+def on_host(x: Any) -> Array:
+    """The array itself, or a copy in host memory of one on a GPU."""
+    if on_gpu(x):
+        import cupy as cp
+
+        copied: Array = cp.asnumpy(x)
+        return copied
+    found: Array = x
+    return found
 
 
 def finish_work() -> None:
@@ -184,7 +206,7 @@ def panels(
         inner = [indices(rank, number) for rank in ranks]
         of_a = [Share(rows, at) for (rows, _), at in zip(blocks, inner, strict=True)]
         of_b = [Share(at, cols) for (_, cols), at in zip(blocks, inner, strict=True)]
-        x, y = np.empty(of_a[me].shape, a.local.dtype), np.empty(of_b[me].shape, b.local.dtype)
+        x, y = empty_like(a.local, of_a[me].shape), empty_like(b.local, of_b[me].shape)
         moves = [Move(a, of_a, x), Move(b, of_b, y)]
         return begin(communicator, moves, account, step), x, y, inner[me]
 

@@ -7,15 +7,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy import parts
 from ozaki.bounds.description import Description
 from ozaki.distributed.communicators.communicator import Communicator, Message
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Share, part_of
-from ozaki.distributed.moving import Account, Held, Move, begin, panels
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, finish_work, on_gpu, panels, parts_at
 from ozaki.distributed.sharing import Sharing
 from ozaki.records.combination import Combination
 from ozaki.records.progress import Progress
@@ -44,23 +42,24 @@ def multiply(
     """Compute the product by a scheme, and hand each block that this process rounds to `deliver`, with its number."""
     communicator, account, k = operands.communicator, operands.account, operands.shape[1]
     rank, left, right = communicator.rank, *operands.of(inner_scaling)
+    parts = parts_at(operands.a.local)
     scaling = scaling_of(scheme, left.k)
     of_slices = scheme.slices if isinstance(scheme, ComplexResidues) else scheme
-    mu, nu = left.exponents(scaling), right.exponents(scaling)
     finite = not left.nonfinite.any(), not right.nonfinite.any()
     used = parts.engine_for(of_slices, left.k, engine)
     count = sharing.panels() if k else 0
     progress.begin(max(sharing.blocks[0] * sharing.blocks[1] * count, 1), "panels")
     for number in sharing.numbers():
         rows, cols = (slice(each.start, each.stop) for each in sharing.block(rank, number))
-        product = parts.PartialProduct(used, mu[:, rows], nu[:, cols])
+        described = left.part(slice(None), rows), right.part(slice(None), cols)
+        product = parts.PartialProduct.of(used, *described, scaling)
         flags = left.nonfinite[0, rows] > 0, right.nonfinite[0, cols] > 0
         touched = parts.Touched(flags, operands.reals == 2)
         loaded = panels(
             communicator, operands.a, operands.b, sharing, number, sharing.panel, count, account, "multiplying"
         )
         of_rows, of_cols = sharing.rounded(rank, number)
-        out = np.empty((len(of_rows), len(of_cols)), operands.dtype)
+        out = empty_like(operands.a.local, (len(of_rows), len(of_cols)), operands.dtype)
         rounded = False
         for x, y, inner in loaded:
             began = perf_counter()
@@ -90,13 +89,14 @@ def multiply(
 def _added(
     communicator: Communicator,
     sharing: Sharing,
-    product: parts.PartialProduct,
-    touched: parts.Touched,
+    product: Any,
+    touched: Any,
     account: Account,
-) -> tuple[slice, parts.PartialProduct]:
+) -> tuple[slice, Any]:
     """Add what the layers of a tile have, some rows on each of its processes: which rows, and their un-rounded product.
 
-    Integers are added here, by NumPy, so that no sum of a communication library can wrap or round.
+    Integers are added here, where they lie, so that no sum of a communication library can wrap or round. `product` and
+    `touched` are a `PartialProduct` and a `Touched` of either library.
     """
     step, me, team = "adding the layers", communicator.rank, sharing.team(communicator.rank)
     m = product.mu.shape[1]
@@ -111,22 +111,25 @@ def _added(
     arriving = []
     for peer in team:
         if peer != me and known[peer] is not None:
-            planes, dtype, _ = known[peer]
-            into = np.empty((planes, 1, mine.stop - mine.start, product.nu.shape[1]), dtype)
+            into = product.room(known[peer], mine.stop - mine.start)
             if into.size:
                 receives.append(Message(peer, into))
                 arriving.append((peer, into))
-    others = [(peer, [np.empty_like(total) for total in touched.totals]) for peer in team if peer != me]
+    others = [
+        (peer, [empty_like(total, total.shape) for total in touched.totals]) for peer in team if peer != me
+    ]
     for peer, totals in others:
         sends += [Message(peer, total) for total in touched.totals if total.size]
         receives += [Message(peer, total) for total in totals if total.size]
     account.sent += sum(each.array.nbytes for each in sends)
     account.received += sum(each.array.nbytes for each in receives)
+    if any(on_gpu(message.array) for message in (*sends, *receives)):
+        finish_work()  # engines know no streams
     began = perf_counter()
     communicator.start(sends, receives, step).wait()
     account.waited += perf_counter() - began
     began = perf_counter()
-    total = parts.PartialProduct(product.engine, product.mu[:, mine], product.nu)
+    total = product.of_rows(mine)
     own = sums[team.index(me)]
     if own is not None:
         total.add(own, product.terms)
@@ -158,7 +161,7 @@ def _of_block(
         return combination
     communicator = operands.communicator
     wants = [Share(*sharing.rounded(rank, number)) for rank in range(communicator.size)]
-    addend = np.empty(shape, c.local.dtype)
+    addend = empty_like(c.local, shape)
     begin(communicator, [Move(c, wants, addend)], operands.account, "moving the addend").wait()
     return replace(combination, c=addend[None])
 
