@@ -20,7 +20,7 @@ from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
 from ozaki.distributed.layouts import Share
 from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within, rows_of
-from ozaki.distributed.moving import Account, Held, Move, begin, panels
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, on_host, panels, parts_at
 from ozaki.distributed.sharing import Sharing
 
 
@@ -57,7 +57,7 @@ class Operands(Measuring):
         self._lower: tuple[tuple[Level, bool, tuple[int, int]], parts.LowerBounds] | None = None
 
     def _describe(self, factors: Factors | None) -> tuple[Description, Description]:
-        k, communicator = self.shape[1], self.communicator
+        k, communicator, found_by = self.shape[1], self.communicator, parts_at(self.a.local)
         step = "describing the operands"
         mine, extremes = [], []
         began = perf_counter()
@@ -67,7 +67,7 @@ class Operands(Measuring):
             rows = rows_of(x, None if factors is None else factors[side][:, :, as_index(share.cols)])
             found = no_extremes(extent)
             if held.replicas[communicator.rank] == 0 and x.size:
-                found[:, as_index(share.rows)] = parts.extremes(rows)
+                found[:, as_index(share.rows)] = found_by.extremes(rows)
             mine.append((rows, share, held, extent))
             extremes.append(found)
         self.account.computed += perf_counter() - began
@@ -80,7 +80,7 @@ class Operands(Measuring):
             of_sides.append(slice(first, first + extent))
             if held.replicas[communicator.rank] == 0 and rows.size:
                 at = first + np.arange(extent)[as_index(share.rows)]
-                sums[:, at] = parts.sums(rows, merged[:, at], self.reals * k)
+                sums[:, at] = found_by.sums(rows, merged[:, at], self.reals * k)
             first += extent
         self.account.computed += perf_counter() - began
         self._merge(sums, "sum", step)
@@ -183,12 +183,13 @@ class Operands(Measuring):
         k, size = self.shape[1], self.communicator.size
         order = [np.argsort(each, kind="stable") for each in at]
         sorted_ = [each[by] for each, by in zip(at, order, strict=True)]
-        x, y = np.empty((len(at[0]), k), self.a.local.dtype), np.empty((k, len(at[1])), self.b.local.dtype)
+        x, y = empty_like(self.a.local, (len(at[0]), k)), empty_like(self.b.local, (k, len(at[1])))
         moves = [
             Move(self.a, [Share(sorted_[0], range(k))] * size, x),
             Move(self.b, [Share(range(k), sorted_[1])] * size, y),
         ]
         begin(self.communicator, moves, self.account, "foretelling undecided entries").wait()
+        x, y = on_host(x), on_host(y)
         left, right = np.empty_like(x), np.empty_like(y.T)
         left[order[0]], right[order[1]] = x, y.T
         return left, right

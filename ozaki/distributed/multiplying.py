@@ -76,7 +76,7 @@ def multiply(
         mine = slice(0, rows.stop - rows.start)
         if sharing.layers > 1:
             mine, product = _added(communicator, sharing, product, touched, account)
-        combination = _of_block(operands, sharing, number, expression, (len(of_rows), len(of_cols)))
+        combination = of_block(operands, sharing, number, expression, (len(of_rows), len(of_cols)))
         began = perf_counter()
         if not rounded:
             product.round_into(out, combination)
@@ -115,9 +115,7 @@ def _added(
             if into.size:
                 receives.append(Message(peer, into))
                 arriving.append((peer, into))
-    others = [
-        (peer, [empty_like(total, total.shape) for total in touched.totals]) for peer in team if peer != me
-    ]
+    others = [(peer, [empty_like(total, total.shape) for total in touched.totals]) for peer in team if peer != me]
     for peer, totals in others:
         sends += [Message(peer, total) for total in touched.totals if total.size]
         receives += [Message(peer, total) for total in totals if total.size]
@@ -146,7 +144,7 @@ def _ends(of: range) -> tuple[int, int]:
     return of.start, of.stop
 
 
-def _of_block(
+def of_block(
     operands: Operands,
     sharing: Sharing,
     number: tuple[int, int],

@@ -38,7 +38,6 @@ from ozaki.bounds.merging import Floats, no_extremes, tops
 from ozaki.caches import cached
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.schemes import ComplexResidues, Digits, Residues, Scaling, Scheme
@@ -48,7 +47,7 @@ from ozaki.schemes.constants import KernelScheme, product_limbs
 
 
 def extremes(x: Any) -> Floats:
-    """The first round of `bounds.merging` for a part of rows, shape (1, rows, indices); on the host, shape (2, rows)."""
+    """The first round of `bounds.merging` for a part of rows, shape (1, rows, indices): (2, rows), on the host."""
     found = no_extremes(x.shape[1])
     if x.size:
         bits = cp.zeros((2, x.shape[1]), np.uint64)
@@ -131,7 +130,7 @@ class Parts:
         """Bytes that a part takes beside the operands and the sums."""
         if 0 in (m, k, n):
             return 0
-        left, right = (contiguous_view(dtype, shape).arrays[0] for dtype, shape in zip(dtypes, ((1, m, k), (1, k, n))))
+        left, right = contiguous_view(dtypes[0], (1, m, k)).arrays[0], contiguous_view(dtypes[1], (1, k, n)).arrays[0]
         right = View(right.dtype, (1, n, k), (right.steps[0], 1, n))
         return _adding_program(self, left, right).room.nbytes
 

@@ -132,9 +132,7 @@ class Touched:
         self._library, self._side = library, side
         self._shape = flags[0].size, flags[1].size
         shapes = (self._rows.size, self._shape[1]), (self._shape[0], self._cols.size)
-        self.totals: list[npt.NDArray[Any]] = [
-            library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes
-        ]
+        self.totals: list[npt.NDArray[Any]] = [library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes]
 
     @property
     def some(self) -> bool:

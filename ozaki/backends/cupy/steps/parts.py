@@ -23,8 +23,8 @@ _DEPTH = 2048
 def extremes_kernel(x: View) -> Kernel:
     """The launch that finds what rows x, shape (1, rows, indices), say of their largest and smallest elements.
 
-    It writes uint64 (2, rows), zeros before: the bits of the largest magnitude as float64; those of the smallest nonzero
-    one, complemented, so that both merge by maximum. They stay zeros of a row without a nonzero finite element.
+    It writes uint64 (2, rows), zeros before: the bits of the largest magnitude as float64; those of the smallest one
+    that is not zero, complemented, so that both merge by maximum. They stay zeros of a row without such elements.
     """
     return _describing("extremes_of_parts", x)
 
