@@ -187,7 +187,7 @@ class PartialProduct:
 
     def of_rows(self, rows: slice) -> PartialProduct:
         """That of some of the rows, before anything was added, for sums of other parts."""
-        return PartialProduct(self.engine, cp.ascontiguousarray(self.mu[:, rows]), self.nu)
+        return PartialProduct(self.engine, self.mu[:, rows].copy(), self.nu)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -259,7 +259,7 @@ class PartialProduct:
 
     def _round(self, sums: Any, rows: slice, out: Any, combination: Combination | None) -> None:
         """Round the sums of some rows into out, shape (1, rows, n), floats or numbers of all bits."""
-        mu = cp.ascontiguousarray(self.mu[:, rows])
+        mu = self.mu[:, rows].copy()
         c = None if combination is None else combination.c
         b = Builder()
         planes, of_rows, of_cols = (
