@@ -251,25 +251,29 @@ class WorkOnGpu(Work):
     engine : what multiplies parts
     dtypes : of both operands
     combined : whether an expression is rounded
+    nonfinite : whether operands have NaN or Inf
     """
 
     engine: parts.Parts
     dtypes: tuple[str, str]
     combined: bool
+    nonfinite: bool
 
     PANELS = 4
     SUMS = 3
 
     @classmethod
-    def of(cls, engine: parts.Parts, dtypes: tuple[str, str], element: int, combined: bool) -> WorkOnGpu:
+    def of(cls, engine: parts.Parts, operands: Operands, element: int, combined: bool) -> WorkOnGpu:
         """That of a product by an engine, of elements of so many bytes."""
         planes, dtype = engine.planes
-        size = np.dtype(dtype).itemsize
-        return cls(element, planes * size, 0, engine, dtypes, combined)
+        dtypes = str(operands.a.local.dtype), str(operands.b.local.dtype)
+        nonfinite = any(bool(each.nonfinite.any()) for each in operands.described)
+        return cls(element, planes * np.dtype(dtype).itemsize, 0, engine, dtypes, combined, nonfinite)
 
     def multiplied(self, rows: int, cols: int, width: int) -> int:
         """Bytes that a panel takes while it is multiplied, beside the operands and the sums."""
-        return self.engine.panel_bytes(self.dtypes, rows, width, cols)
+        touched = self.engine.touched_bytes(rows, width, cols) if self.nonfinite else 0
+        return max(self.engine.panel_bytes(self.dtypes, rows, width, cols), touched)
 
     def summed(self, rows: int, cols: int) -> int:
         """Bytes of the un-rounded product of a block."""

@@ -478,7 +478,7 @@ def _work(operands: Operands, engine: Any, combined: bool = False) -> Work:
     if on_gpu(operands.a.local):
         from ozaki.distributed.on_gpus import WorkOnGpu
 
-        return WorkOnGpu.of(engine, dtypes, element, combined)
+        return WorkOnGpu.of(engine, operands, element, combined)
     return work_of(engine, element)
 
 

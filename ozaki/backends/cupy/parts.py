@@ -82,6 +82,9 @@ class Touched(_nonfinite.Touched):
 _SIDE = 1024
 """Rows, columns and inner indices whose signs are multiplied at a time."""
 
+_ARRAYS = 12
+"""Float64 arrays of so many rows and columns that are held meanwhile, masks included."""
+
 
 # Products -------------------------------------------------------------------------------------------------------------
 
@@ -133,6 +136,10 @@ class Parts:
         left, right = contiguous_view(dtypes[0], (1, m, k)).arrays[0], contiguous_view(dtypes[1], (1, k, n)).arrays[0]
         right = View(right.dtype, (1, n, k), (right.steps[0], 1, n))
         return _adding_program(self, left, right).room.nbytes
+
+    def touched_bytes(self, m: int, k: int, n: int) -> int:
+        """Bytes that it takes, at most, to find the entries of a part that NaN and Inf touch, beside these."""
+        return 8 * _ARRAYS * min(_SIDE, max(m, k, n)) ** 2
 
     def expression_bytes(self, combined: bool) -> int:
         """Bytes, at most, that rounding takes beside the sums, the result and the addend."""
