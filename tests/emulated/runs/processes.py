@@ -103,6 +103,35 @@ def panels_on_devices(rng: np.random.Generator) -> None:
         in_panels(2, a[:19], y, c[:19], {"layers": 2}, scheme="residues", slices=12)
 
 
+def panels_of_transposes(rng: np.random.Generator) -> None:
+    """A matrix and its transpose, shared out in blocks, in digits for FP16, too; and formats of their own."""
+    a = matrix(rng, (50, 23), "f8")
+    blocks = BlockCyclic(ProcessGrid((3, 1)), (4, 7))
+    methods: tuple[dict[str, Any], ...] = (
+        {"scheme": "residues", "slices": 12, "dtype": "float32"},
+        {"scheme": "digits", "slices": 5},
+    )
+    with mock.patch.object(sharing, "WIDTH", 11):
+        for method in methods:
+
+            def work(communicator: Any, method: Any = method) -> tuple[Any, ...]:
+                with on_device(communicator):
+                    x = shared(a, blocks, communicator)
+                    grid = ProcessGrid((1, 1))
+                    found = (
+                        distributed.matmul(x.T, x, Slab.X, grid=grid, **method),
+                        distributed.gemm(0.0, x, x.T, 1.0, distributed.matmul(x, x.T, **method), layers=3, **method),
+                    )
+                    return tuple(cp.asnumpy(each.gather()) for each in found)
+
+            outer = ozaki.matmul(a, a.T, reproducible=True, **method)
+            for inner, same_as_outer in run(3, work, 20):
+                same(ozaki.matmul(a.T, a, reproducible=True, **method), inner)
+                same(outer, same_as_outer)
+        b, c = matrix(rng, (23, 30), "f8"), matrix(rng, (50, 30), "f8")
+        in_panels(2, a, b, c, {"layers": 2}, scheme="fp16-digits", slices=7)
+
+
 def panels_of_many_bits(rng: np.random.Generator) -> None:
     """Residues of several digits, and exact products without entries that are computed apart."""
     a, b = matrix(rng, (21, 50), "f8", 300), matrix(rng, (50, 18), "f8", 300)
@@ -142,12 +171,13 @@ def panels_at_the_edges(rng: np.random.Generator) -> None:
 def panels_within_limits(rng: np.random.Generator) -> None:
     """What processes hold on their devices beside their shares stays within a limit, or they say what it takes."""
     a, b, c = matrix(rng, (300, 900), "f8"), matrix(rng, (900, 310), "f8"), matrix(rng, (300, 310), "f8")
+    a[3, 3], b[5, 5] = np.nan, np.inf
     for method, limits in (
         ({"scheme": "residues", "slices": 14}, (20 * 10**6, 8 * 10**6)),
         ({"scheme": "digits", "slices": 8}, (30 * 10**6, 12 * 10**6)),
         ({"accuracy": "fp64"}, (30 * 10**6,)),
     ):
-        for layers, limit in ((layers, limit) for layers in (1, 2) for limit in limits):
+        for layers, limit in (*((1, limit) for limit in limits), (2, limits[-1])):
             options = {"layers": layers, "workspace_limit": limit, **method}
 
             def work(communicator: Any, given: Any = options) -> Any:
