@@ -65,7 +65,7 @@ def multiply(
             began = perf_counter()
             left_rows = operands.rows(0, x, inner, inner_scaling)
             right_rows = operands.rows(1, y, inner, inner_scaling)
-            if count == sharing.layers == 1 and expression is None:
+            if sharing.one_panel and expression is None:
                 rounded = product.round_product(left_rows, right_rows, finite, out)
             if not rounded:
                 product.add_product(left_rows, right_rows, finite)

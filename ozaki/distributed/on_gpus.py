@@ -207,9 +207,12 @@ def _obstacle(plan: Plan) -> str | None:
     return parts.obstacle(plan.scheme, plan.engine)
 
 
-def name_of_whole(plan: Plan) -> str:
-    """The device and the engine of tiles that are multiplied as a whole, for reports."""
-    return backend.engine_name(plan)
+def engine_name(plan: Plan, sharing: Sharing, engine: parts.Parts | None, combined: bool) -> str:
+    """The device and the engine of whole tiles, or, of all or part of k of the first block, for reports."""
+    if engine is None:
+        return backend.engine_name(plan)
+    rows, cols = sharing.block(0, (0, 0))
+    return engine.name(len(rows), len(sharing.panel(0, 0)), len(cols), sharing.one_panel and not combined)
 
 
 def multiply_whole(
@@ -249,13 +252,14 @@ class WorkOnGpu(Work):
     Attributes
     ----------
     engine : what multiplies parts
-    dtypes : of both operands
+    dtypes, dtype : of both operands, and of the result
     combined : whether an expression is rounded
     nonfinite : whether operands have NaN or Inf
     """
 
     engine: parts.Parts
     dtypes: tuple[str, str]
+    dtype: str
     combined: bool
     nonfinite: bool
 
@@ -268,12 +272,12 @@ class WorkOnGpu(Work):
         planes, dtype = engine.planes
         dtypes = str(operands.a.local.dtype), str(operands.b.local.dtype)
         nonfinite = any(bool(each.nonfinite.any()) for each in operands.described)
-        return cls(element, planes * np.dtype(dtype).itemsize, 0, engine, dtypes, combined, nonfinite)
+        return cls(element, planes * np.dtype(dtype).itemsize, 0, engine, dtypes, operands.dtype, combined, nonfinite)
 
     def multiplied(self, rows: int, cols: int, width: int) -> int:
         """Bytes that a panel takes while it is multiplied, beside the operands and the sums."""
         touched = self.engine.touched_bytes(rows, width, cols) if self.nonfinite else 0
-        return max(self.engine.panel_bytes(self.dtypes, rows, width, cols), touched)
+        return max(self.engine.panel_bytes(self.dtypes, self.dtype, rows, width, cols), touched)
 
     def summed(self, rows: int, cols: int) -> int:
         """Bytes of the un-rounded product of a block."""

@@ -429,11 +429,11 @@ def _computed(
         watched.chosen(Chosen(found, found.bound))
     assert found.scheme is not None
     scheme: Any = found.scheme
-    name = on_gpus.name_of_whole(found) if whole else ""
+    engine: Any = None
     if not whole:
         engine = parts_at(a.local).engine_for(_sliced(scheme), max(question.length, 1), found.engine)
-        name = engine.label
         sharing = within(sharing, _work(operands, engine, combined), limit)
+    name = engine.label if on_gpus is None else on_gpus.engine_name(found, sharing, engine, combined)
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=name)
     wants = shares_of(checked.distribution, (m, n), size)
     with known_to_all(communicator):

@@ -114,6 +114,11 @@ class Sharing:
         """Number of panels of a layer: the same for all."""
         return ceil(ceil(self.shape[1] / self.layers) / self.width)
 
+    @property
+    def one_panel(self) -> bool:
+        """Whether a panel has all of k, so that its product may be rounded at once."""
+        return self.panels() == self.layers == 1
+
     def panel(self, rank: int, number: int) -> range:
         """The inner indices of a panel of the layer of a process; none beyond its end."""
         inner = self.inner(rank)

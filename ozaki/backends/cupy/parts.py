@@ -7,7 +7,7 @@ runs on CuPy's current stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from ozaki.backends.cupy.program.run import Execution
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, has_complex_slices, slice_engine, slices_obstacle
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Keep, Round
-from ozaki.backends.cupy.steps.operands import Described, Scales
+from ozaki.backends.cupy.steps.operands import Described, Scales, Slices
 from ozaki.backends.cupy.steps.parts import COLUMNS, add_planes, extremes_kernel, sums_kernel
 from ozaki.backends.cupy.steps.unrounded import Planes
 from ozaki.backends.cupy.steps.wide import is_wide
@@ -108,15 +108,20 @@ class Parts:
     asked: str
     rows: int
 
-    def engine(self, m: int, k: int, n: int) -> Engine:
-        """The engine of a part of that size, which keeps products."""
-        found = slice_engine(self.device, self.scheme, self.asked, 1, (m, k, n), quadrants=False)
-        return found if found.keeps else cublas_engine(self.device, self.scheme)
+    def engine(self, m: int, k: int, n: int, rounds: bool = False) -> Engine:
+        """The engine of a part of that size, which keeps products; or with `rounds` one that may round them at once."""
+        shape = min(m, self.rows), k, n
+        found = slice_engine(self.device, self.scheme, self.asked, 1, shape, quadrants=rounds)
+        return found if rounds or found.keeps else cublas_engine(self.device, self.scheme)
 
     @property
     def label(self) -> str:
-        """The device and the engine of large parts, for reports."""
-        return f"{self.device.name}, {self.engine(_LARGE, _LARGE, _LARGE).label}"
+        """The device and the engine of large parts of k, for reports."""
+        return self.name(_LARGE, _LARGE, _LARGE)
+
+    def name(self, m: int, k: int, n: int, rounds: bool = False) -> str:
+        """The device and the engine of parts of that size, for reports; `rounds`: of all of k, rounded at once."""
+        return f"{self.device.name}, {self.engine(m, k, n, rounds).label}"
 
     @property
     def planes(self) -> tuple[int, str]:
@@ -129,13 +134,16 @@ class Parts:
         """The shape of un-rounded sums."""
         return self.planes[0], 1, m, round_up(n, COLUMNS)
 
-    def panel_bytes(self, dtypes: tuple[str, str], m: int, k: int, n: int) -> int:
-        """Bytes that a part takes beside the operands and the sums."""
+    def panel_bytes(self, dtypes: tuple[str, str], dtype: str, m: int, k: int, n: int) -> int:
+        """Bytes that a part takes beside operands and sums; or, of all of k, beside the result, of that dtype."""
         if 0 in (m, k, n):
             return 0
         left, right = contiguous_view(dtypes[0], (1, m, k)).arrays[0], contiguous_view(dtypes[1], (1, k, n)).arrays[0]
         right = View(right.dtype, (1, n, k), (right.steps[0], 1, n))
-        return _adding_program(self, left, right).room.nbytes
+        found = _adding_program(self, left, right).room.nbytes
+        if k * left.dtype.parts < self.k:
+            return found
+        return max(found, _rounding_program(self, left, right, contiguous_view(dtype, (1, m, n)).arrays[0]).room.nbytes)
 
     def touched_bytes(self, m: int, k: int, n: int) -> int:
         """Bytes that it takes, at most, to find the entries of a part that NaN and Inf touch, beside these."""
@@ -214,9 +222,14 @@ class PartialProduct:
         cp.cuda.get_current_stream().synchronize()  # so that whoever measures time sees that of the product
         self.terms += 1
 
-    def round_product(self, _x: Any, _y: Any, _finite: tuple[bool, bool], _out: Any) -> bool:
-        """Never in one pass."""
-        return False
+    def round_product(self, x: Any, y: Any, _finite: tuple[bool, bool], out: Any) -> bool:
+        """Multiply all of k, and round into out, shape (m, n), contiguous, without sums; True. Waits for the device."""
+        if 0 in (*self.shape, x.shape[2]):
+            return False
+        assert self.fields is not None
+        _run(_rounding_program(self.engine, view_of(x), view_of(y), view_of(out[None])), (x, y, *self.fields, out))
+        cp.cuda.get_current_stream().synchronize()
+        return True
 
     @property
     def form(self) -> Form | None:
@@ -311,28 +324,54 @@ def _adding_program(engine: Parts, left: View, right: View) -> Program:
     It is given the rows of A and the columns of B, shapes (1, m, indices) and (1, n, indices), the descriptions of the
     whole rows and columns, and the sums.
     """
-    (_, m, k), n, scheme = left.shape, right.shape[1], engine.scheme
-    b = Builder()
-    b.title = f"a part of ({m} x {k}) ({k} x {n}), {engine.label}"
-    x, y = b.given("a", left), b.given("b", right)
-    of_left, of_right = (
-        b.given(f"{name}.fields", _contiguous("q", (len(FIELDS), 1, rows))) for name, rows in (("a", m), ("b", n))
-    )
+    b, x, y = _of_part(engine, left, right)
+    (_, m, k), n = left.shape, right.shape[1]
     sums = b.given("sums", _contiguous(engine.planes[1], engine.sums_shape(m, n)))
-    chosen = engine.engine(min(m, engine.rows), k, n)
-    rows = Described(x, of_left, length=engine.k)
-    columns = chosen.split(b, Described(y, of_right, length=engine.k), "right", scheme)
-    for r in range(0, m, engine.rows):
-        last = min(r + engine.rows, m)
-        some = rows.some_rows(b, (0, 1), (r, last))
-        slices = chosen.split(b, some, "left", scheme)
-        some.release_rows(b, rows)
-        product = chosen.multiply(b, scheme, slices, columns, Keep((1, last - r, n)))
+    chosen = engine.engine(m, k, n)
+    for first, last, slices, columns in _split(b, engine, chosen, x, y):
+        product = chosen.multiply(b, engine.scheme, slices, columns, Keep((1, last - first, n)))
         assert isinstance(product, Planes)
         b.release(slices.planes, slices.mu)
-        add_planes(b, scheme, product.planes, sums.part(2, r, last))
+        add_planes(b, engine.scheme, product.planes, sums.part(2, first, last))
         product.release(b)
     return b.program()
+
+
+@cached(64)
+def _rounding_program(engine: Parts, left: View, right: View, out: View) -> Program:
+    """The program that multiplies all of k and rounds the product: as `_adding_program`, with the result last."""
+    b, x, y = _of_part(engine, left, right)
+    result = b.given("c", out)
+    chosen = engine.engine(out.shape[1], left.shape[2], out.shape[2], rounds=True)
+    for first, last, slices, columns in _split(b, engine, chosen, x, y):
+        chosen.multiply(b, engine.scheme, slices, columns, Round(result.part(1, first, last)))
+        b.release(slices.planes, slices.mu)
+    return b.program()
+
+
+def _of_part(engine: Parts, left: View, right: View) -> tuple[Builder, Described, Described]:
+    """A builder that is given a part of k of both operands, and the descriptions of the whole rows and columns."""
+    b = Builder()
+    b.title = f"a part of ({left.shape[1]} x {left.shape[2]}) ({right.shape[2]} x {right.shape[1]})"
+    x, y = b.given("a", left), b.given("b", right)
+    of_left, of_right = (
+        b.given(f"{of.buffer.name}.fields", _contiguous("q", (len(FIELDS), 1, of.shape[1]))) for of in (x, y)
+    )
+    return b, Described(x, of_left, length=engine.k), Described(y, of_right, length=engine.k)
+
+
+def _split(
+    b: Builder, engine: Parts, chosen: Engine, x: Described, y: Described
+) -> Iterator[tuple[int, int, Slices, Slices]]:
+    """Some rows at a time: the first and the one after the last, their slices, and those of all columns."""
+    m = x.x.shape[1]
+    columns = chosen.split(b, y, "right", engine.scheme)
+    for first in range(0, m, engine.rows):
+        last = min(first + engine.rows, m)
+        some = x.some_rows(b, (0, 1), (first, last))
+        slices = chosen.split(b, some, "left", engine.scheme)
+        some.release_rows(b, x)
+        yield first, last, slices, columns
 
 
 @cached(64)

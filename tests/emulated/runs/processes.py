@@ -11,7 +11,8 @@ import pytest
 
 import ozaki
 from ozaki import distributed
-from ozaki.backends.cupy import parts
+from ozaki.backends.cupy import devices, parts
+from ozaki.backends.cupy.steps.engines import winograd
 from ozaki.distributed import BlockCyclic, ProcessGrid, Replicated, Slab, sharing
 from ozaki.distributed.communicators.threads import run
 from runs.device import held_bytes
@@ -130,6 +131,21 @@ def panels_of_transposes(rng: np.random.Generator) -> None:
                 same(outer, same_as_outer)
         b, c = matrix(rng, (23, 30), "f8"), matrix(rng, (50, 30), "f8")
         in_panels(2, a, b, c, {"layers": 2}, scheme="fp16-digits", slices=7)
+
+
+def single_panels(rng: np.random.Generator) -> None:
+    """All of k in one panel, which is rounded at once, by whatever engine; many rows in several parts."""
+    a, b = hard(rng, 70, "f8")
+    c = matrix(rng, (41, 41), "f8")
+    with mock.patch.object(parts, "ROWS", 16):
+        for method in ({"scheme": "residues", "slices": 14}, {"scheme": "digits", "slices": 6}):
+            in_panels(2, a, b.T, c, {"layers": 1}, **method)
+        in_panels(1, a, b.T, c, {"layers": 1}, scheme="residues", slices=60)
+        if "residues" in devices.current().family.fused:
+            with mock.patch.object(winograd, "faster", return_value=True):
+                in_panels(2, a, b.T, c, {"layers": 1, "engine": "fused"}, scheme="residues", slices=14)
+                in_panels(2, a, b.T, c, {"layers": 2, "engine": "fused"}, scheme="residues", slices=14)
+        in_panels(2, a + 0j, b.T + 1j, c + 0j, {"layers": 1}, scheme="residues", slices=12)
 
 
 def panels_of_many_bits(rng: np.random.Generator) -> None:
