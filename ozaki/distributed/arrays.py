@@ -13,6 +13,7 @@ from ozaki.distributed.communicators.communicator import Communicator, agree, sa
 from ozaki.distributed.layouts import Box, Boxes, Distribution, Replicated, Share, check_distribution
 from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, on_gpu
 from ozaki.interchange.kinds import is_dtensor, kind_of
+from ozaki.interchange.plain import plain
 from ozaki.records.formats import DTYPES
 
 
@@ -57,7 +58,7 @@ class Array:
             If the distribution is for another number of processes, or is none.
         """
         communicator = self.communicator
-        agree_on(communicator, distribution, "redistributing a matrix")
+        agree_on(communicator, distribution, "redistributing a matrix", self.shape)
         wants = shares_of(distribution, self.shape, communicator.size)
         out = empty_like(self.local, wants[communicator.rank].shape)
         begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
@@ -125,13 +126,14 @@ def array(local: Any, distribution: Distribution | Box, communicator: Any = None
         found = _checked(local)
         if not isinstance(distribution, Box):
             check_distribution(distribution)
+            distribution.check(processes.size)
     except (TypeError, ValueError) as problem:
         error = problem
     agree(processes, step, error)
     assert found is not None
+    same_on_all(processes, step, distribution=type(distribution).__name__)
     if isinstance(distribution, Box):
         distribution = Boxes(tuple(processes.all_gather(distribution, step)))
-    distribution.check(processes.size)
     library = "cupy" if on_gpu(found) else "numpy"
     same_on_all(processes, step, dtype=str(found.dtype), distribution=repr(distribution), library=library)
     shapes = processes.all_gather(found.shape, step)
@@ -159,14 +161,17 @@ def share_of(x: Any, distribution: Distribution, communicator: Any = None, *, ti
     Array
     """
     processes = communicator_of(communicator, timeout)
-    agree_on(processes, distribution, "taking shares of a matrix")
+    x = x if hasattr(x, "shape") else plain("x", x)
+    agree_on(processes, distribution, "taking shares of a matrix", x.shape)
     rows, cols = distribution.share(x.shape, processes.rank, processes.size)
     at_rows, at_cols = (slice(at.start, at.stop) if isinstance(at, range) else at for at in (rows, cols))
-    return array(np.asarray(x[at_rows][:, at_cols]), distribution, processes)
+    return array(x[at_rows][:, at_cols], distribution, processes)
 
 
-def agree_on(communicator: Communicator, distribution: Distribution, step: str) -> None:
+def agree_on(communicator: Communicator, distribution: Distribution, step: str, shape: tuple[int, int]) -> None:
     """Refuse, on all processes alike, a distribution that one of them cannot use, or that differs among them.
+
+    So it is with the shape of the matrix.
 
     Raises
     ------
@@ -174,12 +179,15 @@ def agree_on(communicator: Communicator, distribution: Distribution, step: str) 
     """
     error: Exception | None = None
     try:
+        if len(shape) != 2:
+            raise ValueError(f"x: {len(shape)} axes; expected a matrix, two axes")
         check_distribution(distribution)
         distribution.check(communicator.size)
+        distribution.check_cover(shape)
     except (TypeError, ValueError) as problem:
         error = problem
     agree(communicator, step, error)
-    same_on_all(communicator, step, distribution=repr(distribution))
+    same_on_all(communicator, step, distribution=repr(distribution), shape=tuple(shape))
 
 
 def _checked(local: Any) -> npt.NDArray[Any]:
@@ -196,10 +204,7 @@ def _checked(local: Any) -> npt.NDArray[Any]:
     view = local if kind is None else kind.view("local", local)[0]
     if on_gpu(view):
         check_current_device(view)
-    try:
-        found = view if on_gpu(view) else np.asarray(view)
-    except TypeError as problem:
-        raise TypeError(f"local: {type(local).__name__} is not in host memory ({problem}); copy it there") from None
+    found = view if on_gpu(view) else plain("local", view)
     if found.ndim != 2:
         raise ValueError(f"local: {found.ndim} axes; expected a matrix, two axes")
     if str(found.dtype) not in DTYPES:

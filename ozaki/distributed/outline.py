@@ -9,10 +9,10 @@ import numpy as np
 
 from ozaki.backends.numpy import parts
 from ozaki.distributed.arrays import shares_of
-from ozaki.distributed.layouts import Distribution, ProcessGrid, Slab
+from ozaki.distributed.layouts import Distribution, ProcessGrid, Slab, check_distribution
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.planning.for_shapes import plan_for_shapes
-from ozaki.records.formats import DTYPES
+from ozaki.records.formats import DTYPES, format_named
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.report import bytes_in_words
@@ -103,25 +103,28 @@ def plan(
     asked = Options.of("plan", options)
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise ValueError(f"processes: {processes!r}; expected a whole number, at least 1")
-    if asked.dtype not in DTYPES:
+    dtype = format_named(asked.dtype)
+    if dtype not in DTYPES:
         raise ValueError(f"dtype: {asked.dtype!r}; expected one of {', '.join(DTYPES)}")
     sizes = shapes(shape_of("a", a), shape_of("b", b))
     if len(a) != 2 or len(b) != 2:
         raise ValueError(f"a: shapes {a} and {b}; expected those of two matrices")
-    made = plan_for_shapes(sizes, asked.dtype, asked._replace(reproducible=True, workspace_limit=None))
+    made = plan_for_shapes(sizes, dtype, asked._replace(reproducible=True, workspace_limit=None))
     assert made.scheme is not None
     scheme: Any = made.scheme
     reals = sizes.shape[1] * (2 if isinstance(scheme, ComplexResidues) else 1)
     engine = parts.engine_for(
         scheme.slices if isinstance(scheme, ComplexResidues) else scheme, max(reals, 1), made.engine
     )
-    work = work_of(engine, np.dtype(asked.dtype).itemsize)
+    work = work_of(engine, np.dtype(dtype).itemsize)
     sharing = within(shared_out(sizes.shape, processes, grid, layers), work, asked.workspace_limit)
-    (m, k, n), element = sizes.shape, np.dtype(asked.dtype).itemsize
+    (m, k, n), element = sizes.shape, np.dtype(dtype).itemsize
     held = [0] * processes
     chosen = distributions or (Slab.X, Slab.Y, Slab.X)
     for distribution, shape in zip(chosen, ((m, k), (k, n), (m, n)), strict=True):
+        check_distribution(distribution)
         distribution.check(processes)
+        distribution.check_cover(shape)
         for rank, share in enumerate(shares_of(distribution, shape, processes)):
             held[rank] += element * share.shape[0] * share.shape[1]
     return Outline(made, sharing, tuple(held), (sharing.bytes_held(work),) * processes)

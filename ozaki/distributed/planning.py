@@ -19,6 +19,7 @@ from ozaki.planning.facts import Facts, Need, Spans, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
 from ozaki.records.combination import Combination
+from ozaki.records.formats import format_named
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import rounded_up
@@ -74,24 +75,27 @@ def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination |
     ValueError, TypeError
     """
     longer = question.options.dtype is not None
+    if c is not None and c.dtype.kind == "c" and not question.sizes.is_complex:
+        raise TypeError("c: complex, but a and b are real; make both complex, as a + 0j")
     combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, longer)
     if combination is not None and not combination.rounds_once:
         raise ValueError("alpha: expected finite real factors alpha and beta")
     return combination
 
 
-def result_format(dtypes: tuple[str, str], asked: str | None) -> str:
+def result_format(dtypes: tuple[str, str], asked: Any) -> str:
     """The format of the result: the wider one of the operands, or the one that the caller asks for.
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
     """
+    asked = format_named(asked)
     widest = max(dtypes, key=lambda dtype: (dtype in ("float64", "complex128"), dtype))
     kind = ("complex64", "complex128") if widest.startswith("complex") else ("float32", "float64")
     if asked is None:
         return widest
-    if str(asked) not in kind:
+    if asked not in kind:
         raise ValueError(f"dtype: {asked!r}; expected {kind[0]!r} or {kind[1]!r} of shared out operands")
     return str(asked)
 

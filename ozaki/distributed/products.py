@@ -307,6 +307,7 @@ def _multiply(
             distribution=repr((a.distribution, b.distribution, checked.distribution)),
             grid=(checked.sharing.grid, checked.sharing.layers),
             factors=None if terms is None else tuple(map(repr, terms[:2])),
+            return_report=bool(return_report),
         )
         if on_gpu(a.local):
             from ozaki.distributed.on_gpus import computed
@@ -335,8 +336,13 @@ def _check(
     ValueError, TypeError, NotImplementedError
     """
     communicator = a.communicator
-    if b.communicator is not communicator and b.communicator.size != communicator.size:
-        raise ValueError(f"b: on {b.communicator.size} processes; expected the {communicator.size} of a")
+    for name, x in (("b", b), ("c", None if terms is None else terms[2])):
+        of = x.communicator if isinstance(x, Array) else communicator
+        if (of.rank, of.size) != (communicator.rank, communicator.size):
+            raise ValueError(
+                f"{name}: on {of.size} processes, of which this one is {of.rank}; expected the {communicator.size} of "
+                f"a, of which it is {communicator.rank}"
+            )
     if plan is not None:
         check_plan_alone(plan, options)
     sizes = shapes(a.shape, b.shape)
@@ -360,6 +366,7 @@ def _check(
         distribution = default
     check_distribution(distribution)
     distribution.check(communicator.size)
+    distribution.check_cover((sizes.shape[0], sizes.shape[2]))
     sharing = shared_out(sizes.shape, communicator.size, grid, layers)
     return _Checked(question, sharing, expression, progress_of(progress), distribution)
 
