@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy import parts
 from ozaki.bounds import merging
 from ozaki.bounds.description import Description
+from ozaki.interchange.plain import plain
 from ozaki.records.formats import DTYPES, is_complex
 from ozaki.records.shapes import SIDES, Side
 
@@ -38,6 +39,8 @@ class Rows:
 
     def __getitem__(self, rows: slice) -> Rows:
         """Some of the rows: for a tile of the product."""
+        if not isinstance(rows, slice):
+            raise TypeError(f"rows: {rows!r}; expected a slice, as 2:5")
         return Rows(self.description.part(slice(None), rows), self.k, self.dtype)
 
 
@@ -54,9 +57,10 @@ def as_rows(name: str, x: Any, side: Side) -> npt.NDArray[Any]:
         raise TypeError(f"{name}: {type(x).__name__}; expected an array of NumPy")
     if x.ndim != 2:
         raise ValueError(f"{name}: {x.ndim} axes; expected a matrix")
-    if str(x.dtype) not in DTYPES:
-        raise TypeError(f"{name}: dtype {x.dtype}; expected one of {', '.join(DTYPES)}")
-    return (x if side == "left" else x.T)[None]
+    found = plain(name, x)  # no masks, no matrices
+    if str(found.dtype) not in DTYPES:
+        raise TypeError(f"{name}: dtype {found.dtype}; expected one of {', '.join(DTYPES)}")
+    return (found if side == "left" else found.T)[None]
 
 
 def extremes(x: npt.NDArray[Any], side: Side) -> npt.NDArray[np.float64]:
@@ -110,7 +114,9 @@ def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: in
     TypeError, ValueError
     """
     rows = as_rows("x", x, side)
-    _check_merged(merged, 2, rows.shape[1])
+    _check_merged("merged", merged, "float64", 2, rows.shape[1])
+    if _length(k) < rows.shape[2]:
+        raise ValueError(f"k: {k}; expected that of the whole product, at least the {rows.shape[2]} indices of x")
     with np.errstate(all="ignore"):
         return parts.sums(rows, merged, _reals(str(x.dtype), k))
 
@@ -135,16 +141,26 @@ def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: i
     """
     if str(dtype) not in DTYPES:
         raise ValueError(f"dtype: {dtype!r}; expected one of {', '.join(DTYPES)}")
-    _check_merged(merged, 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
-    _check_merged(added, 4, merged.shape[1])
-    return Rows(merging.described(merged, added, _reals(str(dtype), k), str(dtype)), k, str(dtype))
+    _check_merged("merged", merged, "float64", 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
+    _check_merged("added", added, "int64", 4, merged.shape[1])
+    return Rows(merging.described(merged, added, _reals(str(dtype), k), str(dtype)), _length(k), str(dtype))
 
 
 def _reals(dtype: str, k: int) -> int:
     """Real numbers of a whole row."""
-    return 2 * k if is_complex(dtype) else k
+    return 2 * _length(k) if is_complex(dtype) else _length(k)
 
 
-def _check_merged(x: Any, rounds: int, rows: int) -> None:
-    if np.shape(x) != (rounds, rows):
-        raise ValueError(f"merged: shape {np.shape(x)}; expected {(rounds, rows)}, as all parts have it")
+def _length(k: Any) -> int:
+    """An inner dimension, checked."""
+    if not hasattr(k, "__index__") or k < 0:
+        raise ValueError(f"k: {k!r}; expected the inner dimension of the whole product, a whole number")
+    return int(k)
+
+
+def _check_merged(name: str, x: Any, dtype: str, rounds: int, rows: int) -> None:
+    if not isinstance(x, np.ndarray) or str(x.dtype) != dtype:
+        found = f"dtype {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(f"{name}: {found}; expected an array of {dtype}, merged from those of all parts")
+    if x.shape != (rounds, rows):
+        raise ValueError(f"{name}: shape {x.shape}; expected {(rounds, rows)}, as all parts have it")

@@ -13,7 +13,9 @@ from ozaki.parts.rows import Rows, as_rows
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, settle
+from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.process.environment import default_environment
+from ozaki.records.formats import format_named
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import COMPLEX, REAL, shapes
@@ -24,7 +26,8 @@ class Unrounded:
     """The exact product of images of some rows of A and columns of B, over the inner indices that were added so far.
 
     It is A B in fixed point: integers in units that the rows' exponents give. Nothing was rounded yet but each element,
-    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added.
+    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added, and
+    may be pickled.
 
     Attributes
     ----------
@@ -34,10 +37,33 @@ class Unrounded:
     """
 
     def __init__(
-        self, plan: Plan, product: parts.PartialProduct, touched: parts.Touched, shape: tuple[int, int]
+        self,
+        plan: Plan,
+        product: parts.PartialProduct,
+        touched: parts.Touched,
+        shape: tuple[int, int],
+        indices: int,
     ) -> None:
         self.plan, self.shape = plan, shape
-        self._product, self._touched = product, touched
+        self._product, self._touched, self._indices = product, touched, indices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the engine, which holds a compiled library."""
+        of = self._product
+        product = of.mu, of.nu, of.sums, of.terms, type(of.engine).__name__
+        return {**self.__dict__, "_product": product}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        mu, nu, sums, terms, name = state["_product"]
+        engine = _engine_of(state["plan"])
+        if type(engine).__name__ != name:
+            raise RuntimeError(
+                f"engine: {name} there, {type(engine).__name__} here, whose sums are other integers; name one that all "
+                "have in the plan, as engine='float64'"
+            )
+        self.__dict__.update(state, _product=parts.PartialProduct(engine, mu, nu))
+        if sums is not None:
+            self._product.add(sums, terms)
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
@@ -54,18 +80,30 @@ class Unrounded:
 
         Raises
         ------
-        ValueError
-            If it is of another product.
+        TypeError, ValueError
+            If it is of another product, or has indices that were added before.
         """
+        if not isinstance(other, Unrounded):
+            raise TypeError(f"other: {type(other).__name__}; expected what ozaki.parts.multiply returns")
         if self.plan != other.plan or self.shape != other.shape:
             raise ValueError(
                 f"other: {other.shape} by {other.plan.scheme}; expected {self.shape} by {self.plan.scheme}"
             )
-        if other._product.sums is not None:
-            self._product.add(other._product.sums, other._product.terms)
+        mine, theirs = self._product, other._product
+        alike = np.array_equal(mine.mu, theirs.mu) and np.array_equal(mine.nu, theirs.nu)
+        if not alike or [x.shape for x in self._touched.totals] != [x.shape for x in other._touched.totals]:
+            raise ValueError("other: of rows or columns with other descriptions; expected the same, those of all of k")
+        if self._indices + other._indices > self.plan.shape[1]:
+            raise ValueError(
+                f"other: {other._indices} inner indices beside {self._indices} of {self.plan.shape[1]}; expected each "
+                "to be added once"
+            )
+        self._indices += other._indices
+        if theirs.sums is not None:
+            mine.add(theirs.sums, theirs.terms)
         with np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
-            for mine, more in zip(self._touched.totals, other._touched.totals, strict=True):
-                mine += more
+            for total, more in zip(self._touched.totals, other._touched.totals, strict=True):
+                total += more
         return self
 
     @default_environment
@@ -121,17 +159,24 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     x, y = as_rows("a", a, "left"), as_rows("b", b, "right")
     _check(x, y, left, right, plan)
     scheme: Any = plan.scheme
-    of_slices = scheme.slices if isinstance(scheme, ComplexResidues) else scheme
     scaling = scaling_of(scheme, left.description.k)
     rows, cols = left.description, right.description
     with np.errstate(all="ignore"):
-        engine = parts.engine_for(of_slices, max(rows.k, 1), plan.engine)
-        product = parts.PartialProduct(engine, rows.exponents(scaling), cols.exponents(scaling))
+        product = parts.PartialProduct(_engine_of(plan), rows.exponents(scaling), cols.exponents(scaling))
         product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
         touched = parts.Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), plan.parts == COMPLEX)
         if touched.some:
             touched.add(x[0], y[0])
-    return Unrounded(plan, product, touched, (len(left), len(right)))
+    return Unrounded(plan, product, touched, (len(left), len(right)), x.shape[2])
+
+
+def _engine_of(plan: Plan) -> Any:
+    """What multiplies the slices of a plan, and rounds their sums."""
+    scheme: Any = plan.scheme
+    is_complex = isinstance(scheme, ComplexResidues)
+    return parts.engine_for(
+        scheme.slices if is_complex else scheme, max(plan.shape[1] * (1 + is_complex), 1), plan.engine
+    )
 
 
 def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
@@ -141,9 +186,7 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
     ------
     TypeError, ValueError
     """
-    for name, of in (("left", left), ("right", right)):
-        if not isinstance(of, Rows):
-            raise TypeError(f"{name}: {type(of).__name__}; expected Rows, as ozaki.parts.describe returns them")
+    _check_rows(left, right)
     if not isinstance(plan, Plan):
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
     for name, rows, of in (("a", x, left), ("b", y, right)):
@@ -153,6 +196,8 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
             raise TypeError(f"{name}: dtype {rows.dtype}; expected {of.dtype}, that of its Rows")
     if x.shape[2] != y.shape[2]:
         raise ValueError(f"b: {y.shape[2]} inner indices; expected {x.shape[2]}, those of a")
+    if x.shape[2] > left.k:
+        raise ValueError(f"a: {x.shape[2]} inner indices; expected no more than {left.k}, the whole product's")
     if plan.scheme is None or not plan.scheme.exact or plan.inner_scaling or plan.undecided_apart or plan.batch:
         raise ValueError("plan: expected one of residues or digits alone, of two matrices, with inner_scaling=False")
     if not left.k == right.k == plan.shape[1]:
@@ -163,6 +208,12 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
         raise TypeError(f"plan: for {plan.dtype}; expected one for {x.dtype} and {y.dtype}")
 
 
+def _check_rows(left: Any, right: Any) -> None:
+    for name, of in (("left", left), ("right", right)):
+        if not isinstance(of, Rows):
+            raise TypeError(f"{name}: {type(of).__name__}; expected Rows, as ozaki.parts.describe returns them")
+
+
 @takes(ProductOptions)
 def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     """The plan that `ozaki.plan` makes of the whole matrices, from descriptions alone.
@@ -171,8 +222,9 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     ----------
     left, right : Rows, of all rows of A and all columns of B
     **options
-        As for `ozaki.plan`. An accuracy has to be one that descriptions prove: in the row-column or normwise measure,
-        or "exact". A componentwise one takes products of magnitudes: `ozaki.distributed.matmul` merges these, too.
+        As for `ozaki.plan`; of a count of slices without an accuracy, as for its plan of two shapes. An accuracy has to
+        be one that descriptions prove: in the row-column or normwise measure, or "exact". A componentwise one takes
+        products of magnitudes: `ozaki.distributed.matmul` merges these, too.
 
     Returns
     -------
@@ -180,15 +232,23 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
 
     Raises
     ------
-    ValueError
-        For an accuracy that descriptions do not prove.
+    ValueError, TypeError, NotImplementedError
+        For an accuracy that descriptions do not prove, and for what parts do not have.
     """
-    asked = Options.of("plan", options)._replace(reproducible=True, inner_scaling=False)
+    _check_rows(left, right)
+    asked = Options.of("plan", options)
+    if asked.verify or asked.inner_scaling:
+        raise NotImplementedError(f"{'verify' if asked.verify else 'inner_scaling'}: True is not for products in parts")
+    asked = asked._replace(reproducible=True, inner_scaling=False, dtype=format_named(asked.dtype))
     is_complex = left.dtype.startswith("complex")
+    if is_complex != right.dtype.startswith("complex"):
+        raise TypeError("right: one operand is complex and the other is real; make both complex, as x + 0j")
     sizes = shapes((len(left), left.k), (right.k, len(right)))
     sizes = type(sizes)(sizes.batch, sizes.shape, sizes.result, parts=COMPLEX if is_complex else REAL)
-    dtype = max((left.dtype, right.dtype), key=lambda name: (len(name), name))
-    question = question_of(sizes, asked.dtype or dtype, asked, backend.machine(), for_operands=True, expression=True)
+    dtype = asked.dtype or max((left.dtype, right.dtype), key=lambda name: (len(name), name))
+    if asked.slices is not None and asked.accuracy is None:
+        return plan_for_shapes(sizes, dtype, asked._replace(inner_scaling=None))
+    question = question_of(sizes, dtype, asked, backend.machine(), for_operands=True, expression=True)
     description = left.description, right.description
     spans = tuple(int((of.top - of.bottom).max(initial=0)) for of in description)
 
