@@ -203,6 +203,41 @@ def test_a_given_plan_is_proven_for_these_operands():
     assert np.array_equal(run(2, work)[1], ozaki.matmul(x, x.T, plan=plan))
 
 
+def test_a_plan_holds_a_limit_of_workspace():
+    x = np.random.default_rng(9).standard_normal((40, 40))
+    options = {"dtype": "float64", "scheme": "residues", "slices": 14}
+
+    def product(communicator, limit):
+        a = shared(x, Slab.X, communicator)
+        plan = ozaki.plan(x.shape, x.shape, workspace_limit=limit, **options)
+        return distributed.matmul(a, a, plan=plan).gather()
+
+    assert np.array_equal(run(2, lambda of: product(of, 10**6))[1], ozaki.matmul(x, x, **options))
+    refused(2, lambda of: product(of, 1000), ValueError, "workspace_limit: leaves 1000 bytes")
+
+
+def test_an_infinite_time_limit():
+    x = np.ones((4, 4))
+    a = run(2, lambda of: shared(x, Slab.X, of).redistribute(Slab.Y).gather(), float("inf"))
+    assert np.array_equal(a[0], x)
+    with pytest.raises(TypeError, match="timeout: '5'; expected a number of seconds"):
+        run(2, lambda of: None, "5")
+
+
+@pytest.mark.parametrize(
+    ("a", "options", "match"),
+    [
+        (9, {}, "a: shapes 9 and"),
+        ((3, 9, 7), {}, "a: shapes"),
+        ((9, 7), {"distributions": (Slab.X,)}, "distributions: .* expected three"),
+        ((9, 7), {"distributions": (1, 2, 3)}, "distribution: 1; expected one"),
+    ],
+)
+def test_wrong_arguments_of_plans_are_named(a, options, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        distributed.plan(a, (7, 5), 2, dtype=np.float64, scheme="residues", slices=14, **options)
+
+
 @pytest.mark.parametrize("limit", [8 * 2**20, 16 * 2**20])
 @pytest.mark.parametrize("method", [{"scheme": "residues", "slices": 14}, {"accuracy": "fp64"}])
 def test_a_limit_of_workspace_holds(limit, method):

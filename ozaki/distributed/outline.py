@@ -106,9 +106,9 @@ def plan(
     dtype = format_named(asked.dtype)
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {asked.dtype!r}; expected one of {', '.join(DTYPES)}")
+    if not isinstance(a, tuple) or not isinstance(b, tuple) or len(a) != 2 or len(b) != 2:
+        raise ValueError(f"a: shapes {a!r} and {b!r}; expected those of two matrices, as tuples")
     sizes = shapes(shape_of("a", a), shape_of("b", b))
-    if len(a) != 2 or len(b) != 2:
-        raise ValueError(f"a: shapes {a} and {b}; expected those of two matrices")
     made = plan_for_shapes(sizes, dtype, asked._replace(reproducible=True, workspace_limit=None))
     assert made.scheme is not None
     scheme: Any = made.scheme
@@ -121,6 +121,8 @@ def plan(
     (m, k, n), element = sizes.shape, np.dtype(dtype).itemsize
     held = [0] * processes
     chosen = distributions or (Slab.X, Slab.Y, Slab.X)
+    if len(chosen) != 3:
+        raise ValueError(f"distributions: {chosen!r}; expected three, of a, b and the result")
     for distribution, shape in zip(chosen, ((m, k), (k, n), (m, n)), strict=True):
         check_distribution(distribution)
         distribution.check(processes)

@@ -134,7 +134,9 @@ def given(plan: Plan, question: Question, operands: Measured, relative: Callable
     """
     sizes = question.sizes
     if (plan.shape, plan.batch, plan.dtype, plan.parts) != (sizes.shape, (), question.dtype, sizes.parts):
-        raise ValueError(f"plan: for {plan.shape} and {plan.dtype}; expected {sizes.shape} and {question.dtype}")
+        raise ValueError(
+            f"plan: for {(*plan.batch, *plan.shape)} and {plan.dtype}; expected {sizes.shape} and {question.dtype}"
+        )
     if plan.scheme is None or not plan.scheme.exact or plan.undecided_apart:
         raise ValueError("plan: expected one of residues or digits alone; plan with reproducible=True")
     if question.empty or plan.a_priori or not plan.strict:

@@ -315,7 +315,7 @@ def _multiply(
             where = checked.sharing, checked.distribution, options
             c, report = computed(a, b, checked.question, *where, plan, checked.expression, checked.progress)
             return (c, report) if return_report else c
-        return _computed(a, b, checked, plan, options.workspace_limit, return_report, terms is not None)
+        return _computed(a, b, checked, plan, (plan or options).workspace_limit, return_report, terms is not None)
 
 
 def _check(
@@ -345,6 +345,7 @@ def _check(
             )
     if plan is not None:
         check_plan_alone(plan, options)
+        options = options._replace(workspace_limit=plan.workspace_limit)
     sizes = shapes(a.shape, b.shape)
     if on_gpu(a.local):
         options, layers = _checked_on_gpus(b, None if terms is None else terms[2], options, layers), 1
