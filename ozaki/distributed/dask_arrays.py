@@ -24,8 +24,10 @@ _REMEDIES = {
     "distribution": "rechunk the operands: chunks of the result are rows of a's chunks by columns of b's",
     "grid": "the workers of dask's scheduler compute whatever is ready",
     "layers": "the workers of dask's scheduler compute whatever is ready",
+    "placements": "chunks of the result are rows of a's chunks by columns of b's",
     "progress": "use dask.diagnostics.ProgressBar, or distributed.progress of the persisted result",
     "return_report": "nothing has run when the lazy result is returned",
+    "timeout": "a scheduler has time limits of its own",
     "workspace_limit": "rechunk the operands: a task holds a few chunks",
 }
 """What is not for dask arrays, and what to do instead."""

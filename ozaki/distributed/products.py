@@ -107,7 +107,7 @@ def matmul(
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
         transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
         of dimensions, with any placements but partial ones. Of dask arrays one may be an array of NumPy: then
-        `distribution`, `grid`, `layers`, `progress` and `return_report` have to stay at their defaults.
+        all options but those of `ozaki.matmul`, and `workspace_limit`, have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -262,8 +262,9 @@ def _multiply(
         from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
 
         check_alone(
-            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None
-        )
+            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None,
+            placements=placements, timeout=timeout,
+        )  # fmt: skip
         return multiply_chunks(a, b, plan, options, terms)
     c = None if terms is None else terms[2]
     if any(is_dtensor(type(x)) for x in (a, b, c)):
