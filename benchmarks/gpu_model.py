@@ -57,8 +57,9 @@ INFINIBAND = 50e9
 """Bytes a second of a GPU from other hosts: nominal, 400 Gbit/s each (NVIDIA DGX BasePOD reference architecture, core
 components: eight ConnectX-7 for eight GPUs). To be measured."""
 
-PCIE = 63e9
-"""Bytes a second from a host's memory to a GPU: nominal, 16 lanes of PCIe 5.0. To be measured."""
+PCIE = 55e9
+"""Bytes a second from pinned memory of a host to an H200, or back (benchmarks/host_operands.py); both at once 101e9.
+Eight threads that fill pinned memory from other memory reach 35e9 to 45e9, on 16 processors."""
 
 MESSAGE = 10e-6
 """Seconds to post a message: an assumption. To be measured."""

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import distributed, row_files, several_devices
+from benchmarks import distributed, host_operands, row_files, several_devices
 from benchmarks import gpu_model as model
 from benchmarks.devices import device_of
 from benchmarks.readme import replaced
@@ -94,7 +94,7 @@ def constants() -> str:
         ["add another part of k to an entry", _pico(of.add), f"{assumed}: 42 bytes at copy bandwidth, a floor"],
         ["NVLink, received", _rate(model.NVLINK), "measured: all-gather of NCCL on two H100, 225 to 254"],
         ["InfiniBand, received", _rate(model.INFINIBAND), f"{assumed}: 400 Gbit/s a GPU, as [built]({BASEPOD})"],
-        ["PCIe, received from the host's memory", _rate(model.PCIE), f"{assumed}: 16 lanes of PCIe 5.0"],
+        ["PCIe, received from the host's memory", _rate(model.PCIE), "measured: `benchmarks/host_operands.py`"],
         ["post a message", f"{1e6 * model.MESSAGE:.0f} µs", f"{assumed}: a guess"],
         ["memory that a product may take", f"{model.MEMORY * model.LARGEST_PART / 1e9:.0f} GB",
          f"0.9 of {model.MEMORY / 1e9:.0f} GB: a guess"],
@@ -182,6 +182,22 @@ def processes() -> str:
     return _table(lines)
 
 
+def from_host() -> str:
+    """Operands and result in memory of the host, through one GPU, beside the same on it, and beside the link."""
+    lines = [[
+        "device", "n", "through the GPU, s", "on the GPU, s", "link alone, s", "larger of both / through",
+        "to GPU; from it, GB/s",
+    ]]  # fmt: skip
+    for result in newest_of_devices(host_operands.FOLDER):
+        for row in result["rows"]:
+            rates = "; ".join(f"{row[f'{way}_gpu_bytes_per_s'] / 1e9:.0f}" for way in ("to", "from"))
+            lines.append([
+                result["device"], str(row["n"]), f"{row['through']:.2f}", f"{row['on_gpu']:.2f}", f"{row['link']:.2f}",
+                f"{row['of_larger']:.2f}", rates,
+            ])  # fmt: skip
+    return _table(lines)
+
+
 @cache
 def _predicted(shape: model.Shape, count: int) -> model.Prediction:
     return model.predict(shape, count)
@@ -194,6 +210,7 @@ TABLES = {
     "many-gpus": many,
     "layers": layers,
     "processes": processes,
+    "from-host": from_host,
 }
 """What makes the tables, by the names of their markers."""
 

@@ -33,7 +33,7 @@ def with_threads(program, size, *args, timeout=30.0):
     return run(size, lambda communicator: module.work(communicator, *map(str, args)), timeout)
 
 
-def with_gloo(program, size, *args, timeout=30.0, limit=120.0):
+def with_gloo(program, size, *args, timeout=30.0, limit=120.0, engine="gloo"):
     """The line of each process of a group of PyTorch: {"result": what `work` returns}, or what `main` tells of errors.
 
     None for a process that has written none. All are killed after `limit` seconds. `timeout` is the communicator's.
@@ -41,10 +41,15 @@ def with_gloo(program, size, *args, timeout=30.0, limit=120.0):
     needs("torch.distributed")
     with tempfile.TemporaryDirectory() as folder:
         commands = [
-            [sys.executable, PROGRAMS / f"{program}.py", "gloo", timeout, Path(folder, "store"), rank, size, *args]
+            [sys.executable, PROGRAMS / f"{program}.py", engine, timeout, Path(folder, "store"), rank, size, *args]
             for rank in range(size)
         ]
         return _lines(commands, size, limit)
+
+
+def with_nccl(program, size, *args, **options):
+    """As `with_gloo`, of a group that moves tensors of GPUs by NCCL."""
+    return with_gloo(program, size, *args, engine="nccl", **options)
 
 
 def with_mpi(program, size, *args, timeout=30.0, limit=120.0):
@@ -134,11 +139,12 @@ def main(work):
     """What a program does in each process: its line is written, and it ends."""
     signal.alarm(int(os.environ["TESTS_LIMIT"]))  # kills this process, even if nobody is left who would
     engine, timeout, *args = sys.argv[1:]
-    if engine == "gloo":
+    if engine != "mpi":
         import torch.distributed as dist
 
         store, rank, size, *args = args
-        dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(size))
+        backend = "gloo" if engine == "gloo" else "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, init_method=f"file://{store}", rank=int(rank), world_size=int(size))
     else:
         from mpi4py import MPI
 
@@ -162,5 +168,5 @@ def main(work):
         if engine == "mpi" and "Open MPI" in MPI.Get_library_version():
             time.sleep(2)  # it lets the others go on when one process has ended, but not when two have
         os._exit(1)  # MPI waits for all processes where one ends as usual
-    if engine == "gloo":
+    if engine != "mpi":
         dist.destroy_process_group()

@@ -236,6 +236,7 @@ def test_tasks_change_nothing_that_they_are_given(rng):
         (lambda x: matmul(x, np.ones(3)), "b: 1 axes"),
         (lambda x: matmul([[1.0]], x), "a: list"),
         (lambda x: matmul(x, x.T, return_report=True), "return_report: not for dask"),
+        (lambda x: matmul(x, x.T, timeout=5.0), "timeout: not for dask"),
         (lambda x: matmul(x, x.T, progress=print), "progress: .*ProgressBar"),
         (lambda x: matmul(x, x.T, layers=2), "layers: "),
         (lambda x: matmul(x, x.T, timeout=9), "timeout: not for dask"),

@@ -152,6 +152,7 @@ def test_report_names_processes_and_the_bound_of_one_call():
     assert [each.rank for each in found.processes] == [0, 1]
     assert sum(each.received for each in found.processes) == sum(each.sent for each in found.processes) > 0
     assert "2 processes" in str(found) and "process 1: " in str(found)
+    assert "native product ruled out: its bits would depend on how operands are shared out" in str(found)
 
 
 def test_products_are_recorded_on_each_process():
@@ -227,9 +228,9 @@ def test_an_infinite_time_limit():
 @pytest.mark.parametrize(
     ("a", "options", "match"),
     [
-        (9, {}, "a: shapes 9 and"),
-        ((3, 9, 7), {}, "a: shapes"),
-        ((9, 7), {"distributions": (Slab.X,)}, "distributions: .* expected three"),
+        (9, {}, "a: shape 9; expected"),
+        ((3, 9, 7), {}, "a: shape"),
+        ((9, 7), {"distributions": (Slab.X,)}, "distributions: .* expected 3"),
         ((9, 7), {"distributions": (1, 2, 3)}, "distribution: 1; expected one"),
     ],
 )
@@ -272,6 +273,15 @@ def test_a_product_is_planned_that_no_process_could_hold():
     with pytest.raises(ValueError, match="workspace_limit: leaves"):
         distributed.plan((200_000, 20_000), (20_000, 200_000), 8, dtype="float64", slices=14, scheme="residues",
                          workspace_limit=10**6)  # fmt: skip
+    for options, error, match in (
+        ({"verify": True}, NotImplementedError, "verify: True is not for shared out operands"),
+        ({"scheme": "native"}, ValueError, "scheme: 'native' has no bits"),
+        ({"distributions": (Slab.X, Slab.Y)}, ValueError, "distributions: 2; expected 3"),
+        ({"distributions": (Slab.X, Slab.Y, "X")}, TypeError, "distribution: 'X'"),
+        ({"dtype": "int64"}, ValueError, "dtype: 'int64'; expected one of"),
+    ):
+        with pytest.raises(error, match=match):
+            distributed.plan((4, 5), (5, 4), 2, **{"dtype": np.float64, **options})
 
 
 def refused(size, work, error, match):
@@ -319,7 +329,7 @@ def test_what_differs_among_processes_is_refused_on_all():
     def other_files(communicator):
         shared(x[: 5 + communicator.rank], Slab.X, communicator)
 
-    refused(2, one_box, ValueError, "distribution: 'Slab' on process 0, but 'Box' on process 1")
+    refused(2, one_box, ValueError, "distribution: 'Slab.X' on process 0, but 'a Box of")
     refused(2, one_grid, (ValueError, ProcessError), "distribution: for 3 processes")
     refused(2, one_report, ValueError, "return_report: False on process 0, but True on process 1")
     refused(2, other_files, ValueError, r"shape: \(5, 6\) on process 0")
@@ -327,7 +337,30 @@ def test_what_differs_among_processes_is_refused_on_all():
     refused(2, no_distribution, (TypeError, ProcessError), "expected")
     refused(2, other_slices, ValueError, "options: .* on process 0, but .* on process 1")
     refused(2, other_dtypes, ValueError, "dtype: 'float64' on process 0, but 'float32' on process 1")
-    refused(2, other_shapes, ValueError, r"local: shape \(2, 6\) on process 0; expected \(3, 6\)")
+    refused(
+        2, other_shapes, ValueError,
+        r"local: shapes \(2, 6\) on process 0, \(3, 6\) on process 1; expected \(3, 6\) on process 0, \(2, 6\) on",
+    )  # fmt: skip
+
+    def narrow(communicator):
+        distributed.array(x[:2, : 5 if communicator.rank == 0 else 6], Slab.X, communicator)
+
+    refused(3, narrow, ValueError, r"local: shapes \(2, 5\) on process 0, \(2, 6\) on process 1; expected \(2, 6\) on")
+
+    def some_boxes(communicator):
+        distributed.array(x[:3], Slab.X if communicator.rank else Box((0, 0), (3, 6)), communicator)
+
+    refused(2, some_boxes, ValueError, "distribution: 'a Box of each process' on process 0, but 'Slab.X' on process 1")
+
+    def other_size(communicator):
+        distributed.array(x[:3], BlockNonCyclic(ProcessGrid((2 + communicator.rank, 1))), communicator)
+
+    refused(2, other_size, (ValueError, ProcessError), "distribution: for 3 processes, but there are 2")
+
+    def other_matrix(communicator):
+        shared(x[: 6 - communicator.rank], Slab.X, communicator)
+
+    refused(2, other_matrix, ValueError, r"shape: \(6, 6\) on process 0, but \(5, 6\) on process 1")
 
 
 @pytest.mark.parametrize(
@@ -383,15 +416,34 @@ def test_bad_operands_are_refused_on_all():
 
     refused(2, real, TypeError, "c: complex, but a and b are real")
     refused(2, other_ranks, ValueError, "b: on 2 processes, of which this one is ")
-    refused(2, lambda of: shared(np.ones(3), Slab.X, of), (ValueError, ProcessError), "x: 1 axes")
+    refused(2, lambda of: shared(np.ones(3), Slab.X, of), (TypeError, ProcessError), "x: 1 axes")
     masked = np.ma.masked_array(x, x > 0)
     for take in (distributed.array, shared):
         refused(2, lambda of, take=take: take(masked, Slab.X, of), (TypeError, ProcessError), "masked elements")
     refused(2, inner, ValueError, "b: shape")
+    refused(2, one_only, (TypeError, ProcessError), "b: ndarray; expected an Array")
     refused(2, mixed, TypeError, "b: one operand is complex")
     refused(1, lambda communicator: distributed.matmul(x, x), TypeError, "a: ndarray; expected an Array")
     refused(2, lambda of: distributed.array(np.ones(3), Slab.X, of), (ValueError, ProcessError), "local: 1 axes")
-    refused(2, lambda of: distributed.array(np.ones((2, 2), "i4"), Slab.X, of), (TypeError, ProcessError), "int32")
+    for local, match in (
+        (np.ones((2, 2), "i4"), r"local: dtype int32 .* \(local.astype\('float64'\) is exact\)"),
+        (np.ones((2, 2), "i8"), r"local: dtype int64 .* \(local.astype\('float64'\) is exact up to 2\*\*53\)"),
+        (np.ones((2, 2), "f2"), r"local: dtype float16 .* \(local.astype\('float64'\) is exact\)"),
+        (ozaki.mparray([[1]]), r"local: multiprecision numbers; expected floats, as local.astype\('float64'\)"),
+        (np.ma.array([[1.0]], mask=[[True]]), "local: masked elements"),
+    ):
+        refused(2, lambda of, x=local: distributed.array(x, Slab.X, of), (TypeError, ProcessError), match)
+    refused(2, lambda of: distributed.share_of([[1.0]], Slab.X, of), (TypeError, ProcessError), "x: list; expected an")
+    refused(
+        1, lambda of: distributed.matmul([shared(x, Slab.X, of)], x), TypeError, "a: list; strips lie on the GPUs of"
+    )
+
+
+def test_a_shared_out_matrix_is_no_array_of_numpy():
+    def convert(communicator):
+        np.asarray(shared(np.ones((6, 4)), Slab.X, communicator))
+
+    refused(2, convert, TypeError, r"of shape \(6, 4\): its elements lie on 2 processes; use .gather\(\).* or .local")
 
 
 def test_boxes_that_do_not_cover_the_matrix_are_refused():

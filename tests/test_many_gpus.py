@@ -3,7 +3,6 @@
 from math import prod
 
 import launching
-import numpy as np
 import pytest
 
 from benchmarks import distributed as processes
@@ -114,4 +113,4 @@ def test_a_stale_page_fails_the_check(tmp_path, monkeypatch, capsys):
     assert "stale" in capsys.readouterr().err
     many_gpus.main()
     many_gpus.main(check=True)
-    assert np.char.count(page.read_text(), "NVIDIA H200") == 5
+    assert all(f"<!-- {name}:begin -->\n\n| " in page.read_text() for name in many_gpus.TABLES)

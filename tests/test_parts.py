@@ -103,12 +103,43 @@ def test_what_does_not_fit_is_refused():
             parts.multiply(*arguments)
     with pytest.raises(ValueError, match="other: "):
         good.add(parts.multiply(x[:2], x, left[:2], right, plan))
+    with pytest.raises(ValueError, match="other: of rows or columns with other exponents"):
+        good.add(parts.multiply(x, x, described([2 * x], "left", 4), right, plan))
+    with pytest.raises(TypeError, match="other: ndarray; expected an Unrounded"):
+        good.add(x)
+    with pytest.raises(ValueError, match="added: shape"):
+        parts.describe(np.zeros((2, 3)), np.zeros((4, 2), np.int64), 4, "float64")
+    with pytest.raises(ValueError, match=r"k: -1; expected the inner dimension"):
+        parts.sums(x, "left", np.zeros((2, 4)), -1)
+    with pytest.raises(TypeError, match="x: masked elements"):
+        parts.extremes(np.ma.array(x, mask=x > 0), "left")
     with pytest.raises(ValueError, match="side: 'top'"):
         parts.extremes(x, "top")
     with pytest.raises(TypeError, match="x: dtype int64"):
         parts.extremes(x.astype(int), "left")
     with pytest.raises(ValueError, match="merged: shape"):
         parts.sums(x, "left", np.zeros((2, 3)), 4)
+
+
+def test_plans_of_parts_refuse_what_parts_do_not_have():
+    x = np.ones((4, 4))
+    left, right = described([x], "left", 4), described([x], "right", 4)
+    for options, error, match in [
+        ({"scheme": "native"}, ValueError, "scheme: 'native'; expected 'auto', 'residues'"),
+        ({"verify": True}, ValueError, "verify: True; not for products in parts"),
+        ({"inner_scaling": True}, ValueError, "inner_scaling: True; not for products in parts"),
+        ({"dtype": "mp106"}, ValueError, "dtype: 'mp106'; expected 'float32' or 'float64'"),
+        ({"dtype": "complex128"}, ValueError, "dtype: 'complex128'; expected 'float32' or 'float64'"),
+    ]:
+        with pytest.raises(error, match=match):
+            parts.plan(left, right, **options)
+    with pytest.raises(TypeError, match="b: one operand is complex and the other is real"):
+        parts.plan(left, described([x + 0j], "right", 4))
+    with pytest.raises(ValueError, match="right: for inner dimension 3; expected 4"):
+        parts.plan(left, described([x[:3]], "right", 3))
+    plan = parts.plan(left, right, accuracy=ozaki.Accuracy("normwise", 1e-9))
+    assert "reproducible" not in plan.why
+    assert parts.plan(left, right, accuracy="exact", dtype=np.float32).dtype == "float32"
 
 
 def test_parts_of_other_products_are_not_added():
@@ -123,7 +154,7 @@ def test_parts_of_other_products_are_not_added():
 
     first, second = part(x, slice(0, 4)), part(x, slice(4, 6))
     for other in (8 * x, nan):
-        with pytest.raises(ValueError, match="other: of rows or columns with other descriptions"):
+        with pytest.raises(ValueError, match=r"other: of (rows|other rows) or columns with"):
             first.add(part(other, slice(4, 6)))
     with pytest.raises(TypeError, match="other: NoneType"):
         first.add(None)
@@ -151,6 +182,8 @@ def test_wrong_arguments_of_rounds_and_plans_are_named():
     top = parts.extremes(x, "left")
     added = parts.sums(x, "left", top, 6)
     rows, cols = parts.describe(top, added, 6, "float64"), described([x.T], "right", 6)
+    shorter = described([x[:, :5]], "left", 5), described([x.T[:5]], "right", 5)
+    plan = ozaki.plan((4, 5), (5, 4), dtype="float64", scheme="residues", slices=14)
     for call, match in [
         (lambda: parts.extremes(np.ma.masked_array(x, x > 0), "left"), "x: masked elements"),
         (lambda: parts.sums(x, "left", top.tolist(), 6), "merged: list; expected an array of float64"),
@@ -161,10 +194,8 @@ def test_wrong_arguments_of_rounds_and_plans_are_named():
         (lambda: parts.describe(top, added[:2], 6, "float64"), r"added: shape \(2, 4\)"),
         (lambda: parts.describe(top, added, -1, "float64"), "k: -1"),
         (lambda: rows[0], "rows: 0; expected a slice"),
+        (lambda: parts.multiply(x, x.T, shorter[0], shorter[1], plan), "a: 6 inner indices; expected no more than 5"),
         (lambda: parts.plan(x, cols, accuracy="exact"), "left: ndarray"),
-        (lambda: parts.plan(rows, described([x.T + 0j], "right", 6), accuracy="exact"), "right: one operand is"),
-        (lambda: parts.plan(rows, cols, accuracy="exact", verify=True), "verify: True"),
-        (lambda: parts.plan(rows, cols, accuracy="exact", inner_scaling=True), "inner_scaling: True"),
     ]:
         with pytest.raises((ValueError, TypeError, NotImplementedError), match=match):
             call()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ozaki.multiprecision.floats import not_finite
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
-from ozaki.records.formats import MULTIPRECISION, QUAD, is_complex, is_multiprecision
+from ozaki.records.formats import DTYPES, MULTIPRECISION, QUAD, format_named, is_complex, is_multiprecision
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 
@@ -45,6 +47,26 @@ def check_complex(asked: str | None, of_operands: bool, of_addend: bool) -> None
         raise TypeError(f"dtype: {asked!r}, but a and b are real; use .astype({asked!r}) of the result")
     if of_addend:
         raise TypeError("c: complex, but a and b are real; make one of them complex, as a + 0j")
+
+
+def format_of_parts(asked: Any, dtypes: tuple[str, str]) -> str:
+    """The format of a product whose operands are in parts: the one asked for, else the wider one of the operands.
+
+    There are formats of the hardware alone. `dtypes` are those of the operands.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For one complex operand, and for a format of another kind than theirs.
+    """
+    if is_complex(dtypes[0]) != is_complex(dtypes[1]):
+        raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
+    widest = str(np.result_type(*dtypes))
+    formats = [each for each in DTYPES if is_complex(each) == is_complex(widest)]
+    found = format_named(asked) or widest
+    if found not in formats:
+        raise ValueError(f"dtype: {asked!r}; expected {formats[0]!r} or {formats[1]!r} of operands in parts")
+    return found
 
 
 def check_quads(asked: str | None, library: str) -> None:

@@ -47,12 +47,12 @@ class Blocks:
 Where = Literal["here", "host", "elsewhere"]
 """Where the rows of A and C lie that a device computes: on it, in memory of the host, or on another device."""
 
-LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (8192, 2048), "elsewhere": (2048, 2048)}
+LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (12288, 4096), "elsewhere": (2048, 2048)}
 """Rows and columns of a block, where nothing asks for fewer (docs/explanation/many_gpus.md).
 
 8192 of both have products by Strassen-Winograd. What has to arrive before the first product begins, and to be sent
 after the last one, should be little: so columns are fewer where none lies here, and rows where another device sends
-them to all. From the host all of B takes as long as a product of some thousand rows does, which have to hide it.
+them to all. From the host, columns of B arrive as fast as they are multiplied by some ten thousand rows.
 """
 
 _LEAST = 128
@@ -78,15 +78,15 @@ def blocks_of(rows: range, strips: Sequence[range], k: int, room: Room, where: W
     columns = sum(map(len, strips))
     for keeps in (True, False):
         high, wide = of_rows, of_cols
-        while _held(high, wide, columns, k, room, keeps) > room.nbytes:
+        while _held(high, wide, columns, k, room, keeps, where) > room.nbytes:
             if keeps and (high, wide) == (of_rows // 2, of_cols // 2):
                 break
             if max(high, wide) <= _LEAST:
                 break
             high, wide = (max(high // 2, 1), wide) if high >= wide else (high, max(wide // 2, 1))
-        if _held(high, wide, columns, k, room, keeps) <= room.nbytes:
+        if _held(high, wide, columns, k, room, keeps, where) <= room.nbytes:
             return Blocks(_cut(rows, high), tuple(part for strip in strips for part in _cut(strip, wide)), keeps)
-    needed = _held(_LEAST, _LEAST, columns, k, room, keeps=False)
+    needed = _held(_LEAST, _LEAST, columns, k, room, False, where)
     raise MemoryError(f"{room.nbytes} bytes are left, but the smallest blocks take {needed}")
 
 
@@ -95,14 +95,13 @@ def halved(room: Room) -> Room:
     return Room(room.nbytes // 2, room.element, room.slices)
 
 
-def _held(rows: int, cols: int, columns: int, k: int, room: Room, keeps: bool) -> int:
+def _held(rows: int, cols: int, columns: int, k: int, room: Room, keeps: bool, where: Where) -> int:
     """Bytes on a device: operands and slices, un-rounded products, blocks of the result."""
     split = room.element + room.slices
-    right = columns * k * split if keeps else 2 * cols * k * split
+    left, right = rows * k * (split + room.element), columns * k * split if keeps else 2 * cols * k * split
     arriving = 2 * cols * k * room.element
-    return (
-        rows * k * (split + room.element) + right + arriving + rows * cols * split + 2 * rows * columns * room.element
-    )
+    leaving = 2 * rows * columns if where == "elsewhere" else 4 * rows * cols
+    return left + right + arriving + rows * cols * split + leaving * room.element
 
 
 def _cut(whole: range, step: int) -> tuple[range, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -46,6 +47,10 @@ class DeviceReport:
         )
 
 
+Events = Sequence[Any]
+"""Events of a device, as `backends.cupy.peers` has them."""
+
+
 class Functions(NamedTuple):
     """What a product on a device is made of: the functions of one device."""
 
@@ -63,7 +68,7 @@ class Task(NamedTuple):
     out : strips of rows of C, of the same rows as those of A
     plan : of the whole product
     devices : numbers, one for each strip of A
-    events : of all strips of A and of B: after which they may be read
+    events : of all strips of A and of B: those after which each may be read
     """
 
     a: Sequence[Any]
@@ -71,7 +76,7 @@ class Task(NamedTuple):
     out: Sequence[Any]
     plan: Plan
     devices: Sequence[int]
-    events: tuple[Sequence[Any], Sequence[Any]]
+    events: tuple[Sequence[Events], Sequence[Events]]
 
 
 class Copies:
@@ -83,27 +88,27 @@ class Copies:
     Parameters
     ----------
     strips : of columns of B
-    events : after which each may be read
+    events : of each, after which it may be read
     """
 
-    def __init__(self, strips: Sequence[Any], events: Sequence[Any]) -> None:
+    def __init__(self, strips: Sequence[Any], events: Sequence[Events]) -> None:
         self._lock = threading.Lock()
         self._strips = list(zip(strips, _places(strips), events, strict=True))
         self._found: dict[range, list[_Copy]] = {}
 
-    def take(self, cols: range, device: int) -> tuple[Any, tuple[slice, slice], Any]:
-        """An array that has these columns, where in it they are, and the event after which it may be read."""
+    def take(self, cols: range, device: int) -> tuple[Any, tuple[slice, slice], Events]:
+        """An array that has these columns, where in it they are, and the events after which it may be read."""
         with self._lock:
             copies = self._found.setdefault(cols, [self._original(cols)])
             copy = min(copies, key=lambda each: (each.device != device, each.taken))
             copy.taken += 1
-            return copy.array, copy.at, copy.event
+            return copy.array, copy.at, copy.events
 
-    def add(self, cols: range, array: Any, event: Any, device: int) -> None:
+    def add(self, cols: range, array: Any, events: Events, device: int) -> None:
         """Let others take these columns from an array on a device, too, which is not changed until all have ended."""
         with self._lock:
             at = slice(0, array.shape[0]), slice(0, array.shape[1])
-            self._found[cols].append(_Copy(array, at, event, device))
+            self._found[cols].append(_Copy(array, at, events, device))
 
     def forget(self, device: int) -> None:
         """Offer no copies on a device any more; what others are reading lives as long as they do."""
@@ -116,10 +121,10 @@ class Copies:
         return self._original(cols).device
 
     def _original(self, cols: range) -> _Copy:
-        for strip, place, event in self._strips:
+        for strip, place, events in self._strips:
             if cols.start in place:
                 at = slice(cols.start - place.start, cols.stop - place.start)
-                return _Copy(strip, (slice(0, strip.shape[0]), at), event, _device_of(strip))
+                return _Copy(strip, (slice(0, strip.shape[0]), at), events, _device_of(strip))
         raise AssertionError(cols)
 
 
@@ -129,7 +134,7 @@ class _Copy:
 
     array: Any
     at: tuple[slice, slice]
-    event: Any
+    events: Events
     device: int | None
     taken: int = 0
 
@@ -268,54 +273,68 @@ def _blocks(
     told: Callable[[int], None],
     stop: threading.Event,
 ) -> None:
-    """Compute the blocks of one device, one after another; the next columns arrive while the last ones are multiplied.
+    """Compute the blocks of one device, one after another; the next columns, or rows, arrive meanwhile.
 
     Columns that lie there already come first, then those by which devices differ, so that each brings other ones and
-    takes the rest from the others.
+    takes the rest from the others. Blocks of the result leave one by one, but whole rows for another device: these
+    follow one another in its memory.
     """
     import cupy as cp
 
     from ozaki.backends.cupy.program.streams import using
 
     a, out, given = task.a[number], task.out[number], task.events[0][number]
+    whole_rows = _device_of(out) not in (None, mover.device)
     first = len(blocks.cols) * number // len(task.devices)
     turned = (*blocks.cols[first:], *blocks.cols[:first])
     order = sorted(turned, key=lambda cols: copies.home(cols) != mover.device)
-    kept: dict[range, Prepared] = {}
     (_, k, _), n = task.plan.shape, sum(strip.shape[1] for strip in task.b)
+    kept: dict[range, Prepared] = {}
 
-    def bring(cols: range) -> Any:
+    def bring_rows(rows: range) -> Any:
+        return mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
+
+    def bring_cols(cols: range) -> Any:
+        """The columns, on their way; None if their slices are here."""
+        if cols in kept:
+            return None
         arriving = mover.bring(*copies.take(cols, mover.device))
         if blocks.keeps and copies.home(cols) != mover.device:
-            copies.add(cols, arriving.array, arriving.event, mover.device)
+            copies.add(cols, arriving.array, arriving.events, mover.device)
         return arriving
 
     with using(mover.products.ptr):
-        for rows in blocks.rows:
-            arriving = mover.bring(a, (slice(rows.start, rows.stop), slice(0, k)), given)
-            ahead = None if order[0] in kept else bring(order[0])
-            left: Prepared | None = None
-            entries = cp.empty((len(rows), n), task.plan.dtype)
-            for place, cols in enumerate(order):
+        rows_ahead, ahead = bring_rows(blocks.rows[0]), bring_cols(order[0])
+        for rows, next_rows in zip_longest(blocks.rows, blocks.rows[1:]):
+            arrived, rows_ahead = rows_ahead, None
+            plan = of_tile(task.plan, len(rows), len(order[0]))
+            left = functions.prepare(arrived.ready(), "left", plan)
+            entries = cp.empty((len(rows), n), task.plan.dtype) if whole_rows else None
+            for cols, following in zip_longest(order, order[1:]):
                 if stop.is_set():
                     return
                 plan = of_tile(task.plan, len(rows), len(cols))
-                if left is None:
-                    left = functions.prepare(arriving.ready(), "left", plan)
-                right = kept.get(cols)
+                right, used = kept.get(cols), ahead
                 if right is None:
-                    assert ahead is not None
-                    right = functions.prepare(ahead.ready(), "right", plan)
+                    right = functions.prepare(used.ready(), "right", plan)
                     if blocks.keeps:
                         kept[cols] = right
-                following = order[place + 1] if place + 1 < len(order) else None
-                ahead = None if following is None or following in kept else bring(following)
+                ahead = None if following is None else bring_cols(following)
+                if next_rows is not None and rows_ahead is None and ahead is None:
+                    rows_ahead = bring_rows(next_rows)
+                    if following is None:
+                        ahead = bring_cols(order[0])
                 of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
-                entries[:, cols.start : cols.stop] = functions.multiply(of_left, of_right, plan)
+                block = functions.multiply(of_left, of_right, plan)
+                if entries is None:
+                    mover.send(block, out, (slice(rows.start, rows.stop), slice(cols.start, cols.stop)))
+                else:
+                    entries[:, cols.start : cols.stop] = block
                 mover.free_after_products()
+                arrived = used = None  # not before: later copies may take this memory
                 told(1)
-            mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
-            del entries, left, arriving
+            if entries is not None:
+                mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
 
 
 def of_tile(plan: Plan, rows: int, cols: int) -> Plan:

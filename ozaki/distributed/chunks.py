@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -64,12 +64,11 @@ class Chunked(Distribution):
                 found = found * parts + number
         return found
 
-    def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        rows = cols = 0
-        for rank, shape in enumerate(shapes):
-            at = list(zip(self.axes, self.place(rank), strict=True))
-            rows += shape[0] if all(axis == 0 or number == 0 for axis, number in at) else 0
-            cols += shape[1] if all(axis == 1 or number == 0 for axis, number in at) else 0
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        rows, cols = (
+            tuple(number for of, number in zip(self.axes, self.place(rank), strict=True) if of == axis)
+            for axis in (0, 1)
+        )
         return rows, cols
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ozaki.call.operands import dtype_of
 from ozaki.distributed import dask_graphs as graphs
-from ozaki.distributed.dask_facts import Measured
+from ozaki.distributed.dask_facts import MeasuredChunks
 from ozaki.distributed.dask_tasks import Product
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.planning.checks import check_plan_alone
@@ -24,10 +24,10 @@ _REMEDIES = {
     "distribution": "rechunk the operands: chunks of the result are rows of a's chunks by columns of b's",
     "grid": "the workers of dask's scheduler compute whatever is ready",
     "layers": "the workers of dask's scheduler compute whatever is ready",
-    "placements": "chunks of the result are rows of a's chunks by columns of b's",
+    "placements": "rechunk the operands: chunks of the result are rows of a's chunks by columns of b's",
+    "timeout": "dask's scheduler knows when a worker is lost",
     "progress": "use dask.diagnostics.ProgressBar, or distributed.progress of the persisted result",
     "return_report": "nothing has run when the lazy result is returned",
-    "timeout": "a scheduler has time limits of its own",
     "workspace_limit": "rechunk the operands: a task holds a few chunks",
 }
 """What is not for dask arrays, and what to do instead."""
@@ -73,8 +73,8 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
         c = None if terms[2] is None else _checked("c", terms[2])
         combination = combined(terms[0], terms[1], c, question)
         c = None if combination is None else combination.c
-    operands = graphs.Operands(a, b)
-    measured = Measured(operands, question.dtype)
+    operands = graphs.DaskOperands(a, b)
+    measured = MeasuredChunks(operands, question.dtype)
     with np.errstate(all="ignore"):
         found = _plan_of(plan, question, measured)
     sources = measured.known(found.inner_scaling)
@@ -86,7 +86,7 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     return graphs.product_of(operands, sources, product, combination, c)
 
 
-def _plan_of(plan: Plan | None, question: Question, measured: Measured) -> Plan:
+def _plan_of(plan: Plan | None, question: Question, measured: MeasuredChunks) -> Plan:
     """The plan of the caller, or the one for these operands.
 
     Of a named count without an accuracy the bound alone depends on elements, if rows are scaled along k, and no report

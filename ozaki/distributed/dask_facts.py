@@ -14,9 +14,10 @@ from ozaki.bounds.levels import FEW_ROWS, Level
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed import dask_tasks
-from ozaki.distributed.dask_graphs import Operands, Tasks
+from ozaki.distributed.dask_graphs import DaskOperands, Tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
-from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within
+from ozaki.distributed.layouts import as_index
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within
 from ozaki.records.formats import part_of, precision_of
 from ozaki.schemes import Scheme
 
@@ -24,7 +25,7 @@ _KEPT = 2**30
 """Most bytes of lower bounds that are kept between proofs; those of more entries are found anew for each."""
 
 
-class Measured(Measuring):
+class MeasuredChunks(Measuring):
     """Both operands of a product, and what was computed of them.
 
     Parameters
@@ -37,7 +38,7 @@ class Measured(Measuring):
     operands : as above
     """
 
-    def __init__(self, operands: Operands, dtype: str) -> None:
+    def __init__(self, operands: DaskOperands, dtype: str) -> None:
         super().__init__(operands.shape, dtype, operands.reals)
         self.operands = operands
         self._lower: tuple[Level, bool, Any] | None = None
@@ -63,7 +64,7 @@ class Measured(Measuring):
         )[0]
         return factors
 
-    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[Array, Array]:
+    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
         left, right = self.operands.arrays
         x, y = da.compute(left[at[0]], right[:, at[1]])
         return x, y.T

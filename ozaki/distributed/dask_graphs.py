@@ -32,7 +32,7 @@ Key = Any
 Tasks = dict[Key, Any]
 
 
-class Operands:
+class DaskOperands:
     """Two matrices as dask arrays with the same chunks along k.
 
     Parameters
@@ -120,7 +120,7 @@ class Sources:
     factors: Key | None
 
 
-def factors_of(operands: Operands) -> Sources:
+def factors_of(operands: DaskOperands) -> Sources:
     """The task that finds the factors of the inner indices; no descriptions."""
     name, found, tasks = operands.name("factors"), operands.name("statistics"), Tasks()
     for side in (0, 1):
@@ -140,7 +140,7 @@ def factors_of(operands: Operands) -> Sources:
     return Sources(tasks, [], [], name)
 
 
-def factors_known(operands: Operands, factors: Factors | None) -> Sources:
+def factors_known(operands: DaskOperands, factors: Factors | None) -> Sources:
     """The factors of the inner indices as data, or none."""
     if factors is None:
         return Sources({}, [], [], None)
@@ -148,7 +148,7 @@ def factors_known(operands: Operands, factors: Factors | None) -> Sources:
     return Sources({name: factors}, [], [], name)
 
 
-def describing(operands: Operands, factors: Sources) -> Sources:
+def describing(operands: DaskOperands, factors: Sources) -> Sources:
     """The tasks that describe all rows, in two rounds over their blocks (`bounds.merging`)."""
     extremes, largest, sums, name = (
         operands.name(what, factors.factors) for what in ("extremes", "largest", "sums", "description")
@@ -171,7 +171,7 @@ def describing(operands: Operands, factors: Sources) -> Sources:
     return Sources(tasks, left, right, factors.factors)
 
 
-def known(operands: Operands, of: tuple[Description, Description], factors: Factors | None) -> Sources:
+def known(operands: DaskOperands, of: tuple[Description, Description], factors: Factors | None) -> Sources:
     """Descriptions and factors as data.
 
     Their keys differ from those of the tasks that find the same: a cluster takes no key with two meanings.
@@ -191,11 +191,11 @@ _STRANDS = 16
 """Strands of tasks that a product has at least, where k allows: so many workers are busy however small C is."""
 
 _MOST_BYTES = 2**30
-"""Most bytes of the un-rounded products of the strands of a chunk, which may be held at a time."""
+"""Most bytes of the un-rounded products of the strands of a chunk, which are in memory at a time."""
 
 
 def product_of(
-    operands: Operands,
+    operands: DaskOperands,
     sources: Sources,
     product: Product,
     combination: Combination | None = None,
@@ -247,7 +247,7 @@ class _Strands:
     """
 
     tasks: Tasks
-    operands: Operands
+    operands: DaskOperands
     sources: Sources
     product: Product
     at: tuple[int, int]
@@ -284,11 +284,11 @@ class _Strands:
 
 def _bytes_of_sums(product: Product) -> int:
     """Bytes of an entry of an un-rounded product."""
-    engine = parts.engine_for(product.sliced, product.k, product.engine)
+    engine = parts.engine_for(product.scheme, product.k, product.engine)
     return work_of(engine, np.dtype(product.dtype).itemsize).sums
 
 
-def grouped(operands: Operands, i: int, j: int, of_tile: int) -> list[list[int]]:
+def grouped(operands: DaskOperands, i: int, j: int, of_tile: int) -> list[list[int]]:
     """The pairs of blocks of a tile in groups, for a task each: no larger than what the task hands on, or one pair.
 
     So handing it on, which copies it, takes little beside the product, and operands no more room than it does.
@@ -298,18 +298,18 @@ def grouped(operands: Operands, i: int, j: int, of_tile: int) -> list[list[int]]
         extent * array.dtype.itemsize for extent, array in zip((rows[i], cols[j]), operands.arrays, strict=True)
     )
     found: list[list[int]] = []
-    held = 0
+    of_group = 0
     for t, depth in enumerate(depths):
         if not depth:
             continue
-        if not found or held + depth * of_index > of_tile:
+        if not found or of_group + depth * of_index > of_tile:
             found.append([])
-            held = 0
+            of_group = 0
         found[-1].append(t)
-        held += depth * of_index
+        of_group += depth * of_index
     return found
 
 
-def pairs(operands: Operands, i: int, j: int, inner: Sequence[int]) -> tuple[list[Key], list[Key]]:
+def pairs(operands: DaskOperands, i: int, j: int, inner: Sequence[int]) -> tuple[list[Key], list[Key]]:
     """The keys of some of the blocks of A and B that a tile takes."""
     return [operands.block(0, i, t) for t in inner], [operands.block(1, j, t) for t in inner]

@@ -13,7 +13,6 @@ from functools import reduce, wraps
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.backends.numpy import parts
 from ozaki.backends.numpy._scaled import inner_factors, inner_statistics
@@ -21,12 +20,11 @@ from ozaki.bounds import merging
 from ozaki.bounds.description import Description, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import Level
-from ozaki.distributed.measuring import Factors, rows_of
+from ozaki.distributed.measuring import Factors, NDArray, rows_of
 from ozaki.process.environment import default_environment
 from ozaki.records.combination import Combination
-from ozaki.schemes import ComplexResidues, Scheme, scaling_of
-
-Array = npt.NDArray[Any]
+from ozaki.records.formats import is_complex
+from ozaki.schemes import Scheme
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -63,7 +61,7 @@ WHOLE = slice(None)
 """All inner indices of a block."""
 
 
-def _rows(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None) -> tuple[parts.Rows, Array]:
+def _rows(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors | None) -> tuple[parts.Rows, NDArray]:
     """A block of A or B (`side` 0 or 1) as rows, shape (1, rows, indices), scaled along k if there are factors; plain.
 
     Raises
@@ -83,38 +81,38 @@ def _rows(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | 
 
 
 @_task
-def extremes(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None) -> Array:
+def extremes(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors | None) -> NDArray:
     """The first round of `bounds.merging` for a block."""
     return parts.extremes(_rows(side, block, dtype, inner, factors)[0])
 
 
 @_task
-def largest(found: Sequence[Array]) -> Array:
+def largest(found: Sequence[NDArray]) -> NDArray:
     """The extremes of whole rows from those of their blocks."""
     return reduce(np.maximum, found)
 
 
 @_task
-def sums(side: int, block: Array, dtype: str, inner: Inner, factors: Factors | None, merged: Array, k: int) -> Ints:
+def sums(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors | None, merged: NDArray, k: int) -> Ints:
     """The second round of `bounds.merging` for a block."""
     return parts.sums(_rows(side, block, dtype, inner, factors)[0], merged, k)
 
 
 @_task
-def described(merged: Array, found: Sequence[Ints], k: int, dtype: str) -> Description:
+def described(merged: NDArray, found: Sequence[Ints], k: int, dtype: str) -> Description:
     """The description of whole rows from the sums of their blocks."""
     return merging.described(merged, reduce(np.add, found), k, dtype)
 
 
 @_task
-def statistics(side: int, block: Array, dtype: str) -> tuple[Ints, Array]:
+def statistics(side: int, block: NDArray, dtype: str) -> tuple[Ints, NDArray]:
     """What a block says of its inner indices (`inner_statistics`)."""
     return inner_statistics(_rows(side, block, dtype, Inner(WHOLE, WHOLE), None)[1][None])
 
 
 @_task
 def factors(
-    left: Sequence[Sequence[tuple[Ints, Array]]], right: Sequence[Sequence[tuple[Ints, Array]]], formats: list[str]
+    left: Sequence[Sequence[tuple[Ints, NDArray]]], right: Sequence[Sequence[tuple[Ints, NDArray]]], formats: list[str]
 ) -> Factors:
     """The factors of both operands from the statistics of their blocks, in lists by block of k."""
     of_sides = []
@@ -141,7 +139,7 @@ class Panel:
     inner: tuple[Inner, ...]
     dtypes: tuple[str, str]
 
-    def rows(self, xs: Sequence[Array], ys: Sequence[Array], factors: Factors | None) -> Any:
+    def rows(self, xs: Sequence[NDArray], ys: Sequence[NDArray], factors: Factors | None) -> Any:
         """For each pair of blocks the rows of A and the columns of B, and the same as the operands have them."""
         for x, y, inner in zip(xs, ys, self.inner, strict=True):
             left, plain_left = _rows(0, x, self.dtypes[0], inner, factors)
@@ -155,16 +153,16 @@ def lower_bounds(
     panel: Panel,
     left: Description,
     right: Description,
-    before: Array | None,
-    xs: Sequence[Array],
-    ys: Sequence[Array],
+    before: NDArray | None,
+    xs: Sequence[NDArray],
+    ys: Sequence[NDArray],
     factors: Factors | None,
-) -> Array:
+) -> NDArray:
     """The lower bounds of a tile (`parts.LowerBounds`), shape (m, n): those of earlier blocks with more added."""
     lower = parts.LowerBounds(level, left, right, None if before is None else before[None].copy())
     for x, y, _, _ in panel.rows(xs, ys, factors):
         lower.add(x, y)
-    found: Array = lower.sums[0]
+    found: NDArray = lower.sums[0]
     return found
 
 
@@ -173,10 +171,10 @@ def exponents(
     panel: Panel,
     left: Description,
     right: Description,
-    lower: Array,
+    lower: NDArray,
     before: Ints | None,
-    xs: Sequence[Array],
-    ys: Sequence[Array],
+    xs: Sequence[NDArray],
+    ys: Sequence[NDArray],
     factors: Factors | None,
 ) -> Ints | None:
     """What the second pass finds of a tile at the wide level: of earlier blocks, and of more."""
@@ -187,23 +185,23 @@ def exponents(
 
 
 @_task
-def finished_bounds(left: Description, right: Description, lower: Array, exponents: Ints | None) -> Array:
+def finished_bounds(left: Description, right: Description, lower: NDArray, exponents: Ints | None) -> NDArray:
     """The lower bounds of a tile at the wide level after both passes."""
     found = parts.LowerBounds("wide", left, right, lower[None].copy(), exponents)
     found.finish()
-    finished: Array = found.sums[0]
+    finished: NDArray = found.sums[0]
     return finished
 
 
 @_task
-def all_known(lower: Array) -> bool:
+def all_known(lower: NDArray) -> bool:
     """Whether no lower bound of a tile is zero."""
     return bool(lower.all())
 
 
 @_task
 def worst_ratio(
-    level: Level, left: Description, right: Description, lower: Array, terms: ErrorTerms, rows: int
+    level: Level, left: Description, right: Description, lower: NDArray, terms: ErrorTerms, rows: int
 ) -> float:
     """The worst ratio in the first rows of a tile."""
     return parts.LowerBounds(level, left, right, lower[None]).worst_ratio(terms, rows)
@@ -229,19 +227,6 @@ class Product:
     k: int
     dtype: str
 
-    @property
-    def sliced(self) -> Any:
-        """The scheme of the slices that are multiplied."""
-        return self.scheme.slices if isinstance(self.scheme, ComplexResidues) else self.scheme
-
-    def begin(self, left: Description, right: Description) -> tuple[parts.PartialProduct, parts.Touched]:
-        """A tile to which nothing was added, of rows and columns with these descriptions."""
-        scaling = scaling_of(self.scheme, left.k)
-        engine = parts.engine_for(self.sliced, self.k, self.engine)
-        flags = left.nonfinite[0] > 0, right.nonfinite[0] > 0
-        tile = parts.PartialProduct(engine, left.exponents(scaling), right.exponents(scaling))
-        return tile, parts.Touched(flags, self.dtype.startswith("complex"))
-
 
 @dataclass(frozen=True)
 class Partial:
@@ -255,9 +240,9 @@ class Partial:
     engine : the kind of engine whose sums these are
     """
 
-    sums: Array | None
+    sums: NDArray | None
     terms: int
-    totals: list[Array]
+    totals: list[NDArray]
     engine: str
 
     def add_to(self, tile: parts.PartialProduct, touched: parts.Touched) -> None:
@@ -285,16 +270,16 @@ def _added(
     left: Description,
     right: Description,
     before: Sequence[Partial],
-    xs: Sequence[Array],
-    ys: Sequence[Array],
+    xs: Sequence[NDArray],
+    ys: Sequence[NDArray],
     factors: Factors | None,
-    out: Array | None = None,
+    out: NDArray | None = None,
 ) -> tuple[parts.PartialProduct | None, parts.Touched]:
     """Add the products of pairs of blocks to un-rounded ones.
 
     If there is no more to a chunk than one pair, an engine may round it into `out` as it multiplies: then None.
     """
-    tile, touched = product.begin(left, right)
+    tile, touched = parts.begin(product.scheme, product.engine, left, right, is_complex(product.dtype))
     for each in before:
         each.add_to(tile, touched)
     finite, rounded = (not left.nonfinite.any(), not right.nonfinite.any()), False
@@ -314,8 +299,8 @@ def multiplied(
     left: Description,
     right: Description,
     before: Sequence[Partial],
-    xs: Sequence[Array],
-    ys: Sequence[Array],
+    xs: Sequence[NDArray],
+    ys: Sequence[NDArray],
     factors: Factors | None,
 ) -> Partial:
     """The sum of un-rounded products of a tile, and of the products of some pairs of blocks."""
@@ -331,12 +316,12 @@ def rounded(
     left: Description,
     right: Description,
     before: Sequence[Partial],
-    xs: Sequence[Array],
-    ys: Sequence[Array],
+    xs: Sequence[NDArray],
+    ys: Sequence[NDArray],
     factors: Factors | None,
     combination: Combination | None,
-    addend: Array | None,
-) -> Array:
+    addend: NDArray | None,
+) -> NDArray:
     """The same, rounded once, or in an expression with a block of C: a chunk of the result."""
     out = np.zeros((left.top.shape[1], right.top.shape[1]), product.dtype)
     alone = combination is None and not before and len(xs) == 1
@@ -352,8 +337,8 @@ def rounded(
 
 @_task
 def worst_quotient(
-    product: Product, left: Description, right: Description, spans: tuple[int, int], block: Array
+    product: Product, left: Description, right: Description, spans: tuple[int, int], block: NDArray
 ) -> tuple[int, int]:
     """The largest quotient of the error of an entry and the entry, of a tile of the rounded product."""
-    exponent, mantissa = parts.worst_quotient((left, right), spans, product.sliced, block)
+    exponent, mantissa = parts.worst_quotient((left, right), spans, product.scheme, block)
     return exponent, mantissa

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,29 @@ from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, Level
 from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
-from ozaki.distributed.layouts import Share
-from ozaki.distributed.measuring import Array, Factors, Measuring, as_index, indices_read, read_within, rows_of
-from ozaki.distributed.moving import Account, Held, Move, begin, panels
+from ozaki.distributed.layouts import Index, as_index
+from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within, rows_of
+from ozaki.distributed.moving import Account, Held, few_rows, panels
 from ozaki.distributed.sharing import Sharing
+
+_NO_EXPONENT = -(2.0**15)
+"""Less than the exponent of any element, and than minus it: what is said of an inner index without elements."""
+
+
+class _Local(NamedTuple):
+    """What this process has of an operand, as rows of A or columns of B.
+
+    Attributes
+    ----------
+    x : the elements, shape (rows, indices)
+    rows, inner : which of all rows or columns, and which inner indices
+    counts : whether there are elements, and no copy of them on another process counts
+    """
+
+    x: NDArray
+    rows: Index
+    inner: Index
+    counts: bool
 
 
 class Operands(Measuring):
@@ -56,58 +75,54 @@ class Operands(Measuring):
         self.sharing, self.account = sharing, account
         self._lower: tuple[tuple[Level, bool, tuple[int, int]], parts.LowerBounds] | None = None
 
-    def _describe(self, factors: Factors | None) -> tuple[Description, Description]:
-        k, communicator = self.shape[1], self.communicator
-        step = "describing the operands"
-        mine, extremes = [], []
-        began = perf_counter()
-        for side, (held, extent) in enumerate(((self.a, self.shape[0]), (self.b, self.shape[2]))):
-            share = held.shares[communicator.rank] if side == 0 else held.shares[communicator.rank].T
+    def _of_this_process(self) -> list[_Local]:
+        """What this process says of both operands: nothing where another process has the same elements."""
+        rank, found = self.communicator.rank, []
+        for side, held in enumerate((self.a, self.b)):
+            share = held.shares[rank] if side == 0 else held.shares[rank].T
             x = held.local if side == 0 else held.local.T
-            rows = rows_of(x, None if factors is None else factors[side][:, :, as_index(share.cols)])
-            found = no_extremes(extent)
-            if held.replicas[communicator.rank] == 0 and x.size:
-                found[:, as_index(share.rows)] = parts.extremes(rows)
-            mine.append((rows, share, held, extent))
-            extremes.append(found)
+            found.append(_Local(x, share.rows, share.cols, bool(x.size) and held.replicas[rank] == 0))
+        return found
+
+    def _describe(self, factors: Factors | None) -> tuple[Description, Description]:
+        (m, k, n), step = self.shape, "describing the operands"
+        both = self._of_this_process()
+        # One array has the rows of A, and the columns of B after these: so each round is one call of all processes.
+        of_sides = slice(0, m), slice(m, m + n)
+        extremes, sums = no_extremes(m + n), np.zeros((4, m + n), np.int64)
+        began, said = perf_counter(), []
+        for side, each in enumerate(both):
+            if each.counts:
+                rows = rows_of(each.x, None if factors is None else factors[side][:, :, as_index(each.inner)])
+                at = np.arange(of_sides[side].start, of_sides[side].stop)[as_index(each.rows)]
+                extremes[:, at] = parts.extremes(rows)
+                said.append((rows, at))
         self.account.computed += perf_counter() - began
-        merged = np.ascontiguousarray(np.concatenate(extremes, axis=1))
-        self._merge(merged, "max", step)
-        sums = np.zeros((4, merged.shape[1]), np.int64)
-        began, first = perf_counter(), 0
-        of_sides: list[slice] = []
-        for rows, share, held, extent in mine:
-            of_sides.append(slice(first, first + extent))
-            if held.replicas[communicator.rank] == 0 and rows.size:
-                at = first + np.arange(extent)[as_index(share.rows)]
-                sums[:, at] = parts.sums(rows, merged[:, at], self.reals * k)
-            first += extent
+        self._merge(extremes, "max", step)
+        began = perf_counter()
+        for rows, at in said:
+            sums[:, at] = parts.sums(rows, extremes[:, at], self.reals * k)
         self.account.computed += perf_counter() - began
         self._merge(sums, "sum", step)
         left, right = (
-            described(merged[:, at], sums[:, at], self.reals * k, str(held.local.dtype))
+            described(extremes[:, at], sums[:, at], self.reals * k, str(held.local.dtype))
             for at, held in zip(of_sides, (self.a, self.b), strict=True)
         )
         return left, right
 
     def _find_factors(self) -> Factors:
-        k, found = self.shape[1], []
-        for side, held in enumerate((self.a, self.b)):
-            share = held.shares[self.communicator.rank] if side == 0 else held.shares[self.communicator.rank].T
-            x = held.local if side == 0 else held.local.T
-            sums, extremes = np.zeros((2, k), np.int64), np.full((2, k), -(2.0**15))
-            if held.replicas[self.communicator.rank] == 0 and x.size:
-                at = as_index(share.cols)
-                sums[:, at], extremes[:, at] = inner_statistics(x[None])
-            found.append((sums, extremes))
-        sums = np.ascontiguousarray(np.concatenate([each for each, _ in found]))
-        extremes = np.ascontiguousarray(np.concatenate([each for _, each in found]))
-        self._merge(sums, "sum", "scaling along k")
-        self._merge(extremes, "max", "scaling along k")
+        k, step = self.shape[1], "scaling along k"
+        sums, extremes = np.zeros((4, k), np.int64), np.full((4, k), _NO_EXPONENT)  # two of A, and two of B
+        for side, each in enumerate(self._of_this_process()):
+            if each.counts:
+                of_side, at = slice(2 * side, 2 * side + 2), as_index(each.inner)
+                sums[of_side, at], extremes[of_side, at] = inner_statistics(each.x[None])
+        self._merge(sums, "sum", step)
+        self._merge(extremes, "max", step)
         dtypes = [str(held.local.real.dtype) for held in (self.a, self.b)]
         return inner_factors((sums[:2], extremes[:2]), (sums[2:], extremes[2:]), dtypes)
 
-    def _merge(self, x: Array, how: Any, step: str) -> None:
+    def _merge(self, x: NDArray, how: Any, step: str) -> None:
         began = perf_counter()
         self.communicator.all_reduce(x, how, step)
         self.account.waited += perf_counter() - began
@@ -179,16 +194,7 @@ class Operands(Measuring):
             function(self.rows(0, x, inner, inner_scaling), self.rows(1, y, inner, inner_scaling))
             self.account.computed += perf_counter() - began
 
-    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[Array, Array]:
-        k, size = self.shape[1], self.communicator.size
-        order = [np.argsort(each, kind="stable") for each in at]
-        sorted_ = [each[by] for each, by in zip(at, order, strict=True)]
-        x, y = np.empty((len(at[0]), k), self.a.local.dtype), np.empty((k, len(at[1])), self.b.local.dtype)
-        moves = [
-            Move(self.a, [Share(sorted_[0], range(k))] * size, x),
-            Move(self.b, [Share(range(k), sorted_[1])] * size, y),
-        ]
-        begin(self.communicator, moves, self.account, "foretelling undecided entries").wait()
-        left, right = np.empty_like(x), np.empty_like(y.T)
-        left[order[0]], right[order[1]] = x, y.T
-        return left, right
+    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
+        return few_rows(
+            self.communicator, self.a, self.b, self.shape[1], at, self.account, "foretelling undecided entries"
+        )

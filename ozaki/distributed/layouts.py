@@ -6,7 +6,8 @@ A process has the elements at some rows and some columns, as one matrix; both ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -38,9 +39,9 @@ class Share(NamedTuple):
 
 
 class Distribution:
-    """How matrices are shared out; every subclass says `share`.
+    """How matrices are shared out; every subclass says `share` and `T`, and `parts` or `shape_of`.
 
-    Distributions are equal if they share out alike. `T` is that of the transpose.
+    Distributions are equal if they share out alike.
     """
 
     @property
@@ -53,8 +54,12 @@ class Distribution:
         raise NotImplementedError
 
     def replica(self, rank: int) -> int:
-        """Number of the copy of the whole matrix that the process belongs to: 0 unless it is held several times."""
+        """Number of the copy of the whole matrix that the process has a share of: 0 unless there are several."""
         return 0
+
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        """Which part of the rows a process has, and which of the columns: equal for those that have the same."""
+        raise NotImplementedError
 
     def check(self, size: int) -> None:
         """Refuse a number of processes that it is not for.
@@ -73,14 +78,22 @@ class Distribution:
         """
 
     def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """The shape of the matrix of which the processes hold matrices of these shapes.
+        """The shape of the matrix of which processes have shares of these shapes, by rank.
+
+        Where shapes contradict one another, most of the processes that have a part count: so the others can be named.
 
         Raises
         ------
         ValueError
-            If they are not those that this distribution gives.
+            If they are those of no matrix, and it is not known which one is wrong.
         """
-        raise NotImplementedError
+        found = []
+        for axis in (0, 1):
+            extents: defaultdict[Hashable, Counter[int]] = defaultdict(Counter)
+            for rank, shape in enumerate(shapes):
+                extents[self.parts(rank)[axis]][shape[axis]] += 1
+            found.append(sum(each.most_common(1)[0][0] for each in extents.values()))
+        return found[0], found[1]
 
 
 def part_of(count: int, number: int, parts: int) -> range:
@@ -125,10 +138,8 @@ class Slab(Distribution):
         mine, others = part_of(shape[self.axis], rank, size), range(shape[1 - self.axis])
         return Share(mine, others) if self.axis == 0 else Share(others, mine)
 
-    def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        total = sum(shape[self.axis] for shape in shapes)
-        other = shapes[0][1 - self.axis]
-        return (total, other) if self.axis == 0 else (other, total)
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        return (rank, 0) if self.axis == 0 else (0, rank)
 
 
 Slab.X, Slab.Y = Slab(0), Slab(1)
@@ -219,8 +230,8 @@ class BlockCyclic(Distribution):
             *(_dealt(count, block, (place - first) % turns, turns) for count, block, place, first, turns in axes)
         )
 
-    def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        return _of_grid(self.process_grid, shapes)
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        return self.process_grid.place(rank)
 
 
 @dataclass(frozen=True)
@@ -248,8 +259,8 @@ class BlockNonCyclic(Distribution):
         places = zip(shape, self.process_grid.place(rank), self.process_grid.shape, strict=True)
         return Share(*(part_of(count, place, parts) for count, place, parts in places))
 
-    def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        return _of_grid(self.process_grid, shapes)
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        return self.process_grid.place(rank)
 
 
 @dataclass(frozen=True)
@@ -350,8 +361,8 @@ class Replicated(Distribution):
     def replica(self, rank: int) -> int:
         return rank
 
-    def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        return shapes[0]
+    def parts(self, rank: int) -> tuple[Hashable, Hashable]:
+        return 0, 0
 
 
 def _take_pair(of: Any, name: str, expected: str, least: int) -> None:
@@ -416,13 +427,9 @@ def _dealt(count: int, block: int, turn: int, turns: int) -> Index:
     return found[found < count]
 
 
-def _of_grid(grid: ProcessGrid, shapes: Sequence[Shape]) -> Shape:
-    """The shape of a matrix of which a grid of processes has blocks of these shapes."""
-    places = {grid.place(rank): shape for rank, shape in enumerate(shapes)}
-    return (
-        sum(places[row, 0][0] for row in range(grid.shape[0])),
-        sum(places[0, col][1] for col in range(grid.shape[1])),
-    )
+def as_index(of: Index) -> Any:
+    """Numbers of rows or columns as an index of an array: a slice, where they are a range."""
+    return slice(of.start, of.stop) if isinstance(of, range) else of
 
 
 # Where two sets of rows or columns meet -------------------------------------------------------------------------------

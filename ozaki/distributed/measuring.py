@@ -21,6 +21,7 @@ from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_DEPTH, SAMPLE, SAMPLED_EVERY, Level
 from ozaki.bounds.of_scheme import error_terms, rows_bound
 from ozaki.bounds.sampled_products import looked_at, spread
+from ozaki.distributed.layouts import as_index
 from ozaki.planning.facts import (
     InnerRange,
     Need,
@@ -33,9 +34,10 @@ from ozaki.planning.facts import (
 )
 from ozaki.schemes import Scheme
 
-Array = npt.NDArray[Any]
+NDArray = npt.NDArray[Any]
+"""An array of NumPy; `Array` is a matrix that is shared out."""
 
-Factors = tuple[Array, Array]
+Factors = tuple[NDArray, NDArray]
 """Factors of the inner indices of A and of B, shape (1, 1, k) each (docs/definitions.md, 10)."""
 
 
@@ -75,7 +77,7 @@ class Measuring(ABC):
         """The worst ratio of error terms of all rows to lower bounds, of the first rows or of all."""
 
     @abstractmethod
-    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[Array, Array]:
+    def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
         """A few rows of A and columns of B, by their numbers, in that order: shapes (rows, k) and (columns, k)."""
 
     # Descriptions -----------------------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class Measuring(ABC):
             self._factors = self._find_factors()
         return self._factors
 
-    def rows(self, side: int, x: Array, inner: Any, inner_scaling: bool) -> parts.Rows:
+    def rows(self, side: int, x: NDArray, inner: Any, inner_scaling: bool) -> parts.Rows:
         """Rows x of a side, shape (rows, indices), at some inner indices, as they are or scaled along k."""
         return rows_of(x, self.factors[side][:, :, as_index(inner)] if inner_scaling else None)
 
@@ -172,11 +174,6 @@ def read_within(read: Any, first: int, end: int) -> Any:
     return read[begin:stop]
 
 
-def rows_of(x: Array, factors: Array | None) -> parts.Rows:
+def rows_of(x: NDArray, factors: NDArray | None) -> parts.Rows:
     """Rows x, shape (rows, indices), as a stack of one matrix; times the factors of their inner indices, if given."""
     return x[None] if factors is None else ScaledRows(x[None], factors)
-
-
-def as_index(of: Any) -> Any:
-    """An index of an array for rows or columns: a slice of neighbours."""
-    return slice(of.start, of.stop) if isinstance(of, range) else of

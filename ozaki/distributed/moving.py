@@ -8,14 +8,12 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message
+from ozaki.bounds.description import Ints
+from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
 from ozaki.distributed.sharing import Sharing
-from ozaki.process.placement import on_gpu as on_gpu
-
-Array = npt.NDArray[Any]
+from ozaki.process.placement import on_gpu
 
 
 @dataclass
@@ -24,7 +22,7 @@ class Account:
 
     Attributes
     ----------
-    computed, waited : seconds, of this process, that it split, multiplied and rounded, and that it waited for messages
+    computed, waited : seconds in which it split, multiplied and rounded, and in which it waited for messages
     received, sent : bytes of messages
     """
 
@@ -45,7 +43,7 @@ class Held:
     replicas : for each process, the number of the copy of the matrix that its share belongs to
     """
 
-    local: Array
+    local: NDArray
     shares: Sequence[Share]
     replicas: Sequence[int]
 
@@ -62,7 +60,7 @@ class Move(NamedTuple):
 
     held: Held
     wants: Sequence[Share]
-    out: Array
+    out: NDArray
 
 
 @dataclass
@@ -71,7 +69,7 @@ class Arriving:
 
     exchange: Exchange
     account: Account
-    pieces: list[tuple[Array, tuple[Any, Any], Array]] = field(default_factory=list)
+    pieces: list[tuple[NDArray, tuple[Any, Any], NDArray]] = field(default_factory=list)
     """For each message that arrives: where its elements go, at which places, and the message."""
 
     def wait(self) -> None:
@@ -113,6 +111,25 @@ def begin(communicator: Communicator, moves: Sequence[Move], account: Account, s
     if any(on_gpu(message.array) for message in (*sends, *receives)):
         finish_work()  # engines know no streams: elements have to be there, and memory free
     return Arriving(communicator.start(sends, receives, step), account, pieces)
+
+
+def few_rows(
+    communicator: Communicator, a: Held, b: Held, k: int, at: tuple[Ints, Ints], account: Account, step: str
+) -> tuple[NDArray, NDArray]:
+    """Some rows of A and columns of B by their numbers, on every process: shapes (rows, k) and (columns, k).
+
+    Parameters
+    ----------
+    communicator, a, b, account, step : as of a product
+    k : inner dimension
+    at : the numbers, in any order, none twice: the same on all processes
+    """
+    every, size = range(k), communicator.size
+    x, y = empty_like(a.local, (len(at[0]), k)), empty_like(b.local, (k, len(at[1])))
+    rows, cols = (np.sort(each) for each in at)  # as shares are
+    moves = [Move(a, [Share(rows, every)] * size, x), Move(b, [Share(every, cols)] * size, y)]
+    begin(communicator, moves, account, step).wait()
+    return x[np.searchsorted(rows, at[0])], y.T[np.searchsorted(cols, at[1])]
 
 
 def contiguous(x: Any) -> Any:
@@ -172,7 +189,7 @@ def panels(
     count: int,
     account: Account,
     step: str,
-) -> Iterator[tuple[Array, Array, Any]]:
+) -> Iterator[tuple[NDArray, NDArray, Any]]:
     """The rows of A and the columns of B of a block of this process's tile, panel after panel of inner indices.
 
     Each is (x, y, indices), shapes (rows, indices) and (columns, indices). While one is used, the next one arrives.
@@ -180,7 +197,7 @@ def panels(
     ranks, me = range(communicator.size), communicator.rank
     blocks = [sharing.block(rank, block) for rank in ranks]
 
-    def load(number: int) -> tuple[Arriving, Array, Array, Any]:
+    def load(number: int) -> tuple[Arriving, NDArray, NDArray, Any]:
         inner = [indices(rank, number) for rank in ranks]
         of_a = [Share(rows, at) for (rows, _), at in zip(blocks, inner, strict=True)]
         of_b = [Share(at, cols) for (_, cols), at in zip(blocks, inner, strict=True)]

@@ -10,14 +10,14 @@ import numpy as np
 from ozaki.backends.numpy import parts
 from ozaki.distributed.arrays import shares_of
 from ozaki.distributed.layouts import Distribution, ProcessGrid, Slab, check_distribution
+from ozaki.distributed.planning import check_shared_out, checked
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.formats import DTYPES, format_named
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.report import bytes_in_words
-from ozaki.records.shapes import shape_of, shapes
-from ozaki.schemes import ComplexResidues
+from ozaki.records.shapes import length_of, shape_of, shapes
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,12 @@ def plan(
 
     Parameters
     ----------
-    a, b : shapes of both matrices
-    processes : number of processes
-    distributions : of a, b and the result. Default: rows of a, columns of b, rows of the result
+    a, b : tuple of int
+        Shapes (m, k) and (k, n) of both matrices.
+    processes : int
+        Number of processes.
+    distributions : three Distributions, optional
+        Of a, b and the result. Default: rows of a, columns of b, rows of the result.
     grid, layers : as for `ozaki.distributed.matmul`
     **options
         As for `ozaki.plan` of two shapes: `dtype`, and a number of slices, or an accuracy that shapes can prove.
@@ -89,7 +92,7 @@ def plan(
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, NotImplementedError
         For an argument that cannot be used, or a limit that the smallest blocks exceed.
 
     Examples
@@ -105,31 +108,30 @@ def plan(
         raise ValueError(f"processes: {processes!r}; expected a whole number, at least 1")
     dtype = format_named(asked.dtype)
     if dtype not in DTYPES:
-        raise ValueError(f"dtype: {asked.dtype!r}; expected one of {', '.join(DTYPES)}")
-    if not isinstance(a, tuple) or not isinstance(b, tuple) or len(a) != 2 or len(b) != 2:
-        raise ValueError(f"a: shapes {a!r} and {b!r}; expected those of two matrices, as tuples")
+        raise ValueError(f"dtype: {asked.dtype!r}; expected one of {', '.join(DTYPES)}, that of the operands")
+    for name, shape in (("a", a), ("b", b)):
+        if not isinstance(shape, tuple) or len(shape_of(name, shape)) != 2:
+            raise ValueError(f"{name}: shape {shape!r}; expected that of a matrix, (rows, columns)")
     sizes = shapes(shape_of("a", a), shape_of("b", b))
-    made = plan_for_shapes(sizes, dtype, asked._replace(reproducible=True, workspace_limit=None))
-    assert made.scheme is not None
+    check_shared_out(asked)
+    made = checked(plan_for_shapes(sizes, dtype, asked._replace(reproducible=True, workspace_limit=None)))
     scheme: Any = made.scheme
-    reals = sizes.shape[1] * (2 if isinstance(scheme, ComplexResidues) else 1)
-    engine = parts.engine_for(
-        scheme.slices if isinstance(scheme, ComplexResidues) else scheme, max(reals, 1), made.engine
-    )
-    work = work_of(engine, np.dtype(dtype).itemsize)
+    engine = parts.engine_for(scheme, length_of(made.shape[1], made.parts), made.engine)
+    element = np.dtype(dtype).itemsize
+    work = work_of(engine, element)
     sharing = within(shared_out(sizes.shape, processes, grid, layers), work, asked.workspace_limit)
-    (m, k, n), element = sizes.shape, np.dtype(dtype).itemsize
-    held = [0] * processes
+    m, k, n = sizes.shape
+    of_shares = [0] * processes
     chosen = distributions or (Slab.X, Slab.Y, Slab.X)
     if len(chosen) != 3:
-        raise ValueError(f"distributions: {chosen!r}; expected three, of a, b and the result")
+        raise ValueError(f"distributions: {len(chosen)}; expected 3: of a, of b and of the result")
     for distribution, shape in zip(chosen, ((m, k), (k, n), (m, n)), strict=True):
         check_distribution(distribution)
         distribution.check(processes)
         distribution.check_cover(shape)
         for rank, share in enumerate(shares_of(distribution, shape, processes)):
-            held[rank] += element * share.shape[0] * share.shape[1]
-    return Outline(made, sharing, tuple(held), (sharing.bytes_held(work),) * processes)
+            of_shares[rank] += element * share.shape[0] * share.shape[1]
+    return Outline(made, sharing, tuple(of_shares), (sharing.bytes_held(work),) * processes)
 
 
 def work_of(engine: Any, element: int) -> Work:

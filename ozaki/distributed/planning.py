@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ozaki.backends import Backend
 from ozaki.backends.numpy import backend as numpy
 from ozaki.call.combination import combination_of
-from ozaki.distributed.measuring import Measuring
+from ozaki.call.format_checks import format_of_parts
 from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose, enough_slices
@@ -19,20 +19,24 @@ from ozaki.planning.facts import Facts, Need, Spans, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
 from ozaki.records.combination import Combination
-from ozaki.records.formats import format_named
+from ozaki.records.formats import is_complex
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.report import rounded_up
 from ozaki.records.shapes import COMPLEX, REAL, shapes
 from ozaki.schemes import ComplexResidues, Digits, Scheme, Words
 
+_NO_NATIVE = "native product ruled out: its bits would depend on how operands are shared out"
+
 _EVERY_BIT = "entries that fewer residues leave undecided are not computed apart here, so all take enough residues"
 
 
-class Measured(Protocol):
-    """Operands whose facts can be found."""
+class FactFinder(Protocol):
+    """What finds facts about operands, the same ones on all processes: `Measuring`, and that of shares on GPUs."""
 
-    def measure(self, need: Need, relative: Callable[[Scheme, bool], float]) -> Any: ...
+    def measure(self, need: Need, relative: Callable[[Scheme, bool], float]) -> Any:
+        """As `Measuring.measure`."""
+        ...
 
 
 def question_for(
@@ -44,6 +48,14 @@ def question_for(
 ) -> Question:
     """The question of a product of matrices of these formats, checked as `ozaki.matmul` checks its own.
 
+    Parameters
+    ----------
+    shape : (m, k, n)
+    dtypes : of a and of b
+    options : of the caller
+    combined : whether the product is part of an expression that is rounded once
+    backend : what multiplies
+
     Raises
     ------
     ValueError, TypeError, NotImplementedError
@@ -51,6 +63,20 @@ def question_for(
     """
     m, k, n = shape
     check_options(options, backend)
+    check_shared_out(options)
+    dtype = format_of_parts(options.dtype, dtypes)
+    sizes = replace(shapes((m, k), (k, n)), parts=COMPLEX if is_complex(dtype) else REAL)
+    asked = options._replace(reproducible=True, workspace_limit=None)
+    return question_of(sizes, dtype, asked, backend.machine(), _NO_NATIVE, expression=combined)
+
+
+def check_shared_out(options: Options) -> None:
+    """Refuse options that are not for shared out operands.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+    """
     if options.verify:
         raise NotImplementedError("verify: True is not for shared out operands; verify entries of the result instead")
     if options.scheme == "native" or isinstance(options.scheme, Words):
@@ -58,13 +84,6 @@ def question_for(
             f"scheme: {options.scheme!r} has no bits that are the same for any number of processes; expected 'auto', "
             "'residues' or 'digits'"
         )
-    complex_ = [dtype.startswith("complex") for dtype in dtypes]
-    if complex_[0] != complex_[1]:
-        raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
-    dtype = result_format(dtypes, options.dtype)
-    sizes = replace(shapes((m, k), (k, n)), parts=COMPLEX if complex_[0] else REAL)
-    asked = options._replace(reproducible=True, workspace_limit=None)
-    return question_of(sizes, dtype, asked, backend.machine(), expression=combined)
 
 
 def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination | None:
@@ -83,24 +102,7 @@ def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination |
     return combination
 
 
-def result_format(dtypes: tuple[str, str], asked: Any) -> str:
-    """The format of the result: the wider one of the operands, or the one that the caller asks for.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    asked = format_named(asked)
-    widest = max(dtypes, key=lambda dtype: (dtype in ("float64", "complex128"), dtype))
-    kind = ("complex64", "complex128") if widest.startswith("complex") else ("float32", "float64")
-    if asked is None:
-        return widest
-    if asked not in kind:
-        raise ValueError(f"dtype: {asked!r}; expected {kind[0]!r} or {kind[1]!r} of shared out operands")
-    return str(asked)
-
-
-def planned(question: Question, operands: Measuring, relative: Callable[[Scheme, bool], float]) -> Plan:
+def planned(question: Question, operands: FactFinder, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan that answers the question for these operands: the same one for any parts.
 
     Raises
@@ -124,7 +126,7 @@ def planned(question: Question, operands: Measuring, relative: Callable[[Scheme,
     return checked(plan)
 
 
-def given(plan: Plan, question: Question, operands: Measured, relative: Callable[[Scheme, bool], float]) -> Plan:
+def given(plan: Plan, question: Question, operands: FactFinder, relative: Callable[[Scheme, bool], float]) -> Plan:
     """The plan of the caller, proven for these operands if it promises an accuracy, with what it proves.
 
     Raises

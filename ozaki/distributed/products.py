@@ -17,23 +17,24 @@ from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Boxes, Distribution, ProcessGrid, Slab, check_distribution
-from ozaki.distributed.moving import Account, on_gpu
+from ozaki.distributed.moving import Account
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
-from ozaki.distributed.report import DistributedReport, ProcessReport
+from ozaki.distributed.report import DistributedReport, process_report
 from ozaki.distributed.sharing import Sharing, Work, shared_out, within
 from ozaki.driver.watching import Watched, watching
 from ozaki.interchange.kinds import is_dtensor
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
+from ozaki.process.placement import on_gpu
 from ozaki.records.formats import part_of, precision_of
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress, ProgressFunction, progress_of
 from ozaki.records.shapes import shapes
-from ozaki.schemes import ComplexResidues, Scheme
+from ozaki.schemes import Scheme
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
@@ -103,20 +104,18 @@ def matmul(
 
     Parameters
     ----------
-    a, b : Array, or DTensor of PyTorch
+    a, b : Array, DTensor of PyTorch, or dask array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
         transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
-        of dimensions, with any placements but partial ones. Of dask arrays one may be an array of NumPy: then
-        all options but those of `ozaki.matmul`, and `workspace_limit`, have to stay at their defaults.
+        of dimensions, with any placements but partial ones. Beside a dask array the other operand may be an array of
+        NumPy; with dask arrays `distribution`, `grid`, `layers`, `progress`, `placements`, `timeout` and
+        `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
         Into how many rows and columns of tiles C is cut. Default: what moves and computes least.
     layers : int, optional
         Into how many parts k is cut, each computed by a grid of processes. Default: more than one where C is small.
-    **options
-        As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, beside
-        its shares of operands and result. The native product, words and verify=True are not for shared out operands.
     plan : Plan, optional
         As for `ozaki.matmul`.
     progress : function of (done, total, unit), optional
@@ -128,19 +127,25 @@ def matmul(
         Seconds to wait for another process, of DTensors; of arrays, `array` takes it. Default: 60.
     return_report : bool
         Return (c, report), the report the same on all processes.
+    **options
+        As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
+        bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
+        out operands. On GPUs neither are `layers`, `workspace_limit`, `inner_scaling=True` and normwise accuracies.
 
     Returns
     -------
     c : Array, or DTensor on the mesh of the operands; shape (m, n)
-        Of dask arrays a lazy dask array, whose chunks are rows of a's by columns of b's.
+        Of dask arrays a lazy dask array, whose chunks are the rows of a's chunks by the columns of b's.
     report : DistributedReport
+        Only with `return_report`.
 
     Raises
     ------
     ValueError, TypeError, NotImplementedError
-        On all processes, before anything is computed, for what cannot be used or differs among processes.
+        Before anything is computed, for what cannot be used or differs among processes: on all of them, but for an
+        argument that is wrong on some alone, of which the others raise `ProcessError`.
     ProcessError
-        If a process has ended, or does not answer for the communicator's `timeout`; it names rank and step.
+        If a process has ended or failed, or does not answer for the communicator's `timeout`; it names rank and step.
 
     Notes
     -----
@@ -258,12 +263,13 @@ def _multiply(
     placements: Sequence[Any] | None = None,
     timeout: float | None = None,
 ) -> Any:
+    """Multiply whatever kind of operands there are; `terms` are alpha, beta and c of `gemm`, None of `matmul`."""
     if any(map(is_dask_array, (a, b, terms[2] if terms else None))):
         from ozaki.distributed.dask_arrays import check_alone, multiply_chunks
 
         check_alone(
-            distribution=distribution, grid=grid, layers=layers, progress=progress, return_report=return_report or None,
-            placements=placements, timeout=timeout,
+            distribution=distribution, grid=grid, layers=layers, progress=progress, placements=placements,
+            timeout=timeout, return_report=return_report or None,
         )  # fmt: skip
         return multiply_chunks(a, b, plan, options, terms)
     c = None if terms is None else terms[2]
@@ -281,12 +287,7 @@ def _multiply(
         raise TypeError(
             f"{name}: of DTensors alone; use {'distribution' if name == 'placements' else name + ' of array'}"
         )
-    for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, Array):
-            raise TypeError(
-                f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a "
-                "dask array (ozaki.matmul multiplies what one process has)"
-            )
+    _check_array("a", a)
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
     with np.errstate(all="ignore"):
@@ -319,9 +320,28 @@ def _multiply(
         return _computed(a, b, checked, plan, (plan or options).workspace_limit, return_report, terms is not None)
 
 
+def _check_array(name: str, x: Any) -> None:
+    """Refuse an operand that is no `Array`.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(x, list | tuple):
+        raise TypeError(
+            f"{name}: {type(x).__name__}; strips lie on the GPUs of one process, and are for ozaki.matmul with "
+            "devices=; expected an Array, as ozaki.distributed.array makes it of the share of each process"
+        )
+    if not isinstance(x, Array):
+        raise TypeError(
+            f"{name}: {type(x).__name__}; expected an Array, as ozaki.distributed.array makes it, a DTensor or a dask "
+            "array (ozaki.matmul multiplies what one process has)"
+        )
+
+
 def _check(
     a: Array,
-    b: Array,
+    b: Any,
     distribution: Distribution | None,
     grid: ProcessGrid | None,
     layers: int | None,
@@ -336,6 +356,7 @@ def _check(
     ------
     ValueError, TypeError, NotImplementedError
     """
+    _check_array("b", b)
     communicator = a.communicator
     for name, x in (("b", b), ("c", None if terms is None else terms[2])):
         of = x.communicator if isinstance(x, Array) else communicator
@@ -359,8 +380,8 @@ def _check(
             raise TypeError(f"c: {type(c).__name__}; expected an Array, or None with beta = 0")
         combination = combined(alpha, beta, c, question)
         if combination is not None:
-            held = combination.c
-            expression = Expression(combination, None if held is None else held.held)
+            addend = combination.c
+            expression = Expression(combination, None if addend is None else addend.held)
         default = default if c is None else c.distribution
     if distribution is None:
         if isinstance(default, Boxes):
@@ -405,6 +426,12 @@ def _checked_on_gpus(b: Array, c: Any, options: Options, layers: int | None) -> 
 def _computed(
     a: Array, b: Array, checked: _Checked, plan: Plan | None, limit: int | None, return_report: bool, combined: bool
 ) -> Any:
+    """The product of shares in host memory, or the expression with it if `combined`: all processes call it.
+
+    Raises
+    ------
+    ValueError, NotImplementedError, ProcessError
+    """
     question, communicator = checked.question, a.communicator
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
     element = max(a.local.itemsize, b.local.itemsize)
@@ -420,9 +447,8 @@ def _computed(
     watched = Watched("gemm" if combined else "matmul", a, b) if watching() else None
     if watched is not None:
         watched.chosen(Chosen(found, found.bound))
-    assert found.scheme is not None
     scheme: Any = found.scheme
-    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), found.engine)
+    engine = parts.engine_for(scheme, question.length, found.engine)
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
     wants = shares_of(checked.distribution, (m, n), size)
     sharing = within(checked.sharing, _work(operands, engine), limit)
@@ -439,9 +465,9 @@ def _computed(
     if not return_report:
         return c
     left, right = operands.described
-    reports = communicator.all_gather(_of_process(sharing, communicator.rank, account), "reporting")
+    reports = communicator.all_gather(process_report(sharing, communicator.rank, account), "reporting")
     nonfinite = int((left.nonfinite > 0).sum() + (right.nonfinite > 0).sum())
-    name = backend.engine_name(replace(found, scheme=_sliced(scheme)) if question.sizes.is_complex else found)
+    name = backend.engine_name(replace(found, scheme=parts.sliced(scheme)))
     return c, DistributedReport(
         found, found.bound, sharing, name, nonfinite, True if combined else None, tuple(reports)
     )
@@ -451,24 +477,10 @@ _LOWER_BOUND, _MAGNITUDES = 20, 16
 """Bytes of an entry while lower bounds of it are found, and of the magnitudes of an element, at most."""
 
 
-def _sliced(scheme: Any) -> Any:
-    """The scheme of the slices that are multiplied."""
-    return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
-
-
 def _work(operands: Operands, engine: Any) -> Work:
     """What the product asks of a process, in bytes."""
     element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
     return work_of(engine, element)
-
-
-def _of_process(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
-    rows, cols = sharing.tile(rank)
-    inner = sharing.inner(rank)
-    return ProcessReport(
-        rank, ((rows.start, rows.stop), (cols.start, cols.stop)), (inner.start, inner.stop), account.computed,
-        account.waited, account.received, account.sent,
-    )  # fmt: skip
 
 
 def _relative_bits(
@@ -476,7 +488,7 @@ def _relative_bits(
 ) -> float:
     """The fact `RelativeError`: from a product by the scheme, which no process holds as a whole."""
     communicator = operands.communicator
-    engine = parts.engine_for(_sliced(scheme), max(question.length, 1), "auto")
+    engine = parts.engine_for(scheme, question.length, "auto")
     sharing = within(shared_out(operands.shape, communicator.size, None, 1), _work(operands, engine), limit)
     worst = NONE
     spans = operands.spans(inner_scaling)[0]
@@ -484,7 +496,7 @@ def _relative_bits(
     def compare(number: tuple[int, int], block: Any) -> None:
         nonlocal worst
         of = of_rounded(sharing, communicator.rank, number, operands.of(inner_scaling))
-        worst = max(worst, parts.worst_quotient(of, spans, _sliced(scheme), block))
+        worst = max(worst, parts.worst_quotient(of, spans, scheme, block))
 
     multiply(operands, sharing, scheme, "auto", inner_scaling, compare, None, progress_of(None))
     found = max(Quotient(*each) for each in communicator.all_gather(tuple(worst), "proving the accuracy"))

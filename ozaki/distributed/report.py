@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ozaki.distributed.moving import Account
 from ozaki.distributed.sharing import Sharing
 from ozaki.records.plan import Plan
 from ozaki.records.report import bytes_in_words, power_of_two, priced, rounded_up
@@ -18,7 +19,7 @@ class ProcessReport:
     rank : its number
     tile : first and last row and column of the tile of C that it computed: ((first, end), (first, end))
     inner : the inner indices of its layer: (first, end)
-    computed, waited : seconds that it split, multiplied and rounded, and that it waited for others
+    computed, waited : seconds in which it split, multiplied and rounded, and in which it waited for others
     received, sent : bytes of messages
     """
 
@@ -37,6 +38,14 @@ class ProcessReport:
             f"to {self.inner[1]}; computed {self.computed:.3g} s, waited {self.waited:.3g} s, received "
             f"{bytes_in_words(self.received)}"
         )
+
+
+def process_report(sharing: Sharing, rank: int, account: Account) -> ProcessReport:
+    """The report of a process, from its account of a product."""
+    (rows, cols), inner = sharing.tile(rank), sharing.inner(rank)
+    tile = (rows.start, rows.stop), (cols.start, cols.stop)
+    done = account.computed, account.waited, account.received, account.sent
+    return ProcessReport(rank, tile, (inner.start, inner.stop), *done)
 
 
 @dataclass(frozen=True)

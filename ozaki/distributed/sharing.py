@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from ozaki.distributed.layouts import Box, ProcessGrid, check_grid, part_of
+from ozaki.distributed.layouts import ProcessGrid, check_grid, part_of
 from ozaki.records.memory import too_few_bytes
 
 WIDTH = 8192
@@ -103,18 +103,6 @@ class Sharing:
     def numbers(self) -> Iterator[tuple[int, int]]:
         """The numbers of blocks, in the order in which they are computed."""
         return ((row, col) for row in range(self.blocks[0]) for col in range(self.blocks[1]))
-
-    @property
-    def result(self) -> tuple[Box, ...]:
-        """What each process rounds, if tiles are one block: boxes by rank."""
-        found = (self.rounded(rank, (0, 0)) for rank in range(self.size))
-        return tuple(Box((rows.start, cols.start), (rows.stop, cols.stop)) for rows, cols in found)
-
-    def received(self, rank: int) -> int:
-        """Elements of operands and entries of un-rounded products that a process receives, or has already."""
-        rows, cols = self.tile(rank)
-        of_operands = (self.blocks[1] * len(rows) + self.blocks[0] * len(cols)) * len(self.inner(rank))
-        return of_operands + (self.layers - 1) * len(rows) * len(cols) // max(self.layers, 1)
 
     def bytes_held(self, work: Work) -> int:
         """Most bytes that a process holds beside its shares of operands and result."""

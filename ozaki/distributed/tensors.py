@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from ozaki.distributed.arrays import Array
+from ozaki.distributed.arrays import Array, refuse_dtype
 from ozaki.distributed.chunks import Chunked
 from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree
@@ -99,10 +99,8 @@ def _array(name: str, x: Any, communicator: Communicator) -> Array:
     """
     if x.ndim != 2:
         raise ValueError(f"{name}: {x.ndim} axes; expected a matrix, two axes")
-    dtype = str(x.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        remedy = f"; use {name}.float()" if dtype in ("float16", "bfloat16") else ""
-        raise TypeError(f"{name}: dtype {x.dtype}; expected one of {', '.join(DTYPES)}{remedy}")
+    if str(x.dtype).removeprefix("torch.") not in DTYPES:
+        refuse_dtype(name, x.dtype)
     if x.requires_grad and torch.is_grad_enabled():
         raise TypeError(f"{name}: requires a gradient, which is not tracked here; use {name}.detach()")
     distribution = _distribution(name, x.device_mesh, x.placements)
@@ -110,7 +108,10 @@ def _array(name: str, x: Any, communicator: Communicator) -> Array:
     if hasattr(local, "wait"):  # of a redistribution that is still on its way
         local = local.wait()
     if not local.is_cpu:
-        raise ValueError(f"{name}: lies on {local.device}; expected a mesh of CPUs")
+        raise ValueError(
+            f"{name}: lies on {local.device}; expected a mesh of CPUs: make an ozaki.distributed.array of "
+            f"{name}.to_local() for products on GPUs"
+        )
     view = TENSORS.view(name, local)[0]
     expected = distribution.share(tuple(x.shape), communicator.rank, communicator.size).shape
     if view.shape != expected:

@@ -108,7 +108,7 @@ def multiply_on_devices(
     numbers = numbers or device_numbers(devices)[:1]
     c, to = _results(a, of_a, out, shape, dtype)
     _check_apart(to, of_a, of_b)
-    events = tuple([peers.given_event(strip) for strip in strips] for strips in (of_a, of_b))
+    events = tuple([peers.given_events(strip) for strip in strips] for strips in (of_a, of_b))
     found = plan if plan is not None else _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned)
     _check_plan(found, shape, dtype)
     watched = Watched("matmul", _Shaped(shape[:2]), _Shaped(shape[1:])) if watching() else None
@@ -306,9 +306,8 @@ def _plan_of(
     from ozaki.backends.cupy import peers
 
     with cp.cuda.Device(device):
-        mover = peers.Mover(device)
         try:
-            return planned(_gathered(of_a, 0, mover), _gathered(of_b, 1, mover), asked)
+            return planned(_gathered(of_a, 0, device), _gathered(of_b, 1, device), asked)
         except peers.OutOfMemoryError:
             peers.release_unused()
             if any(on_gpu(strip) for strip in (*of_a, *of_b)):
@@ -319,17 +318,20 @@ def _plan_of(
     return planned(left, right, asked)
 
 
-def _gathered(strips: list[Any], axis: int, mover: Any) -> Any:
-    """The whole operand on a device, whose current stream may read it."""
+def _gathered(strips: list[Any], axis: int, device: int) -> Any:
+    """The whole operand on a device, the current one, whose current stream may read it."""
     import cupy as cp
 
     from ozaki.backends.cupy import peers
 
-    arrived = []
-    for strip in strips:
-        everything = slice(0, strip.shape[0]), slice(0, strip.shape[1])
-        arrived.append(mover.bring(strip, everything, peers.given_event(strip)))
-    mover.finish()
+    mover = peers.Mover(device)
+    try:
+        arrived = []
+        for strip in strips:
+            everything = slice(0, strip.shape[0]), slice(0, strip.shape[1])
+            arrived.append(mover.bring(strip, everything, peers.given_events(strip)))
+    finally:
+        mover.finish()
     arrays = [each.ready() for each in arrived]
     return arrays[0] if len(arrays) == 1 else cp.concatenate(arrays, axis=axis)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,24 +10,26 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy import backend, parts
 from ozaki.bounds.of_scheme import rows_bound
+from ozaki.call.format_checks import format_of_parts
 from ozaki.parts.rows import Rows, as_rows
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, settle
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.process.environment import default_environment
-from ozaki.records.formats import format_named
+from ozaki.records.formats import is_complex
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
-from ozaki.records.shapes import COMPLEX, REAL, shapes
-from ozaki.schemes import ComplexResidues, scaling_of
+from ozaki.records.shapes import COMPLEX, REAL, length_of, shapes
+from ozaki.schemes import ComplexResidues
 
 
 class Unrounded:
-    """The exact product of images of some rows of A and columns of B, over the inner indices that were added so far.
+    """The exact product of the images of some rows of A and columns of B, over the inner indices added so far.
 
     It is A B in fixed point: integers in units that the rows' exponents give. Nothing was rounded yet but each element,
-    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added, and
+    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added. It
     may be pickled.
 
     Attributes
@@ -67,11 +70,11 @@ class Unrounded:
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
-        """What may be added to that of other parts, element by element, by whoever adds exactly (MPI.SUM in place).
+        """Arrays that may be added to those of other parts, element by element, by whatever adds exactly (MPI.SUM).
 
-        The first one is int32 or float64 and holds integers: residues modulo each number, or digits. The others, of
-        rows and columns with NaN or Inf, are float64. Parts of the same plan and rows have arrays of the same shapes.
-        They are the memory of the product itself.
+        They are the memory of the product itself: what is added in place, as MPI.IN_PLACE does, is in the product. The
+        first one is int32 or float64 and holds integers: residues modulo each number, or digits. The others, of rows
+        and columns with NaN or Inf, are float64. Parts of the same plan and rows have arrays of the same shapes.
         """
         return [self._product.wide_sums(), *self._touched.totals]
 
@@ -81,26 +84,27 @@ class Unrounded:
         Raises
         ------
         TypeError, ValueError
-            If it is of another product, or has indices that were added before.
+            If it is none, one of another plan or shape, or has indices that were added before.
         """
         if not isinstance(other, Unrounded):
-            raise TypeError(f"other: {type(other).__name__}; expected what ozaki.parts.multiply returns")
+            raise TypeError(f"other: {type(other).__name__}; expected an Unrounded, as ozaki.parts.multiply returns it")
         if self.plan != other.plan or self.shape != other.shape:
             raise ValueError(
                 f"other: {other.shape} by {other.plan.scheme}; expected {self.shape} by {self.plan.scheme}"
             )
-        mine, theirs = self._product, other._product
-        alike = np.array_equal(mine.mu, theirs.mu) and np.array_equal(mine.nu, theirs.nu)
-        if not alike or [x.shape for x in self._touched.totals] != [x.shape for x in other._touched.totals]:
-            raise ValueError("other: of rows or columns with other descriptions; expected the same, those of all of k")
+        mine_of, of_other = self._product, other._product
+        if not (np.array_equal(mine_of.mu, of_other.mu) and np.array_equal(mine_of.nu, of_other.nu)):
+            raise ValueError("other: of rows or columns with other exponents; expected a part of the same ones")
+        if [total.shape for total in self._touched.totals] != [total.shape for total in other._touched.totals]:
+            raise ValueError("other: of other rows or columns with NaN or Inf; expected a part of the same ones")
         if self._indices + other._indices > self.plan.shape[1]:
             raise ValueError(
                 f"other: {other._indices} inner indices beside {self._indices} of {self.plan.shape[1]}; expected each "
                 "to be added once"
             )
         self._indices += other._indices
-        if theirs.sums is not None:
-            mine.add(theirs.sums, theirs.terms)
+        if of_other.sums is not None:
+            mine_of.add(of_other.sums, of_other.terms)
         with np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
             for total, more in zip(self._touched.totals, other._touched.totals, strict=True):
                 total += more
@@ -123,11 +127,11 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
 
     Parameters
     ----------
-    a : array, shape (m, indices)
-    b : array, shape (indices, n)
+    a : array of NumPy, shape (m, indices), float32, float64, complex64 or complex128
+    b : array of NumPy, shape (indices, n), real or complex as a
         Both at the same inner indices, which need not be neighbours.
     left, right : Rows
-        The descriptions of the whole rows of A and columns of B, or `rows[slice]` of those that a and b have.
+        The descriptions of the rows of A and the columns of B that a and b have a part of: `rows[slice]` of a tile.
     plan : Plan
         Of residues or digits, for the whole product's inner dimension, as `ozaki.plan` makes it for two shapes, or
         `ozaki.parts.plan`: the same for all parts.
@@ -140,6 +144,12 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     ------
     TypeError, ValueError
         For parts that do not fit one another, the rows or the plan.
+    NotImplementedError
+        For a plan of digits of complex operands.
+
+    Notes
+    -----
+    The rounded sum of all parts has the bits of `ozaki.matmul` of the whole matrices by this plan, and its bound.
 
     Examples
     --------
@@ -159,12 +169,10 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     x, y = as_rows("a", a, "left"), as_rows("b", b, "right")
     _check(x, y, left, right, plan)
     scheme: Any = plan.scheme
-    scaling = scaling_of(scheme, left.description.k)
     rows, cols = left.description, right.description
     with np.errstate(all="ignore"):
-        product = parts.PartialProduct(_engine_of(plan), rows.exponents(scaling), cols.exponents(scaling))
+        product, touched = parts.begin(scheme, plan.engine, rows, cols, plan.parts == COMPLEX)
         product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
-        touched = parts.Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), plan.parts == COMPLEX)
         if touched.some:
             touched.add(x[0], y[0])
     return Unrounded(plan, product, touched, (len(left), len(right)), x.shape[2])
@@ -173,10 +181,7 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
 def _engine_of(plan: Plan) -> Any:
     """What multiplies the slices of a plan, and rounds their sums."""
     scheme: Any = plan.scheme
-    is_complex = isinstance(scheme, ComplexResidues)
-    return parts.engine_for(
-        scheme.slices if is_complex else scheme, max(plan.shape[1] * (1 + is_complex), 1), plan.engine
-    )
+    return parts.engine_for(scheme, length_of(plan.shape[1], plan.parts), plan.engine)
 
 
 def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
@@ -200,7 +205,7 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
         raise ValueError(f"a: {x.shape[2]} inner indices; expected no more than {left.k}, the whole product's")
     if plan.scheme is None or not plan.scheme.exact or plan.inner_scaling or plan.undecided_apart or plan.batch:
         raise ValueError("plan: expected one of residues or digits alone, of two matrices, with inner_scaling=False")
-    if not left.k == right.k == plan.shape[1]:
+    if left.k != plan.shape[1]:
         raise ValueError(f"plan: for inner dimension {plan.shape[1]}; expected {left.k}, that of left and right")
     if plan.parts == COMPLEX and not isinstance(plan.scheme, ComplexResidues):
         raise NotImplementedError("plan: digits of complex operands are not multiplied in parts; use residues")
@@ -209,9 +214,20 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
 
 
 def _check_rows(left: Any, right: Any) -> None:
+    """Refuse what is no description of rows, and those of different inner dimensions.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
     for name, of in (("left", left), ("right", right)):
         if not isinstance(of, Rows):
             raise TypeError(f"{name}: {type(of).__name__}; expected Rows, as ozaki.parts.describe returns them")
+    if left.k != right.k:
+        raise ValueError(f"right: for inner dimension {right.k}; expected {left.k}, that of left")
+
+
+_NO_NATIVE = "native product ruled out: what it has of parts does not add up exactly"
 
 
 @takes(ProductOptions)
@@ -220,35 +236,54 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
 
     Parameters
     ----------
-    left, right : Rows, of all rows of A and all columns of B
+    left, right : Rows
+        Of all rows of A and all columns of B, both real or both complex.
     **options
         As for `ozaki.plan`; of a count of slices without an accuracy, as for its plan of two shapes. An accuracy has to
         be one that descriptions prove: in the row-column or normwise measure, or "exact". A componentwise one takes
-        products of magnitudes: `ozaki.distributed.matmul` merges these, too.
+        products of magnitudes: `ozaki.distributed.matmul` merges these, too. The native product, words,
+        verify=True, inner_scaling=True and workspace_limit are not for parts.
 
     Returns
     -------
     Plan
+        The same for all parts, since it depends on what is merged alone.
 
     Raises
     ------
-    ValueError, TypeError, NotImplementedError
-        For an accuracy that descriptions do not prove, and for what parts do not have.
+    ValueError, TypeError
+        For an accuracy that descriptions do not prove, an option that is not for parts, or rows that do not fit.
+    NotImplementedError
+        For an engine or a scheme that does not run here.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> from ozaki import parts
+    >>> def rows(x, side):
+    ...     top = parts.extremes(x, side)
+    ...     return parts.describe(top, parts.sums(x, side, top, 6), 6, "float64")
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 6, 6))
+    >>> parts.plan(rows(a, "left"), rows(b, "right"), accuracy=ozaki.Accuracy("row-column", 1e-9)).slices
+    9
     """
-    _check_rows(left, right)
     asked = Options.of("plan", options)
-    if asked.verify or asked.inner_scaling:
-        raise NotImplementedError(f"{'verify' if asked.verify else 'inner_scaling'}: True is not for products in parts")
-    asked = asked._replace(reproducible=True, inner_scaling=False, dtype=format_named(asked.dtype))
-    is_complex = left.dtype.startswith("complex")
-    if is_complex != right.dtype.startswith("complex"):
-        raise TypeError("right: one operand is complex and the other is real; make both complex, as x + 0j")
+    check_options(asked, backend)
+    for name in ("verify", "inner_scaling", "workspace_limit"):
+        if getattr(asked, name):
+            raise ValueError(f"{name}: {getattr(asked, name)!r}; not for products in parts: leave it out")
+    if asked.scheme == "native":
+        raise ValueError("scheme: 'native'; expected 'auto', 'residues' or 'digits', whose parts add up exactly")
+    _check_rows(left, right)
+    dtype = format_of_parts(asked.dtype, (left.dtype, right.dtype))
     sizes = shapes((len(left), left.k), (right.k, len(right)))
-    sizes = type(sizes)(sizes.batch, sizes.shape, sizes.result, parts=COMPLEX if is_complex else REAL)
-    dtype = asked.dtype or max((left.dtype, right.dtype), key=lambda name: (len(name), name))
+    sizes = replace(sizes, parts=COMPLEX if is_complex(dtype) else REAL)
     if asked.slices is not None and asked.accuracy is None:
-        return plan_for_shapes(sizes, dtype, asked._replace(inner_scaling=None))
-    question = question_of(sizes, dtype, asked, backend.machine(), for_operands=True, expression=True)
+        return plan_for_shapes(sizes, dtype, asked._replace(reproducible=True))
+    question = question_of(
+        sizes, dtype, asked._replace(reproducible=True, inner_scaling=False), backend.machine(), _NO_NATIVE,
+        for_operands=True, expression=True,
+    )  # fmt: skip
     description = left.description, right.description
     spans = tuple(int((of.top - of.bottom).max(initial=0)) for of in description)
 
@@ -260,7 +295,10 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
                 return rows_bound(*description, scheme, of, (spans[0], spans[1]), exponent)
             case InnerRange():
                 return 0
-        raise ValueError("accuracy: not proven by descriptions alone; expected a row-column or normwise accuracy")
+        raise ValueError(
+            "accuracy: not proven by descriptions alone, as no componentwise or relative one is (shorthands and the "
+            "default are componentwise); expected Accuracy('row-column', ...), Accuracy('normwise', ...) or 'exact'"
+        )
 
     made, _ = settle(lambda facts: choose(question, facts), measure, Facts())
     return made

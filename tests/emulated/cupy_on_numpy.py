@@ -67,6 +67,9 @@ class ndarray(np.ndarray):  # noqa: N801
         _settle(self)
         return np.array(self)
 
+    def set(self, of_host: np.ndarray) -> None:
+        self[...] = _on_device(of_host.copy())
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.ndarray | np.generic) for x in inputs):
             return NotImplemented  # as CuPy, for operands of other classes
@@ -325,6 +328,7 @@ def install(capability: str) -> None:
     gpus.use(0)
     runtime = SimpleNamespace(
         getDevice=gpus.current,
+        setDevice=gpus.use,
         getDeviceCount=lambda: gpus.COUNT,
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
         memsetAsync=memset,

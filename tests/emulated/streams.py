@@ -193,7 +193,7 @@ class Event:
 
     numbers = itertools.count(1)
 
-    def __init__(self, disable_timing: bool = False) -> None:
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
         self.ptr = next(self.numbers)
         _devices_of_events[self.ptr] = gpus.current()
 

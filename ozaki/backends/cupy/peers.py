@@ -1,20 +1,27 @@
 """Blocks of matrices on their way to a device and from it: from the host, or from another device, by copy engines.
 
-Copies run on streams of their own, beside the products. Memory of the host is copied to pinned memory first, from which
-a device reads while the host goes on. Between devices nothing passes through the host where they have peer access.
+Copies run on streams of their own, beside the products. Between devices nothing passes through the host where they have
+peer access.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import cupy as cp
-import numpy as np
-import numpy.typing as npt
 
 from ozaki.backends.cupy.program.streams import using
+from ozaki.backends.cupy.staging import Staging
 
 At = tuple[slice, slice]
+
+LEAVING = 2
+"""Blocks on their way to memory of the host, at most, when another one is to follow."""
+
+Events = Sequence[Any]
+"""After all of which memory may be read: events of CUDA, or futures of such, of what a thread has yet to begin."""
 
 
 class Arriving(NamedTuple):
@@ -23,24 +30,16 @@ class Arriving(NamedTuple):
     Attributes
     ----------
     array : the block, of CuPy, on the device
-    event : after which it is there
+    events : after which it is there
     """
 
     array: Any
-    event: Any
+    events: Events
 
     def ready(self) -> Any:
         """The block, for work on the current stream, which waits for it."""
-        _wait(cp.cuda.get_current_stream().ptr, self.event)
+        _wait(cp.cuda.get_current_stream().ptr, self.events)
         return self.array
-
-
-class _Leaving(NamedTuple):
-    """A block of a result on its way to memory of the host: in pinned memory after an event."""
-
-    staging: npt.NDArray[np.uint8]
-    event: Any
-    target: npt.NDArray[Any]
 
 
 class Mover:
@@ -58,20 +57,21 @@ class Mover:
         self.products = cp.cuda.Stream(non_blocking=True)
         self._copies = cp.cuda.Stream(non_blocking=True)
         self._elsewhere: dict[int, Any] = {}  # a stream on each other device
-        self._staged: list[tuple[npt.NDArray[np.uint8], Any]] = []
-        self._leaving: list[_Leaving] = []
+        self._staging = Staging(device)
+        self._leaving: list[list[Future[None]]] = []
+        """Of blocks on their way to memory of the host."""
         self._reads: list[tuple[Any, ...]] = []
 
     # To the device ----------------------------------------------------------------------------------------------------
 
-    def bring(self, x: Any, at: At, given: Any) -> Arriving:
+    def bring(self, x: Any, at: At, given: Events) -> Arriving:
         """Begin to bring a block of a matrix to the device.
 
         Parameters
         ----------
         x : array of NumPy, or of CuPy on any device
         at : rows and columns
-        given : event on the device of x after which its elements may be read; None of NumPy
+        given : events on the device of x after which its elements may be read; none of NumPy
         """
         block = x[at]
         if _on_host(x):
@@ -80,20 +80,16 @@ class Mover:
             return Arriving(block, given)
         return self._from_peer(block, given)
 
-    def _from_host(self, block: npt.NDArray[Any]) -> Arriving:
+    def _from_host(self, block: Any) -> Arriving:
         turned = block.strides[0] < block.strides[1]
         straight = block.T if turned else block
-        staging = self._pinned(straight.nbytes)
-        np.copyto(_as(staging, straight), straight)
         with using(self._copies.ptr):
             array = cp.empty(straight.shape, straight.dtype)
-        _copy(array.data.ptr, staging.ctypes.data, straight.nbytes, _HOST_TO_DEVICE, self._copies.ptr)
+        events = self._staging.bring(straight, array, _recorded(self._copies.ptr))
         self.moved += straight.nbytes
-        event = _recorded(self._copies.ptr)
-        self._staged.append((staging, event))
-        return Arriving(array.T if turned else array, event)
+        return Arriving(array.T if turned else array, events)
 
-    def _from_peer(self, block: Any, given: Any) -> Arriving:
+    def _from_peer(self, block: Any, given: Events) -> Arriving:
         source = _device_of(block)
         turned = block.strides[0] < block.strides[1]
         straight = block.T if turned else block
@@ -102,18 +98,18 @@ class Mover:
             _wait(stream.ptr, given)
             packed = cp.ascontiguousarray(straight)  # by its own device, where elements do not follow one another
             there = _recorded(stream.ptr)
-        _wait(self._copies.ptr, there)
+        _wait(self._copies.ptr, [there])
         with using(self._copies.ptr):
             array = cp.empty(straight.shape, straight.dtype)
         _copy_peer(array.data.ptr, self.device, packed.data.ptr, source, straight.nbytes, self._copies.ptr)
         self.moved += straight.nbytes
         event = _recorded(self._copies.ptr)
         self._keep(event, packed)
-        return Arriving(array.T if turned else array, event)
+        return Arriving(array.T if turned else array, [event])
 
     def free_after_products(self) -> None:
         """Let later copies wait for all that the products stream was given: they may use memory that this reads."""
-        _wait(self._copies.ptr, _recorded(self.products.ptr))
+        _wait(self._copies.ptr, [_recorded(self.products.ptr)])
 
     # From the device --------------------------------------------------------------------------------------------------
 
@@ -124,11 +120,9 @@ class Mover:
         """
         target = out[at]
         if _on_host(out):
-            staging = self._pinned(block.nbytes)
-            _copy(staging.ctypes.data, block.data.ptr, block.nbytes, _DEVICE_TO_HOST, self.products.ptr)
+            self._write(LEAVING)
+            self._leaving.append(self._staging.send(block, _recorded(self.products.ptr), target))
             self.moved += block.nbytes
-            self._write(1)
-            self._leaving.append(_Leaving(staging, _recorded(self.products.ptr), target))
         elif _device_of(out) == self.device:
             with using(self.products.ptr):
                 target[...] = block
@@ -139,7 +133,7 @@ class Mover:
         there = _device_of(target)
         done, stream = _recorded(self.products.ptr), self._stream_of(there)
         with cp.cuda.Device(there), using(stream.ptr):
-            _wait(stream.ptr, done)
+            _wait(stream.ptr, [done])
             into = target if target.flags.c_contiguous else cp.empty(target.shape, target.dtype)
             _copy_peer(into.data.ptr, there, block.data.ptr, self.device, block.nbytes, stream.ptr)
             if into is not target:
@@ -149,18 +143,18 @@ class Mover:
         self._keep(event, block, into)
 
     def _write(self, left: int) -> None:
-        """Write blocks that wait in pinned memory to where they belong, the first ones, until so many are left."""
+        """Wait for the first blocks that are on their way to memory of the host, until so many are left."""
         while len(self._leaving) > left:
-            staging, event, target = self._leaving.pop(0)
-            event.synchronize()
-            np.copyto(target, _as(staging, target))
+            for piece in self._leaving.pop(0):
+                piece.result()
 
     def finish(self) -> None:
-        """Wait until all blocks have come, been computed, and been sent."""
-        self._write(0)
+        """Wait until all blocks have come, been computed, and been sent. No block is brought or sent after it."""
+        self._staging.close()
         self._copies.synchronize()
         self.products.synchronize()
         self._release(0)
+        self._write(0)
 
     # Memory and streams -----------------------------------------------------------------------------------------------
 
@@ -184,19 +178,6 @@ class Mover:
             self._reads[0][0].synchronize()
             del self._reads[0]
 
-    def _pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Pinned memory that nothing reads or writes: of a copy to the device that has ended, or new."""
-        if len(self._staged) > 1:
-            staging, event = self._staged.pop(0)
-            event.synchronize()
-            if staging.nbytes >= nbytes:
-                return staging
-        return np.frombuffer(cp.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8)
-
-
-_HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2
-"""cudaMemcpyHostToDevice and cudaMemcpyDeviceToHost."""
-
 
 def reach(device: int, other: int) -> None:
     """Let a device, the current one, read another's memory by itself, if it is able to."""
@@ -218,18 +199,12 @@ def copy_between(source: Any, target: Any) -> None:
         stream.synchronize()
 
 
-def given_event(x: Any) -> Any:
-    """The event after which a CuPy array has what its device's current stream was given so far; None of NumPy."""
+def given_events(x: Any) -> Events:
+    """Events after which a CuPy array has what its device's current stream was given so far; none of NumPy."""
     if _on_host(x):
-        return None
+        return []
     with cp.cuda.Device(_device_of(x)):
-        return _recorded(cp.cuda.get_current_stream().ptr)
-
-
-def let_current_streams_wait(x: Any, event: Any) -> None:
-    """Let the current stream of the device of an array wait for an event."""
-    with cp.cuda.Device(_device_of(x)):
-        _wait(cp.cuda.get_current_stream().ptr, event)
+        return [_recorded(cp.cuda.get_current_stream().ptr)]
 
 
 def free_bytes() -> int:
@@ -260,25 +235,17 @@ def _device_of(x: Any) -> int:
     return int(x.data.device_id)
 
 
-def _as(staging: npt.NDArray[np.uint8], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The beginning of pinned memory as an array like another one, C-contiguous."""
-    found: npt.NDArray[Any] = staging[: like.nbytes].view(like.dtype).reshape(like.shape)
-    return found
-
-
 def _recorded(stream: int) -> Any:
     event = cp.cuda.Event(disable_timing=True)
     cp.cuda.runtime.eventRecord(event.ptr, stream)
     return event
 
 
-def _wait(stream: int, event: Any) -> None:
-    cp.cuda.runtime.streamWaitEvent(stream, event.ptr)
-
-
-def _copy(to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
-    if nbytes:
-        cp.cuda.runtime.memcpyAsync(to, source, nbytes, kind, stream)
+def _wait(stream: int, events: Events) -> None:
+    """Let a stream wait for events; this thread waits for those that are not recorded yet."""
+    for each in events:
+        event = each.result() if isinstance(each, Future) else each
+        cp.cuda.runtime.streamWaitEvent(stream, event.ptr)
 
 
 def _copy_peer(to: int, there: int, source: int, here: int, nbytes: int, stream: int) -> None:

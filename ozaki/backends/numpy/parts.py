@@ -1,7 +1,7 @@
-"""Parts of a product on NumPy: some rows of A, some columns of B, at some of the inner indices (`backends.Parts`).
+"""Parts of a product on NumPy: some rows of A, some columns of B, at some of the inner indices.
 
-What parts have in common, the scheme and the exponents of rows, comes from descriptions of the whole rows. So products
-of parts are integers in the same units, and their sum is the integer that one product over all of k has.
+The exponents of rows come from descriptions of the whole rows, and all parts have the same scheme. So products of parts
+are integers in the same units, and their sum is the integer that one product over all of k has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ozaki.bounds.levels import Level, wide_bits
 from ozaki.bounds.merging import Floats, no_extremes, tops
 from ozaki.bounds.relative import NONE, Quotient
 from ozaki.records.combination import Combination
-from ozaki.schemes import Scheme, magnitude_bits
+from ozaki.schemes import ComplexResidues, Scheme, magnitude_bits, scaling_of
 from ozaki.schemes.image import EMPTY_TOP
 
 Rows = npt.NDArray[Any] | ScaledRows
@@ -181,12 +181,6 @@ class LowerBounds:
         library = found.library if isinstance(found, Compiled) else None
         return _proof.worst_of_terms(library, terms, np.ascontiguousarray(self.sums), rows)
 
-    def least_product(self) -> float:
-        """The least lower bound of nonempty rows in units of 2**(top_i + top_j), as the fact `LeastProduct`."""
-        empty = np.zeros((1, 0, 0))
-        left, right = part_of(empty, self._left), part_of(empty, self._right)
-        return inf if 0 in self.sums.shape else _proof.least_product(self.sums, left, right)
-
 
 # Products -------------------------------------------------------------------------------------------------------------
 
@@ -199,7 +193,8 @@ class PartialProduct:
     engine : that of the plan's scheme, for all of k
     mu, nu : exponents of the images of rows and columns, shapes (1, m) and (1, n)
     sums : exact integers, as the engine holds them, shape (planes, 1, m, n): those of other parts may be added to them.
-        None before anything was added. Residues are integers modulo each number: only these classes are meant.
+        None before anything was added. Residues are meant modulo each modulus: sums of parts may be any integers that
+        are congruent.
     """
 
     def __init__(self, engine: Engine, mu: Ints, nu: Ints) -> None:
@@ -309,12 +304,33 @@ _BLOCK = 2048
 """Rows and columns that are multiplied at a time, so that their products take little memory beside the sums."""
 
 _MOST_TERMS = 120
-"""Terms in [-128, 127], one less than which int16 adds up, and one more."""
+"""So many terms, each in [-128, 127], at most, are added in int16, which holds twice as many and more."""
+
+
+def begin(
+    scheme: Scheme, engine: str, rows: Description, cols: Description, is_complex: bool
+) -> tuple[PartialProduct, Touched]:
+    """A product to which nothing was added, and what NaN and Inf make of it.
+
+    Parameters
+    ----------
+    scheme, engine : of the plan, which all parts have in common
+    rows, cols : descriptions of whole rows of A and columns of B, fields of shapes (1, m) and (1, n)
+    is_complex : whether both operands are
+    """
+    scaling = scaling_of(scheme, rows.k)
+    product = PartialProduct(engine_for(scheme, rows.k, engine), rows.exponents(scaling), cols.exponents(scaling))
+    return product, Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), is_complex)
 
 
 def engine_for(scheme: Scheme, k: int, name: str) -> Engine:
     """The engine of a scheme for k real numbers of a row: all parts of a product have the same one."""
-    return engine_of(scheme, k, name)
+    return engine_of(sliced(scheme), max(k, 1), name)
+
+
+def sliced(scheme: Scheme) -> Any:
+    """The scheme of the slices that are multiplied: of complex residues that of both parts, of others itself."""
+    return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
 
 
 def worst_quotient(
@@ -328,4 +344,4 @@ def worst_quotient(
         return NONE
     empty = np.zeros((1, 0, 0))
     left, right = (part_of(empty, each) for each in of)
-    return _worst_quotient(left, right, spans, scheme, c[None], max(TILE // 8, c.shape[1]))
+    return _worst_quotient(left, right, spans, sliced(scheme), c[None], max(TILE // 8, c.shape[1]))

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+NDArray = npt.NDArray[Any]
+"""An array of NumPy; `Array` is a matrix that is shared out."""
 
 
 class Message(NamedTuple):
@@ -23,7 +24,7 @@ class Message(NamedTuple):
     """
 
     peer: int
-    array: Array
+    array: NDArray
 
 
 class Exchange(Protocol):
@@ -66,7 +67,7 @@ class Communicator(Protocol):
         """
         ...
 
-    def all_reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def all_reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """Replace x, float64 or int64 and contiguous, by the largest elements of all processes, or by their sums.
 
         Sums are of int64 alone, and do not overflow. No element is NaN.

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Exchange, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
+from ozaki.process.placement import on_gpu
 
 _HEAD = 1024
 """Bytes of the first message to each process: the length of what is to follow, and as much of it as there is room."""
@@ -38,12 +39,26 @@ class Direct(ABC):
         """Seconds of `timeout` that are left, once others were waited for in vain, to find out which one is missing."""
         return min(0.5, self.timeout / 10)
 
-    @abstractmethod
     def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
         """As `Communicator.start`."""
+        if any(on_gpu(message.array) for message in (*sends, *receives)):
+            return self._start_on_gpu(sends, receives, step)
+        return self._start(sends, receives, step)
 
     @abstractmethod
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
+        """Start messages of arrays in memory of the host."""
+
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
+        """Start messages of arrays on GPUs: through memory of the host, unless the engine moves them itself."""
+        of_gpu: list[Any] = [array for _, array in receives]
+        of_host = [np.empty(array.shape, array.dtype) for array in of_gpu]
+        copies = [Message(peer, _on_host(array)) for peer, array in sends]
+        into = [Message(peer, array) for (peer, _), array in zip(receives, of_host, strict=True)]
+        return _ThroughHost(self._start(copies, into, step), list(zip(of_gpu, of_host, strict=True)))
+
+    @abstractmethod
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`, once all processes are known to have called it."""
 
     @abstractmethod
@@ -62,7 +77,7 @@ class Direct(ABC):
         """As `Communicator.all_gather`."""
         return self._gather("all_gather", x, step)
 
-    def all_reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def all_reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         """As `Communicator.all_reduce`."""
         allowed = ("float64", "int64") if how == "max" else ("int64",)
         if x.dtype.name not in allowed or not x.flags.c_contiguous:
@@ -110,7 +125,25 @@ class Direct(ABC):
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")
 
 
-def bytes_of(x: Array) -> Array:
+def _on_host(x: Any) -> NDArray:
+    copy: NDArray = x.get()
+    return copy
+
+
+class _ThroughHost:
+    """Messages that arrive in memory of the host, for arrays on a GPU."""
+
+    def __init__(self, exchange: Exchange, arrays: Sequence[tuple[Any, NDArray]]) -> None:
+        self._exchange, self._arrays = exchange, arrays
+
+    def wait(self) -> None:
+        """As `Exchange.wait`."""
+        self._exchange.wait()
+        for on_device, of_host in self._arrays:
+            on_device.set(of_host)
+
+
+def bytes_of(x: NDArray) -> NDArray:
     """The bytes of a contiguous array in the order of memory: a view of shape (x.nbytes,), uint8."""
     if not x.flags.forc:
         raise ValueError(f"array of shape {x.shape} and strides {x.strides}: expected a contiguous one")

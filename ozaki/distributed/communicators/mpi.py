@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Message
+from ozaki.distributed.communicators.communicator import Message, NDArray
 from ozaki.distributed.communicators.direct import Direct, bytes_of
-from ozaki.process.placement import on_gpu
 
 PIECE = 1 << 30
 """Bytes of a message, at most: MPI counts them in 32 bits before its version 4."""
@@ -47,13 +46,8 @@ class MPIProcesses(Direct):
         self._communicator = communicator
         self._told: dict[int, int] = {}
 
-    def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
-        """As `Communicator.start`."""
-        if any(on_gpu(array) for _, array in (*sends, *receives)):
-            raise NotImplementedError(
-                "communicator: MPI moves arrays of the host here; copy them there, or start processes of torch with "
-                'init_process_group("cpu:gloo,cuda:nccl")'
-            )
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Requests:
+        """As `Direct._start`."""
         started = _Requests(self, step)
         for peer, array in receives:
             for piece in _pieces(array):
@@ -63,7 +57,7 @@ class MPIProcesses(Direct):
                 started.add(peer, piece, "receives", self._communicator.Isend)
         return started
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         started = _Requests(self, step)
         operation = self.mpi.MAX if how == "max" else self.mpi.SUM
         try:
@@ -106,9 +100,9 @@ class _Requests:
 
     def __init__(self, communicator: MPIProcesses, step: str) -> None:
         self.communicator, self.step = communicator, step
-        self.open: list[tuple[int, Array, str, Any]] = []
+        self.open: list[tuple[int, NDArray, str, Any]] = []
 
-    def add(self, peer: int, piece: Array, does: str, start: Any) -> None:
+    def add(self, peer: int, piece: NDArray, does: str, start: Any) -> None:
         """Start one more."""
         try:
             self.open.append((peer, piece, does, start([piece, self.communicator.mpi.BYTE], peer, _MESSAGE)))
@@ -140,7 +134,7 @@ class _Requests:
     def _test(self) -> None:
         """Ask MPI which requests have been done."""
         mpi = self.communicator.mpi
-        still: list[tuple[int, Array, str, Any]] = []
+        still: list[tuple[int, NDArray, str, Any]] = []
         status = mpi.Status()
         for place, (peer, piece, does, request) in enumerate(self.open):
             try:
@@ -170,7 +164,7 @@ def _line(error: BaseException) -> str:
     return str(error).split("\n")[0].removesuffix(", error stack:")
 
 
-def _pieces(array: Array) -> Iterator[Array]:
+def _pieces(array: NDArray) -> Iterator[NDArray]:
     """The bytes of an array as MPI takes them."""
     every = bytes_of(array)
     for begin in range(0, every.size, PIECE):

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from ozaki.distributed.communicators.communicator import Array, Communicator, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Communicator, Message, NDArray, ProcessError
 from ozaki.distributed.communicators.direct import Direct
 from ozaki.process.placement import on_gpu
 
@@ -81,8 +81,12 @@ class Threads(Direct):
             raise ValueError(f"rank: {rank}; expected 0 to {group.size - 1}")
         self.group, self.step = group, "starting"
 
-    def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
-        """As `Communicator.start`."""
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
+        """As `Direct._start_on_gpu`: GPUs copy from one another."""
+        return self._start(sends, receives, step)
+
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Copies:
+        """As `Direct._start`, and for arrays on GPUs."""
         self.step = step
         taken = [_Part(message) for message in receives]
         given = [_Part(message) for message in sends]
@@ -124,7 +128,7 @@ class Threads(Direct):
                 way.sent.popleft().done = way.received.popleft().done = True
                 self.group.changed.notify_all()
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         received = [Message(peer, np.empty_like(x)) for peer in range(self.size) if peer != self.rank]
         self.start([Message(peer, x) for peer, _ in received], received, step).wait()
         combine = np.maximum if how == "max" else np.add

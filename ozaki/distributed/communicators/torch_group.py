@@ -15,37 +15,41 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ozaki.distributed.communicators.communicator import Array, Message, ProcessError
+from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
 from ozaki.distributed.communicators.direct import Direct, bytes_of
-from ozaki.process.placement import on_gpu
 
 _TAG = 28538
 """The tag of messages, so that the caller's own (tag 0, if none is named) are others."""
 
 
 class TorchGroup(Direct):
-    """The processes of a process group whose backend moves tensors of the CPU, as gloo does.
+    """The processes of a process group whose backend moves tensors of the CPU, as gloo does, and of GPUs, as NCCL does.
 
-    Ranks are those within the group. The time limit of the group itself, of half an hour as a rule, does not count.
+    Without NCCL arrays on GPUs go through memory of the host. Ranks are those within the group. The time limit of the
+    group itself, of half an hour as a rule, does not count.
 
     Parameters
     ----------
     group : torch.distributed.ProcessGroup
     timeout : seconds to wait for another process, at most
+
+    Raises
+    ------
+    ValueError
+        If the group moves no tensors of the CPU.
     """
 
     def __init__(self, group: Any, timeout: float = 60.0) -> None:
         super().__init__(dist.get_rank(group), dist.get_world_size(group), timeout)
+        _check_moves_host_memory(group)
         self._group = group
         self._ranks: list[int] = dist.get_process_group_ranks(group)
         self._reducing = [group]
         """Groups of this process: a sum over one after the other is that of all processes."""
 
-    def start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
-        """As `Communicator.start`."""
+    def _start(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
+        """As `Direct._start`."""
         works: list[_Work] = []
-        if any(on_gpu(array) for _, array in (*sends, *receives)):
-            return self._start_on_gpu(sends, receives, step)
         for messages, does, begin in ((receives, "sends", dist.irecv), (sends, "receives", dist.isend)):
             for peer, array in messages:
                 try:
@@ -55,8 +59,10 @@ class TorchGroup(Direct):
                     raise self._lost(peer, does, error, step) from error
         return _Works(self, works, step)
 
-    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> _Works:
-        """Messages of arrays of CuPy, by NCCL: all together, since one by one they would wait in its one queue."""
+    def _start_on_gpu(self, sends: Sequence[Message], receives: Sequence[Message], step: str) -> Exchange:
+        """As `Direct._start_on_gpu`; by NCCL all together, since one by one they would wait in its one queue."""
+        if "cuda:nccl" not in dist.get_backend_config(self._group):
+            return super()._start_on_gpu(sends, receives, step)
         first: Any = (*sends, *receives)[0].array
         torch.cuda.set_device(int(first.data.device_id))
         operations, about = [], []
@@ -73,7 +79,7 @@ class TorchGroup(Direct):
         works = [_Work(*each, work) for each, work in zip(about, found, strict=False)]
         return _Works(self, works, step, on_gpu=True)
 
-    def _reduce(self, x: Array, how: Literal["max", "sum"], step: str) -> None:
+    def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
         tensor = tensor_of(x).view(getattr(torch, x.dtype.name))
         for group in self._reducing:
@@ -152,15 +158,25 @@ class MeshProcesses(TorchGroup):
     def __init__(self, mesh: Any, timeout: float = 60.0) -> None:
         ranks = mesh.mesh.flatten().tolist()
         Direct.__init__(self, ranks.index(dist.get_rank()), len(ranks), timeout)
+        _check_moves_host_memory(dist.group.WORLD)
         self._group, self._ranks = dist.group.WORLD, ranks
         self._reducing = mesh.get_all_groups()
+
+
+def _check_moves_host_memory(group: Any) -> None:
+    backends = dist.get_backend_config(group)
+    if "cpu:" not in backends:
+        raise ValueError(
+            f"communicator: a process group of {backends} moves nothing of the host; make it by "
+            'init_process_group("cpu:gloo,cuda:nccl")'
+        )
 
 
 class _Work(NamedTuple):
     """A message on its way: the other process, the array, which is to live as long, and what that process is to do."""
 
     peer: int
-    array: Array
+    array: NDArray
     does: str
     work: Any
 
@@ -190,12 +206,8 @@ class _Works:
             torch.cuda.current_stream().synchronize()
 
 
-def tensor_of(array: Array) -> Any:
-    """The bytes of a contiguous array as a tensor of uint8 that shares its memory.
-
-    The one place where tensors are made from arrays: for a backend that moves those of a GPU alone (NCCL), arrays of
-    that GPU are taken here as they are, and those of the host would be copied, and back once received.
-    """
+def tensor_of(array: NDArray) -> Any:
+    """The bytes of a contiguous array as a tensor of uint8 that shares its memory."""
     each = bytes_of(array)
     if not each.flags.writeable:  # PyTorch has no such tensors, and warns; what is sent is only read
         each = np.ctypeslib.as_array((ctypes.c_uint8 * each.size).from_address(each.ctypes.data))

@@ -55,7 +55,7 @@ FUNCTIONS = {
         "command-line",
         "measured",
     ),
-    "processes": ("shares-on-devices", "refused-on-devices"),
+    "processes": ("shares-on-devices", "through-memory-of-the-host", "refused-on-devices"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import cupy as cp
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import ozaki
 from ozaki import distributed
 from ozaki.distributed import BlockCyclic, ProcessGrid, Replicated, Slab
-from ozaki.distributed.communicators.threads import run
+from ozaki.distributed.communicators.direct import Direct
+from ozaki.distributed.communicators.threads import Threads, run
 from runs.operands import matrix, same
 
 METHODS: tuple[dict[str, Any], ...] = (
@@ -51,6 +53,20 @@ def shares_on_devices(rng: np.random.Generator) -> None:
             for found, more in run(2, work, 20):
                 same(want, found)
                 same(plus, more)
+
+
+def through_memory_of_the_host(rng: np.random.Generator) -> None:
+    """Shares on GPUs of processes whose engine moves arrays of the host alone."""
+    a, b = matrix(rng, (25, 60), "f8"), matrix(rng, (60, 17), "f8")
+
+    def work(communicator: Any) -> Any:
+        with cp.cuda.Device(communicator.rank):
+            x, y = shared(a, Slab.X, communicator), shared(b, Slab.X, communicator)
+            return cp.asnumpy(distributed.matmul(x, y, Slab.Y, scheme="residues", slices=14).gather())
+
+    with mock.patch.object(Threads, "_start_on_gpu", Direct._start_on_gpu):
+        for found in run(2, work, 20):
+            same(ozaki.matmul(a, b, scheme="residues", slices=14), found)
 
 
 def refused_on_devices(rng: np.random.Generator) -> None:
