@@ -239,6 +239,14 @@ def test_tasks_change_nothing_that_they_are_given(rng):
         (lambda x: matmul(x, x.T, timeout=5.0), "timeout: not for dask"),
         (lambda x: matmul(x, x.T, progress=print), "progress: .*ProgressBar"),
         (lambda x: matmul(x, x.T, layers=2), "layers: "),
+        (lambda x: matmul(x, x.T, timeout=9), "timeout: not for dask"),
+        (lambda x: matmul(x, x.T, placements=[]), "placements: not for dask"),
+        (
+            lambda x: matmul(
+                x, x.T, plan=ozaki.plan(x.shape, x.T.shape, dtype="float64", workspace_limit=10**6, **BY_COUNT)
+            ),
+            "workspace_limit: .*rechunk",
+        ),
         (lambda x: matmul(x, x.T, workspace_limit=10**9), "workspace_limit: .*rechunk"),
         (lambda x: matmul(x.astype(int), x.T), "a: dtype int64"),
         (lambda x: matmul(x, 1j * x.T), "b: one operand is complex"),

@@ -1,6 +1,8 @@
 """Products of matrices that are shared out over processes: the bits of one process, whatever is shared out how."""
 
 import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from processes import products
 
 import ozaki
 from ozaki import distributed
-from ozaki.distributed import BlockCyclic, BlockNonCyclic, Box, ProcessGrid, Replicated, Slab
+from ozaki.distributed import BlockCyclic, BlockNonCyclic, Box, Boxes, ProcessGrid, Replicated, Slab
 from ozaki.distributed.communicators.communicator import ProcessError
 from ozaki.distributed.communicators.threads import run
 
@@ -202,6 +204,41 @@ def test_a_given_plan_is_proven_for_these_operands():
     assert np.array_equal(run(2, work)[1], ozaki.matmul(x, x.T, plan=plan))
 
 
+def test_a_plan_holds_a_limit_of_workspace():
+    x = np.random.default_rng(9).standard_normal((40, 40))
+    options = {"dtype": "float64", "scheme": "residues", "slices": 14}
+
+    def product(communicator, limit):
+        a = shared(x, Slab.X, communicator)
+        plan = ozaki.plan(x.shape, x.shape, workspace_limit=limit, **options)
+        return distributed.matmul(a, a, plan=plan).gather()
+
+    assert np.array_equal(run(2, lambda of: product(of, 10**6))[1], ozaki.matmul(x, x, **options))
+    refused(2, lambda of: product(of, 1000), ValueError, "workspace_limit: leaves 1000 bytes")
+
+
+def test_an_infinite_time_limit():
+    x = np.ones((4, 4))
+    a = run(2, lambda of: shared(x, Slab.X, of).redistribute(Slab.Y).gather(), float("inf"))
+    assert np.array_equal(a[0], x)
+    with pytest.raises(TypeError, match="timeout: '5'; expected a number of seconds"):
+        run(2, lambda of: None, "5")
+
+
+@pytest.mark.parametrize(
+    ("a", "options", "match"),
+    [
+        (9, {}, "a: shape 9; expected"),
+        ((3, 9, 7), {}, "a: shape"),
+        ((9, 7), {"distributions": (Slab.X,)}, "distributions: .* expected 3"),
+        ((9, 7), {"distributions": (1, 2, 3)}, "distribution: 1; expected one"),
+    ],
+)
+def test_wrong_arguments_of_plans_are_named(a, options, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        distributed.plan(a, (7, 5), 2, dtype=np.float64, scheme="residues", slices=14, **options)
+
+
 @pytest.mark.parametrize("limit", [8 * 2**20, 16 * 2**20])
 @pytest.mark.parametrize("method", [{"scheme": "residues", "slices": 14}, {"accuracy": "fp64"}])
 def test_a_limit_of_workspace_holds(limit, method):
@@ -278,6 +315,24 @@ def test_what_differs_among_processes_is_refused_on_all():
         a = shared(x, Slab.X, communicator)
         a.redistribute(Slab.Y if communicator.rank else "Y")
 
+    def one_box(communicator):
+        distributed.array(x[:3], Box((0, 0), (3, 6)) if communicator.rank else Slab.X, communicator)
+
+    def one_grid(communicator):
+        other = BlockNonCyclic(ProcessGrid((3, 1)))
+        distributed.array(x[:3], other if communicator.rank else Slab.X, communicator)
+
+    def one_report(communicator):
+        a = shared(x, Slab.X, communicator)
+        distributed.matmul(a, a, return_report=bool(communicator.rank))
+
+    def other_files(communicator):
+        shared(x[: 5 + communicator.rank], Slab.X, communicator)
+
+    refused(2, one_box, ValueError, "distribution: 'Slab.X' on process 0, but 'a Box of")
+    refused(2, one_grid, (ValueError, ProcessError), "distribution: for 3 processes")
+    refused(2, one_report, ValueError, "return_report: False on process 0, but True on process 1")
+    refused(2, other_files, ValueError, r"shape: \(5, 6\) on process 0")
     refused(2, other_distributions, ValueError, "distribution: 'Slab.X' on process 0, but 'Slab.Y' on process 1")
     refused(2, no_distribution, (TypeError, ProcessError), "expected")
     refused(2, other_slices, ValueError, "options: .* on process 0, but .* on process 1")
@@ -316,6 +371,10 @@ def test_what_differs_among_processes_is_refused_on_all():
         ({"verify": True}, NotImplementedError, "verify: True is not"),
         ({"dtype": "int64"}, ValueError, "dtype: 'int64'"),
         ({"layers": 3}, ValueError, "layers: 3; expected a divisor of 2"),
+        ({"layers": 1.0}, TypeError, "layers: 1.0; expected a whole number"),
+        ({"dtype": "f2"}, TypeError, "dtype: 'f2'"),
+        ({"distribution": Boxes((Box((0, 0), (3, 6)),) * 2)}, ValueError, "distribution: boxes of 36 elements"),
+        ({"distribution": Boxes((Box((0, 0), (6, 6)), Box((6, 0), (9, 6))))}, ValueError, "boxes of 54 elements"),
         ({"grid": ProcessGrid((3, 1))}, ValueError, "grid: .* has 3 processes"),
         ({"distribution": Box((0, 0), (1, 1))}, TypeError, "distribution: Box"),
         ({"distribution": BlockNonCyclic(ProcessGrid((3, 1)))}, ValueError, "for 3 processes, but there are 2"),
@@ -346,6 +405,21 @@ def test_bad_operands_are_refused_on_all():
         a = shared(x, Slab.X, communicator)
         distributed.matmul(a.T, a if communicator.rank else x)
 
+    def real(communicator):
+        a = shared(x, Slab.X, communicator)
+        distributed.gemm(1.0, a, a.T, 1.0, shared(np.ones((6, 6), complex), Slab.X, communicator))
+
+    def other_ranks(communicator):
+        a = shared(x, Slab.X, communicator)
+        turned = replace(a, communicator=SimpleNamespace(rank=1 - communicator.rank, size=2))
+        distributed.matmul(a.T, turned)
+
+    refused(2, real, TypeError, "c: complex, but a and b are real")
+    refused(2, other_ranks, ValueError, "b: on 2 processes, of which this one is ")
+    refused(2, lambda of: shared(np.ones(3), Slab.X, of), (TypeError, ProcessError), "x: 1 axes")
+    masked = np.ma.masked_array(x, x > 0)
+    for take in (distributed.array, shared):
+        refused(2, lambda of, take=take: take(masked, Slab.X, of), (TypeError, ProcessError), "masked elements")
     refused(2, inner, ValueError, "b: shape")
     refused(2, one_only, (TypeError, ProcessError), "b: ndarray; expected an Array")
     refused(2, mixed, TypeError, "b: one operand is complex")
@@ -370,6 +444,48 @@ def test_a_shared_out_matrix_is_no_array_of_numpy():
         np.asarray(shared(np.ones((6, 4)), Slab.X, communicator))
 
     refused(2, convert, TypeError, r"of shape \(6, 4\): its elements lie on 2 processes; use .gather\(\).* or .local")
+
+
+def test_boxes_that_do_not_cover_the_matrix_are_refused():
+    """Two of them overlap, and leave as many elements to none as they have in common."""
+    boxes = Boxes((Box((0, 0), (2, 2)), Box((0, 0), (1, 2)), Box((1, 2), (2, 4))))
+
+    def array(communicator):
+        box = boxes.boxes[communicator.rank]
+        distributed.array(np.ones(box.share.shape), box, communicator)
+
+    refused(3, array, ValueError, "distribution: boxes of 8 elements for a matrix of shape")
+    refused(3, lambda of: shared(np.ones((2, 4)), boxes, of), (ValueError, ProcessError), "boxes of 8 elements")
+    refused(
+        3, lambda of: shared(np.ones((2, 4)), Slab.X, of).redistribute(boxes), (ValueError, ProcessError), "of 8 elem"
+    )
+    with pytest.raises(ValueError, match="boxes of 8 elements"):
+        distributed.plan(
+            (2, 3), (3, 4), 3, distributions=(Slab.X, Slab.X, boxes), dtype="f8", scheme="residues", slices=14
+        )
+    empty = Boxes((Box((0, 0), (0, 5)),) * 2)
+    assert run(2, lambda of: shared(np.ones((0, 5)), empty, of).shape) == [(0, 5)] * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Slab(2), "axis: 2; expected 0 or 1"),
+        (lambda: ProcessGrid(4), "shape: 4; expected two numbers"),
+        (lambda: ProcessGrid((2.0, 1)), "shape: "),
+        (lambda: BlockCyclic(ProcessGrid((2, 1)), 2), "block_sizes: 2; expected two sizes"),
+        (lambda: BlockCyclic(ProcessGrid((2, 1)), (2.5, 1)), "block_sizes: "),
+        (lambda: BlockCyclic(ProcessGrid((2, 1)), (2, 1), 0), "first_process: 0"),
+        (lambda: Box((-1, 0), (1, 1)), "lower: .* none negative"),
+        (lambda: Box((0, 0), 5), "upper: 5"),
+        (lambda: Boxes((1, 2)), "boxes: 1; expected a Box"),
+        (lambda: Boxes((Box((0, 0), (1, 1)),) * 2, (0,)), "replicas: 1 numbers; expected 2"),
+    ],
+)
+def test_distributions_name_what_is_wrong(make, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        make()
+    assert ProcessGrid(np.array([2, 1])) == ProcessGrid((2, 1))  # equal on all processes, however they are given
 
 
 def test_an_error_on_one_process_is_known_to_the_others():

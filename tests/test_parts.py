@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(TypeError, match="other: ndarray; expected an Unrounded"):
         good.add(x)
     with pytest.raises(ValueError, match="added: shape"):
-        parts.describe(np.zeros((2, 3)), np.zeros((4, 2)), 4, "float64")
+        parts.describe(np.zeros((2, 3)), np.zeros((4, 2), np.int64), 4, "float64")
     with pytest.raises(ValueError, match=r"k: -1; expected the inner dimension"):
         parts.sums(x, "left", np.zeros((2, 4)), -1)
     with pytest.raises(TypeError, match="x: masked elements"):
@@ -142,6 +142,65 @@ def test_plans_of_parts_refuse_what_parts_do_not_have():
     assert parts.plan(left, right, accuracy="exact", dtype=np.float32).dtype == "float32"
 
 
+def test_parts_of_other_products_are_not_added():
+    x = np.random.default_rng(4).standard_normal((4, 6))
+    nan = x.copy()
+    nan[0, 0] = np.nan
+    plan = ozaki.plan((4, 6), (6, 4), dtype="float64", scheme="residues", slices=14)
+
+    def part(of, at):
+        left, right = described([of], "left", 6), described([x.T], "right", 6)
+        return parts.multiply(of[:, at], x.T[at], left, right, plan)
+
+    first, second = part(x, slice(0, 4)), part(x, slice(4, 6))
+    for other in (8 * x, nan):
+        with pytest.raises(ValueError, match=r"other: of (rows|other rows) or columns with"):
+            first.add(part(other, slice(4, 6)))
+    with pytest.raises(TypeError, match="other: NoneType"):
+        first.add(None)
+    first.add(second)
+    with pytest.raises(ValueError, match="other: 2 inner indices beside 6 of 6"):
+        first.add(second)
+    assert np.array_equal(first.round(), ozaki.matmul(x, x.T, plan=plan))
+
+
+@pytest.mark.parametrize("accuracy", [None, ozaki.Accuracy("row-column", 1e-3)])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_count_is_planned_as_of_shapes(accuracy, dtype):
+    x = matrix(np.random.default_rng(5), (5, 8), "normal", dtype)
+    rows = described([x], "left", 8), described([x.T], "right", 8)
+    options = {"scheme": "residues", "slices": 13, "accuracy": accuracy}
+    plan = parts.plan(*rows, **options)
+    assert plan.scheme == ozaki.plan(x, x.T, reproducible=True, **options).scheme
+    assert np.array_equal(
+        parts.multiply(x, x.T, *rows, plan).round(), ozaki.matmul(x, x.T, reproducible=True, **options)
+    )
+
+
+def test_wrong_arguments_of_rounds_and_plans_are_named():
+    x = np.random.default_rng(6).standard_normal((4, 6))
+    top = parts.extremes(x, "left")
+    added = parts.sums(x, "left", top, 6)
+    rows, cols = parts.describe(top, added, 6, "float64"), described([x.T], "right", 6)
+    shorter = described([x[:, :5]], "left", 5), described([x.T[:5]], "right", 5)
+    plan = ozaki.plan((4, 5), (5, 4), dtype="float64", scheme="residues", slices=14)
+    for call, match in [
+        (lambda: parts.extremes(np.ma.masked_array(x, x > 0), "left"), "x: masked elements"),
+        (lambda: parts.sums(x, "left", top.tolist(), 6), "merged: list; expected an array of float64"),
+        (lambda: parts.sums(x, "left", top.astype("f4"), 6), "merged: dtype float32"),
+        (lambda: parts.sums(x, "left", top, 5), "k: 5; expected that of the whole product"),
+        (lambda: parts.sums(x, "left", top, 6.0), "k: 6.0"),
+        (lambda: parts.describe(top, added.astype(float), 6, "float64"), "added: dtype float64; expected .* int64"),
+        (lambda: parts.describe(top, added[:2], 6, "float64"), r"added: shape \(2, 4\)"),
+        (lambda: parts.describe(top, added, -1, "float64"), "k: -1"),
+        (lambda: rows[0], "rows: 0; expected a slice"),
+        (lambda: parts.multiply(x, x.T, shorter[0], shorter[1], plan), "a: 6 inner indices; expected no more than 5"),
+        (lambda: parts.plan(x, cols, accuracy="exact"), "left: ndarray"),
+    ]:
+        with pytest.raises((ValueError, TypeError, NotImplementedError), match=match):
+            call()
+
+
 def test_more_parts_than_small_integers_add():
     """Residues of hundreds of parts leave int16 unless they are widened."""
     a, b = np.full((2, 1000), 2.0**52 - 1), np.full((1000, 3), 2.0**52 - 3)
@@ -151,6 +210,21 @@ def test_more_parts_than_small_integers_add():
     for h in range(1, 1000):
         total.add(parts.multiply(a[:, h : h + 1], b[h : h + 1], left, right, plan))
     assert np.array_equal(total.round(), ozaki.matmul(a, b, plan=plan))
+
+
+def test_products_travel(monkeypatch):
+    x = np.random.default_rng(7).standard_normal((4, 6))
+    x[1, 5] = np.inf
+    left, right = described([x], "left", 6), described([x.T], "right", 6)
+    for scheme in ("residues", "digits"):
+        plan = ozaki.plan((4, 6), (6, 4), dtype="float64", scheme=scheme, slices=14)
+        found = [parts.multiply(x[:, at], x.T[at], left, right, plan) for at in (slice(4), slice(4, 6), slice(0))]
+        first, second, third = pickle.loads(pickle.dumps(found))
+        assert np.array_equal(third.add(second).add(first).round(), ozaki.matmul(x, x.T, plan=plan), equal_nan=True)
+    packed = pickle.dumps(found[0])
+    monkeypatch.setattr("ozaki.parts.unrounded._engine_of", lambda plan: object())
+    with pytest.raises(RuntimeError, match=r"engine: .* there, object here"):
+        pickle.loads(packed)
 
 
 def test_rows_travel():

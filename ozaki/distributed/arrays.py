@@ -66,6 +66,7 @@ class Array:
         """
         communicator = self.communicator
         agree_on(communicator, distribution, "redistributing a matrix")
+        distribution.check_cover(self.shape)
         wants = shares_of(distribution, self.shape, communicator.size)
         out = empty_like(self.local, wants[communicator.rank].shape)
         begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
@@ -225,6 +226,7 @@ def share_of(x: Any, distribution: Distribution, communicator: Any = None, *, ti
     error = None if is_matrix else TypeError(f"x: {what}; expected an array of two axes, as numpy.asarray(x)")
     agree(processes, step, error)
     same_on_all(processes, step, shape=shape)
+    distribution.check_cover((shape[0], shape[1]))
     share = distribution.share((shape[0], shape[1]), processes.rank, processes.size)
     return array(x[as_index(share.rows)][:, as_index(share.cols)], distribution, processes)
 

@@ -62,9 +62,9 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     """
     if "_array_expr" in da.Array.__module__:
         raise NotImplementedError("dask: its arrays are expressions; set 'array.query-planning' to False, its default")
-    check_alone(workspace_limit=options.workspace_limit)
     if plan is not None:
         check_plan_alone(plan, options)
+    check_alone(workspace_limit=(plan or options).workspace_limit)
     a, b = _checked("a", a), _checked("b", b)
     sizes = shapes(a.shape, b.shape)
     question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None)

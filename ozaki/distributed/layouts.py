@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -68,6 +69,14 @@ class Distribution:
         ValueError
         """
 
+    def check_cover(self, shape: Shape) -> None:
+        """Refuse a matrix of a shape of which not every element is held, or one twice in a copy.
+
+        Raises
+        ------
+        ValueError
+        """
+
     def shape_of(self, shapes: Sequence[Shape]) -> Shape:
         """The shape of the matrix of which processes have shares of these shapes, by rank.
 
@@ -114,6 +123,10 @@ class Slab(Distribution):
     X: ClassVar[Slab]
     Y: ClassVar[Slab]
 
+    def __post_init__(self) -> None:
+        if self.axis not in (0, 1):
+            raise ValueError(f"axis: {self.axis!r}; expected 0 or 1")
+
     def __repr__(self) -> str:
         return f"Slab.{'XY'[self.axis]}"
 
@@ -146,8 +159,7 @@ class ProcessGrid:
     layout: Literal["row-major", "column-major"] = "row-major"
 
     def __post_init__(self) -> None:
-        if len(self.shape) != 2 or min(self.shape) < 1:
-            raise ValueError(f"shape: {self.shape!r}; expected two numbers of processes, both at least 1")
+        _take_pair(self, "shape", "two numbers of processes, both at least 1", 1)
         if self.layout not in ("row-major", "column-major"):
             raise ValueError(f"layout: {self.layout!r}; expected 'row-major' or 'column-major'")
 
@@ -193,8 +205,8 @@ class BlockCyclic(Distribution):
 
     def __post_init__(self) -> None:
         check_grid("process_grid", self.process_grid)
-        if len(self.block_sizes) != 2 or min(self.block_sizes) < 1:
-            raise ValueError(f"block_sizes: {self.block_sizes!r}; expected two sizes, both at least 1")
+        _take_pair(self, "block_sizes", "two sizes, both at least 1", 1)
+        _take_pair(self, "first_process", "the row and the column of a process", 0)
         places = zip(self.first_process, self.process_grid.shape, strict=True)
         if not all(0 <= place < count for place, count in places):
             raise ValueError(
@@ -261,6 +273,10 @@ class Box:
     lower: tuple[int, int]
     upper: tuple[int, int]
 
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            _take_pair(self, name, "a row and a column, none negative", 0)
+
     @property
     def T(self) -> Box:  # noqa: N802
         """The box of the transpose."""
@@ -285,6 +301,15 @@ class Boxes(Distribution):
     boxes: tuple[Box, ...]
     replicas: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "boxes", tuple(self.boxes))
+        object.__setattr__(self, "replicas", tuple(self.replicas))
+        for box in self.boxes:
+            if not isinstance(box, Box):
+                raise TypeError(f"boxes: {box!r}; expected a Box(lower, upper) of each process")
+        if self.replicas and len(self.replicas) != len(self.boxes):
+            raise ValueError(f"replicas: {len(self.replicas)} numbers; expected {len(self.boxes)}, one for each box")
+
     @property
     def T(self) -> Boxes:  # noqa: N802
         return replace(self, boxes=tuple(box.T for box in self.boxes))
@@ -299,20 +324,27 @@ class Boxes(Distribution):
         return self.replicas[rank] if self.replicas else 0
 
     def shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        ends = [box.upper for box in self.boxes if 0 not in box.share.shape]
+        ends = [box.upper for box in self.boxes if 0 not in box.share.shape] or [box.upper for box in self.boxes]
         found = max((end[0] for end in ends), default=0), max((end[1] for end in ends), default=0)
+        self.check_cover(found)
+        return found
+
+    def check_cover(self, shape: Shape) -> None:
         for copy in sorted(set(self.replicas)) or (0,):
-            area = sum(
-                len(box.share.rows) * len(box.share.cols)
-                for rank, box in enumerate(self.boxes)
-                if self.replica(rank) == copy
+            of_copy = [box for rank, box in enumerate(self.boxes) if self.replica(rank) == copy]
+            filled = [(*box.lower, *box.upper) for box in of_copy if 0 not in box.share.shape]
+            area = sum((row_end - row) * (col_end - col) for row, col, row_end, col_end in filled)
+            ends = np.array(filled, np.int64).reshape(-1, 4)
+            lower, upper = ends[:, :2], ends[:, 2:]
+            overlap = any(
+                ((np.maximum(lower[i], lower[:i]) < np.minimum(upper[i], upper[:i])).all(axis=1)).any()
+                for i in range(len(ends))
             )
-            if area != found[0] * found[1]:
+            if area != shape[0] * shape[1] or overlap or (upper > shape).any():
                 raise ValueError(
-                    f"distribution: boxes of {area} elements for a matrix of shape {found}; expected boxes that cover "
+                    f"distribution: boxes of {area} elements for a matrix of shape {shape}; expected boxes that cover "
                     "it without overlap"
                 )
-        return found
 
 
 @dataclass(frozen=True)
@@ -331,6 +363,23 @@ class Replicated(Distribution):
 
     def parts(self, rank: int) -> tuple[Hashable, Hashable]:
         return 0, 0
+
+
+def _take_pair(of: Any, name: str, expected: str, least: int) -> None:
+    """Make an attribute that a caller gives two whole numbers, of Python.
+
+    Raises
+    ------
+    ValueError
+    """
+    given = getattr(of, name)
+    try:
+        pair = tuple(map(index, given))
+    except TypeError:
+        pair = ()
+    if len(pair) != 2 or min(pair) < least:
+        raise ValueError(f"{name}: {given!r}; expected {expected}")
+    object.__setattr__(of, name, pair)
 
 
 def check_distribution(distribution: object) -> None:

@@ -110,8 +110,8 @@ def plan(
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {asked.dtype!r}; expected one of {', '.join(DTYPES)}, that of the operands")
     for name, shape in (("a", a), ("b", b)):
-        if len(shape_of(name, shape)) != 2:
-            raise ValueError(f"{name}: shape {shape}; expected that of a matrix, (rows, columns)")
+        if not isinstance(shape, tuple) or len(shape_of(name, shape)) != 2:
+            raise ValueError(f"{name}: shape {shape!r}; expected that of a matrix, (rows, columns)")
     sizes = shapes(shape_of("a", a), shape_of("b", b))
     check_shared_out(asked)
     made = checked(plan_for_shapes(sizes, dtype, asked._replace(reproducible=True, workspace_limit=None)))
@@ -128,6 +128,7 @@ def plan(
     for distribution, shape in zip(chosen, ((m, k), (k, n), (m, n)), strict=True):
         check_distribution(distribution)
         distribution.check(processes)
+        distribution.check_cover(shape)
         for rank, share in enumerate(shares_of(distribution, shape, processes)):
             of_shares[rank] += element * share.shape[0] * share.shape[1]
     return Outline(made, sharing, tuple(of_shares), (sharing.bytes_held(work),) * processes)

@@ -94,6 +94,8 @@ def combined(alpha: Any, beta: Any, c: Any, question: Question) -> Combination |
     ValueError, TypeError
     """
     longer = question.options.dtype is not None
+    if c is not None and c.dtype.kind == "c" and not question.sizes.is_complex:
+        raise TypeError("c: complex, but a and b are real; make both complex, as a + 0j")
     combination = combination_of(alpha, beta, c, question.sizes, question.dtype, False, longer)
     if combination is not None and not combination.rounds_once:
         raise ValueError("alpha: expected finite real factors alpha and beta")
@@ -136,7 +138,9 @@ def given(plan: Plan, question: Question, operands: FactFinder, relative: Callab
     """
     sizes = question.sizes
     if (plan.shape, plan.batch, plan.dtype, plan.parts) != (sizes.shape, (), question.dtype, sizes.parts):
-        raise ValueError(f"plan: for {plan.shape} and {plan.dtype}; expected {sizes.shape} and {question.dtype}")
+        raise ValueError(
+            f"plan: for {(*plan.batch, *plan.shape)} and {plan.dtype}; expected {sizes.shape} and {question.dtype}"
+        )
     if plan.scheme is None or not plan.scheme.exact or plan.undecided_apart:
         raise ValueError("plan: expected one of residues or digits alone; plan with reproducible=True")
     if question.empty or plan.a_priori or not plan.strict:

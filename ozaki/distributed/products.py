@@ -310,6 +310,7 @@ def _multiply(
             distribution=repr((a.distribution, b.distribution, checked.distribution)),
             grid=(checked.sharing.grid, checked.sharing.layers),
             factors=None if terms is None else tuple(map(repr, terms[:2])),
+            return_report=bool(return_report),
         )
         named = layers is not None or grid is not None
         return _computed(a, b, checked, plan, options, return_report, terms is not None, named)
@@ -353,10 +354,16 @@ def _check(
     """
     _check_array("b", b)
     communicator = a.communicator
-    if b.communicator is not communicator and b.communicator.size != communicator.size:
-        raise ValueError(f"b: on {b.communicator.size} processes; expected the {communicator.size} of a")
+    for name, x in (("b", b), ("c", None if terms is None else terms[2])):
+        of = x.communicator if isinstance(x, Array) else communicator
+        if (of.rank, of.size) != (communicator.rank, communicator.size):
+            raise ValueError(
+                f"{name}: on {of.size} processes, of which this one is {of.rank}; expected the {communicator.size} of "
+                f"a, of which it is {communicator.rank}"
+            )
     if plan is not None:
         check_plan_alone(plan, options)
+        options = options._replace(workspace_limit=plan.workspace_limit)
     sizes = shapes(a.shape, b.shape)
     if on_gpu(a.local):
         options = _checked_on_gpus(b, None if terms is None else terms[2], options)
@@ -378,6 +385,7 @@ def _check(
         distribution = default
     check_distribution(distribution)
     distribution.check(communicator.size)
+    distribution.check_cover((sizes.shape[0], sizes.shape[2]))
     sharing = shared_out(sizes.shape, communicator.size, grid, layers)
     return _Checked(question, sharing, expression, progress_of(progress), distribution)
 
@@ -425,14 +433,14 @@ def _computed(
     ------
     ValueError, NotImplementedError, ProcessError
     """
-    question, communicator, limit = checked.question, a.communicator, options.workspace_limit
+    question, communicator, limit = checked.question, a.communicator, (plan or options).workspace_limit
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
     operands: Operands
     on_gpus: Any = None
     if on_gpu(a.local):
         from ozaki.distributed import on_gpus
 
-        asked = options._replace(reproducible=True, inner_scaling=False)
+        asked = options._replace(reproducible=True, inner_scaling=False, workspace_limit=limit)
         where = (m, k, n), checked.sharing, question.dtype, account, asked
         operands = on_gpus.OnGpus(communicator, a.held, b.held, *where)
     else:

@@ -179,6 +179,8 @@ def shared_out(
         check_grid("grid", grid)
     if grid is not None or layers is not None:
         of_grid = grid.size if grid is not None else None
+        if layers is not None and not hasattr(layers, "__index__"):
+            raise TypeError(f"layers: {layers!r}; expected a whole number, a divisor of {size}")
         if layers is not None and (layers < 1 or size % layers):
             raise ValueError(f"layers: {layers}; expected a divisor of {size}, the number of processes")
         if of_grid is not None and size % of_grid:

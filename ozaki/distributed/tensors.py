@@ -83,6 +83,8 @@ def taken(a: Any, b: Any, c: Any, placements: Sequence[Any] | None, timeout: flo
                 raise ValueError(f"{name}: on {x.device_mesh}, but a on {mesh}; expected DTensors on one mesh")
             arrays[name] = _array(name, x, communicator)
         if placements is not None:
+            if not isinstance(placements, Sequence):
+                raise TypeError(f"placements: {placements!r}; expected a sequence, one for each dimension of the mesh")
             chosen = tuple(placements)
         else:
             chosen = c.placements if c is not None else _of_product(a.placements, b.placements)

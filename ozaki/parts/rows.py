@@ -44,6 +44,8 @@ class Rows:
 
     def __getitem__(self, rows: slice) -> Rows:
         """The descriptions of some of the rows, for a tile of the product."""
+        if not isinstance(rows, slice):
+            raise TypeError(f"rows: {rows!r}; expected a slice, as 2:5")
         return Rows(self.description.part(slice(None), rows), self.k, self.dtype)
 
 
@@ -133,9 +135,11 @@ def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: in
     """
     rows = as_rows("x", x, side)
     _check_k(k)
-    _check_merged("merged", merged, 2, rows.shape[1])
+    if k < rows.shape[2]:
+        raise ValueError(f"k: {k}; expected that of the whole product, at least the {rows.shape[2]} indices of x")
+    _check_merged("merged", merged, "float64", 2, rows.shape[1])
     with np.errstate(all="ignore"):
-        return parts.sums(rows, merged, _reals(str(x.dtype), k))
+        return parts.sums(rows, merged, _reals(str(rows.dtype), k))
 
 
 def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: int, dtype: str) -> Rows:
@@ -174,8 +178,8 @@ def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: i
     if name not in DTYPES:
         raise ValueError(f"dtype: {dtype!r}; expected one of {', '.join(DTYPES)}")
     _check_k(k)
-    _check_merged("merged", merged, 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
-    _check_merged("added", added, 4, merged.shape[1])
+    _check_merged("merged", merged, "float64", 2, np.shape(merged)[-1] if np.ndim(merged) else 0)
+    _check_merged("added", added, "int64", 4, merged.shape[1])
     return Rows(merging.described(merged, added, _reals(name, k), name), k, name)
 
 
@@ -195,12 +199,15 @@ def _check_k(k: Any) -> None:
         raise ValueError(f"k: {k!r}; expected the inner dimension of the whole product, a whole number")
 
 
-def _check_merged(name: str, x: Any, count: int, rows: int) -> None:
-    """Refuse the result of a round that has not `count` numbers for each of so many rows.
+def _check_merged(name: str, x: Any, dtype: str, count: int, rows: int) -> None:
+    """Refuse the result of a round that has not `count` numbers of a dtype for each of so many rows.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
     """
-    if np.shape(x) != (count, rows):
-        raise ValueError(f"{name}: shape {np.shape(x)}; expected {(count, rows)}, as all parts have it")
+    if not isinstance(x, np.ndarray) or str(x.dtype) != dtype:
+        found = f"dtype {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(f"{name}: {found}; expected an array of {dtype}, merged from those of all parts")
+    if x.shape != (count, rows):
+        raise ValueError(f"{name}: shape {x.shape}; expected {(count, rows)}, as all parts have it")

@@ -16,11 +16,12 @@ from ozaki.planning.asking import question_of
 from ozaki.planning.checks import check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, settle
+from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import is_complex
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
-from ozaki.records.shapes import COMPLEX, REAL, shapes
+from ozaki.records.shapes import COMPLEX, REAL, length_of, shapes
 from ozaki.schemes import ComplexResidues
 
 
@@ -28,7 +29,8 @@ class Unrounded:
     """The exact product of the images of some rows of A and columns of B, over the inner indices added so far.
 
     It is A B in fixed point: integers in units that the rows' exponents give. Nothing was rounded yet but each element,
-    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added.
+    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added. It
+    may be pickled.
 
     Attributes
     ----------
@@ -38,10 +40,33 @@ class Unrounded:
     """
 
     def __init__(
-        self, plan: Plan, product: parts.PartialProduct, touched: parts.Touched, shape: tuple[int, int]
+        self,
+        plan: Plan,
+        product: parts.PartialProduct,
+        touched: parts.Touched,
+        shape: tuple[int, int],
+        indices: int,
     ) -> None:
         self.plan, self.shape = plan, shape
-        self._product, self._touched = product, touched
+        self._product, self._touched, self._indices = product, touched, indices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the engine, which holds a compiled library."""
+        of = self._product
+        product = of.mu, of.nu, of.sums, of.terms, type(of.engine).__name__
+        return {**self.__dict__, "_product": product}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        mu, nu, sums, terms, name = state["_product"]
+        engine = _engine_of(state["plan"])
+        if type(engine).__name__ != name:
+            raise RuntimeError(
+                f"engine: {name} there, {type(engine).__name__} here, whose sums are other integers; name one that all "
+                "have in the plan, as engine='float64'"
+            )
+        self.__dict__.update(state, _product=parts.PartialProduct(engine, mu, nu))
+        if sums is not None:
+            self._product.add(sums, terms)
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
@@ -59,7 +84,7 @@ class Unrounded:
         Raises
         ------
         TypeError, ValueError
-            If it is none, or one of another plan or shape.
+            If it is none, one of another plan or shape, or has indices that were added before.
         """
         if not isinstance(other, Unrounded):
             raise TypeError(f"other: {type(other).__name__}; expected an Unrounded, as ozaki.parts.multiply returns it")
@@ -70,11 +95,19 @@ class Unrounded:
         mine_of, of_other = self._product, other._product
         if not (np.array_equal(mine_of.mu, of_other.mu) and np.array_equal(mine_of.nu, of_other.nu)):
             raise ValueError("other: of rows or columns with other exponents; expected a part of the same ones")
+        if [total.shape for total in self._touched.totals] != [total.shape for total in other._touched.totals]:
+            raise ValueError("other: of other rows or columns with NaN or Inf; expected a part of the same ones")
+        if self._indices + other._indices > self.plan.shape[1]:
+            raise ValueError(
+                f"other: {other._indices} inner indices beside {self._indices} of {self.plan.shape[1]}; expected each "
+                "to be added once"
+            )
+        self._indices += other._indices
         if of_other.sums is not None:
             mine_of.add(of_other.sums, of_other.terms)
         with np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
-            for mine, more in zip(self._touched.totals, other._touched.totals, strict=True):
-                mine += more
+            for total, more in zip(self._touched.totals, other._touched.totals, strict=True):
+                total += more
         return self
 
     @default_environment
@@ -142,7 +175,13 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
         product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
         if touched.some:
             touched.add(x[0], y[0])
-    return Unrounded(plan, product, touched, (len(left), len(right)))
+    return Unrounded(plan, product, touched, (len(left), len(right)), x.shape[2])
+
+
+def _engine_of(plan: Plan) -> Any:
+    """What multiplies the slices of a plan, and rounds their sums."""
+    scheme: Any = plan.scheme
+    return parts.engine_for(scheme, length_of(plan.shape[1], plan.parts), plan.engine)
 
 
 def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
@@ -162,6 +201,8 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
             raise TypeError(f"{name}: dtype {rows.dtype}; expected {of.dtype}, that of its Rows")
     if x.shape[2] != y.shape[2]:
         raise ValueError(f"b: {y.shape[2]} inner indices; expected {x.shape[2]}, those of a")
+    if x.shape[2] > left.k:
+        raise ValueError(f"a: {x.shape[2]} inner indices; expected no more than {left.k}, the whole product's")
     if plan.scheme is None or not plan.scheme.exact or plan.inner_scaling or plan.undecided_apart or plan.batch:
         raise ValueError("plan: expected one of residues or digits alone, of two matrices, with inner_scaling=False")
     if left.k != plan.shape[1]:
@@ -198,9 +239,10 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     left, right : Rows
         Of all rows of A and all columns of B, both real or both complex.
     **options
-        As for `ozaki.plan`. An accuracy has to be one that descriptions prove: in the row-column or normwise measure,
-        or "exact". A componentwise one takes products of magnitudes: `ozaki.distributed.matmul` merges these, too.
-        The native product, words, verify=True, inner_scaling=True and workspace_limit are not for parts.
+        As for `ozaki.plan`; of a count of slices without an accuracy, as for its plan of two shapes. An accuracy has to
+        be one that descriptions prove: in the row-column or normwise measure, or "exact". A componentwise one takes
+        products of magnitudes: `ozaki.distributed.matmul` merges these, too. The native product, words,
+        verify=True, inner_scaling=True and workspace_limit are not for parts.
 
     Returns
     -------
@@ -236,6 +278,8 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     dtype = format_of_parts(asked.dtype, (left.dtype, right.dtype))
     sizes = shapes((len(left), left.k), (right.k, len(right)))
     sizes = replace(sizes, parts=COMPLEX if is_complex(dtype) else REAL)
+    if asked.slices is not None and asked.accuracy is None:
+        return plan_for_shapes(sizes, dtype, asked._replace(reproducible=True))
     question = question_of(
         sizes, dtype, asked._replace(reproducible=True, inner_scaling=False), backend.machine(), _NO_NATIVE,
         for_operands=True, expression=True,

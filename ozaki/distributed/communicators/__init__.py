@@ -54,7 +54,9 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
         from ozaki.distributed.communicators.mpi import MPIProcesses
 
         return MPIProcesses(x, timeout)
-    if all(hasattr(x, name) for name in ("rank", "size", "timeout", "all_gather", "all_reduce", "start")):
+    of_mpi = mpi is not None and isinstance(x, mpi.Comm)  # whose null raises errors of its own where it is asked
+    names = "rank", "size", "timeout", "all_gather", "all_reduce", "start"
+    if not of_mpi and all(hasattr(x, name) for name in names):
         return x  # type: ignore[no-any-return]
     raise TypeError(
         f"communicator: {type(x).__name__}; expected a process group or a device mesh of torch.distributed that "

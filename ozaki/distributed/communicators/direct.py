@@ -15,6 +15,9 @@ from ozaki.process.placement import on_gpu
 _HEAD = 1024
 """Bytes of the first message to each process: the length of what is to follow, and as much of it as there is room."""
 
+_LONGEST = 1e6
+"""Seconds that are waited, at most, also where the time limit is infinite: clocks count to an end."""
+
 
 class Direct(ABC):
     """A communicator whose engine has messages between two processes, and sums and largest elements of all.
@@ -25,9 +28,11 @@ class Direct(ABC):
     """
 
     def __init__(self, rank: int, size: int, timeout: float) -> None:
+        if not hasattr(timeout, "__float__"):
+            raise TypeError(f"timeout: {timeout!r}; expected a number of seconds")
         if not timeout > 0:
             raise ValueError(f"timeout: {timeout}; expected a positive number of seconds")
-        self.rank, self.size, self.timeout = rank, size, timeout
+        self.rank, self.size, self.timeout = rank, size, min(float(timeout), _LONGEST)
 
     @property
     def grace(self) -> float:
