@@ -130,7 +130,7 @@ def matmul(
     **options
         As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
         bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
-        out operands. On GPUs neither are `layers`, `workspace_limit`, `inner_scaling=True` and normwise accuracies.
+        out operands. On GPUs neither is `inner_scaling=True`.
 
     Returns
     -------
