@@ -13,7 +13,6 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.backends.combining import combine_in_pieces
 from ozaki.backends.cupy import devices
