@@ -37,12 +37,13 @@ def main(
     output: Annotated[
         Path, typer.Option(help="Folder for what was timed.", show_default="benchmarks/results/host_operands")
     ] = FOLDER,
+    commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
     """Time products through the first GPU, and write a result file."""
     where, now = device_of("gpu"), datetime.now(UTC)
     result = {
         "date": now.isoformat(timespec="seconds"),
-        "commit": git_commit(),
+        "commit": commit or git_commit(),
         "device": where.name,
         "versions": where.versions(),
         "n": n,
