@@ -24,6 +24,8 @@ REGISTERS = {
     **dict.fromkeys(("count_leading_zeros", "count_trailing_zeros", "take_window", "add_window"), 40),
     **dict.fromkeys(("settle", "round_at", "to_double"), 40),
     "sum_parts": 64,
+    "add_residues_of_parts": 80,
+    **dict.fromkeys(("extremes_of_parts", "sums_of_parts"), 80),
     "collect": 40,
     "axpby": 40,
     "copy": 40,
@@ -309,6 +311,12 @@ EVERYWHERE = [
     ("conversion/limbs.cu", {}),
     ("conversion/reduce.cu", {}),
     ("conversion/sum_parts.cu", {}),
+    *(("conversion/add_residues.cu", {"DIGITS": digits}) for digits in (1, 2, 3)),
+    *(
+        ("conversion/describe_parts.cu", {"INPUT": x, "REALS": reals, "ALONG_K": along_k})
+        for x in ("float", "double")
+        for reals, along_k in ((1, 0), (1, 1), (2, 0))
+    ),
     *(
         ("conversion/axpby.cu", {"OUTPUT": out, "ADDEND": y, "ADD": add})
         for out, y, add in (
@@ -322,6 +330,7 @@ EVERYWHERE = [
     ("conversion/copy.cu", {"INPUT": "float", "OUTPUT": "double"}),
     ("conversion/copy.cu", {"INPUT": "double", "OUTPUT": "double"}),
     ("conversion/collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
+    ("conversion/collect.cu", {"PRODUCT": "int64_t", "SUM": "int64_t"}),
     ("conversion/collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
     split_fp16("double", 8, 2, 7, 1),
     split_fp16("float", 4, 1, 7, 0, 1),

@@ -20,7 +20,7 @@ from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
 from ozaki.distributed.layouts import Index, as_index
 from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within, rows_of
-from ozaki.distributed.moving import Account, Held, few_rows, panels
+from ozaki.distributed.moving import Account, Held, few_rows, panels, parts_at
 from ozaki.distributed.sharing import Sharing
 
 _NO_EXPONENT = -(2.0**15)
@@ -86,7 +86,7 @@ class Operands(Measuring):
 
     def _describe(self, factors: Factors | None) -> tuple[Description, Description]:
         (m, k, n), step = self.shape, "describing the operands"
-        both = self._of_this_process()
+        both, found_by = self._of_this_process(), parts_at(self.a.local)
         # One array has the rows of A, and the columns of B after these: so each round is one call of all processes.
         of_sides = slice(0, m), slice(m, m + n)
         extremes, sums = no_extremes(m + n), np.zeros((4, m + n), np.int64)
@@ -95,13 +95,13 @@ class Operands(Measuring):
             if each.counts:
                 rows = rows_of(each.x, None if factors is None else factors[side][:, :, as_index(each.inner)])
                 at = np.arange(of_sides[side].start, of_sides[side].stop)[as_index(each.rows)]
-                extremes[:, at] = parts.extremes(rows)
+                extremes[:, at] = found_by.extremes(rows)
                 said.append((rows, at))
         self.account.computed += perf_counter() - began
         self._merge(extremes, "max", step)
         began = perf_counter()
         for rows, at in said:
-            sums[:, at] = parts.sums(rows, extremes[:, at], self.reals * k)
+            sums[:, at] = found_by.sums(rows, extremes[:, at], self.reals * k)
         self.account.computed += perf_counter() - began
         self._merge(sums, "sum", step)
         left, right = (

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.backends.numpy import parts
 from ozaki.bounds.description import Ints
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
@@ -116,7 +117,7 @@ def begin(communicator: Communicator, moves: Sequence[Move], account: Account, s
 def few_rows(
     communicator: Communicator, a: Held, b: Held, k: int, at: tuple[Ints, Ints], account: Account, step: str
 ) -> tuple[NDArray, NDArray]:
-    """Some rows of A and columns of B by their numbers, on every process: shapes (rows, k) and (columns, k).
+    """Some rows of A and columns of B by their numbers, on every process, in host memory: (rows, k) and (columns, k).
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def few_rows(
     rows, cols = (np.sort(each) for each in at)  # as shares are
     moves = [Move(a, [Share(rows, every)] * size, x), Move(b, [Share(every, cols)] * size, y)]
     begin(communicator, moves, account, step).wait()
-    return x[np.searchsorted(rows, at[0])], y.T[np.searchsorted(cols, at[1])]
+    return on_host(x)[np.searchsorted(rows, at[0])], on_host(y).T[np.searchsorted(cols, at[1])]
 
 
 def contiguous(x: Any) -> Any:
@@ -141,13 +142,34 @@ def contiguous(x: Any) -> Any:
     return np.ascontiguousarray(x)
 
 
-def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """A new array of another shape, its elements undefined, of the dtype of x, and where x lies."""
+def empty_like(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """A new array of another shape, its elements undefined, of the dtype of x or another one, and where x lies."""
+    dtype = x.dtype if dtype is None else dtype
     if on_gpu(x):
         import cupy as cp
 
-        return cp.empty(shape, x.dtype)
-    return np.empty(shape, x.dtype)
+        return cp.empty(shape, dtype)
+    return np.empty(shape, dtype)
+
+
+def parts_at(x: Any) -> Any:
+    """The module of parts of products for shares that lie where x does."""
+    if on_gpu(x):
+        from ozaki.backends.cupy import parts as on_device
+
+        return on_device
+    return parts
+
+
+def on_host(x: Any) -> NDArray:
+    """The array itself, or a copy in host memory of one on a GPU."""
+    if on_gpu(x):
+        import cupy as cp
+
+        copied: NDArray = cp.asnumpy(x)
+        return copied
+    found: NDArray = x
+    return found
 
 
 def finish_work() -> None:
@@ -201,7 +223,7 @@ def panels(
         inner = [indices(rank, number) for rank in ranks]
         of_a = [Share(rows, at) for (rows, _), at in zip(blocks, inner, strict=True)]
         of_b = [Share(at, cols) for (_, cols), at in zip(blocks, inner, strict=True)]
-        x, y = np.empty(of_a[me].shape, a.local.dtype), np.empty(of_b[me].shape, b.local.dtype)
+        x, y = empty_like(a.local, of_a[me].shape), empty_like(b.local, of_b[me].shape)
         moves = [Move(a, of_a, x), Move(b, of_b, y)]
         return begin(communicator, moves, account, step), x, y, inner[me]
 

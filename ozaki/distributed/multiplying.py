@@ -7,21 +7,20 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy import parts
 from ozaki.bounds.description import Description
 from ozaki.distributed.communicators.communicator import Communicator, Message
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Share, part_of
-from ozaki.distributed.moving import Account, Held, Move, begin, panels
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, finish_work, panels, parts_at
 from ozaki.distributed.sharing import Sharing
+from ozaki.process.placement import on_gpu
 from ozaki.records.combination import Combination
 from ozaki.records.progress import Progress
 from ozaki.schemes import ComplexResidues, Scheme, scaling_of
 
-Array = npt.NDArray[Any]
+NDArray = npt.NDArray[Any]
 
 
 class Expression(NamedTuple):
@@ -37,36 +36,37 @@ def multiply(
     scheme: Scheme,
     engine: str,
     inner_scaling: bool,
-    deliver: Callable[[tuple[int, int], Array], None],
+    deliver: Callable[[tuple[int, int], NDArray], None],
     expression: Expression | None,
     progress: Progress,
 ) -> None:
     """Compute the product by a scheme, and hand each block that this process rounds to `deliver`, with its number."""
     communicator, account, k = operands.communicator, operands.account, operands.shape[1]
     rank, left, right = communicator.rank, *operands.of(inner_scaling)
+    parts = parts_at(operands.a.local)
     scaling = scaling_of(scheme, left.k)
     of_slices = scheme.slices if isinstance(scheme, ComplexResidues) else scheme
-    mu, nu = left.exponents(scaling), right.exponents(scaling)
     finite = not left.nonfinite.any(), not right.nonfinite.any()
     used = parts.engine_for(of_slices, left.k, engine)
     count = sharing.panels() if k else 0
     progress.begin(max(sharing.blocks[0] * sharing.blocks[1] * count, 1), "panels")
     for number in sharing.numbers():
         rows, cols = (slice(each.start, each.stop) for each in sharing.block(rank, number))
-        product = parts.PartialProduct(used, mu[:, rows], nu[:, cols])
+        described = left.part(slice(None), rows), right.part(slice(None), cols)
+        product = parts.PartialProduct.of(used, *described, scaling)
         flags = left.nonfinite[0, rows] > 0, right.nonfinite[0, cols] > 0
         touched = parts.Touched(flags, operands.reals == 2)
         loaded = panels(
             communicator, operands.a, operands.b, sharing, number, sharing.panel, count, account, "multiplying"
         )
         of_rows, of_cols = sharing.rounded(rank, number)
-        out = np.empty((len(of_rows), len(of_cols)), operands.dtype)
+        out = empty_like(operands.a.local, (len(of_rows), len(of_cols)), operands.dtype)
         rounded = False
         for x, y, inner in loaded:
             began = perf_counter()
             left_rows = operands.rows(0, x, inner, inner_scaling)
             right_rows = operands.rows(1, y, inner, inner_scaling)
-            if count == sharing.layers == 1 and expression is None:
+            if sharing.one_panel and expression is None:
                 rounded = product.round_product(left_rows, right_rows, finite, out)
             if not rounded:
                 product.add_product(left_rows, right_rows, finite)
@@ -77,7 +77,7 @@ def multiply(
         mine = slice(0, rows.stop - rows.start)
         if sharing.layers > 1:
             mine, product = _added(communicator, sharing, product, touched, account)
-        combination = _of_block(operands, sharing, number, expression, (len(of_rows), len(of_cols)))
+        combination = of_block(operands, sharing, number, expression, (len(of_rows), len(of_cols)))
         began = perf_counter()
         if not rounded:
             product.round_into(out, combination)
@@ -90,13 +90,14 @@ def multiply(
 def _added(
     communicator: Communicator,
     sharing: Sharing,
-    product: parts.PartialProduct,
-    touched: parts.Touched,
+    product: Any,
+    touched: Any,
     account: Account,
-) -> tuple[slice, parts.PartialProduct]:
+) -> tuple[slice, Any]:
     """Add what the layers of a tile have, some rows on each of its processes: which rows, and their un-rounded product.
 
-    Integers are added here, by NumPy, so that no sum of a communication library can wrap or round.
+    Integers are added here, where they lie, so that no sum of a communication library can wrap or round. `product` and
+    `touched` are a `PartialProduct` and a `Touched` of either library.
     """
     step, me, team = "adding the layers", communicator.rank, sharing.team(communicator.rank)
     m = product.mu.shape[1]
@@ -111,22 +112,23 @@ def _added(
     arriving = []
     for peer in team:
         if peer != me and known[peer] is not None:
-            planes, dtype, _ = known[peer]
-            into = np.empty((planes, 1, mine.stop - mine.start, product.nu.shape[1]), dtype)
+            into = product.room(known[peer], mine.stop - mine.start)
             if into.size:
                 receives.append(Message(peer, into))
                 arriving.append((peer, into))
-    others = [(peer, [np.empty_like(total) for total in touched.totals]) for peer in team if peer != me]
+    others = [(peer, [empty_like(total, total.shape) for total in touched.totals]) for peer in team if peer != me]
     for peer, totals in others:
         sends += [Message(peer, total) for total in touched.totals if total.size]
         receives += [Message(peer, total) for total in totals if total.size]
     account.sent += sum(each.array.nbytes for each in sends)
     account.received += sum(each.array.nbytes for each in receives)
+    if any(on_gpu(message.array) for message in (*sends, *receives)):
+        finish_work()  # engines know no streams
     began = perf_counter()
     communicator.start(sends, receives, step).wait()
     account.waited += perf_counter() - began
     began = perf_counter()
-    total = parts.PartialProduct(product.engine, product.mu[:, mine], product.nu)
+    total = product.of_rows(mine)
     own = sums[team.index(me)]
     if own is not None:
         total.add(own, product.terms)
@@ -143,7 +145,7 @@ def _ends(of: range) -> tuple[int, int]:
     return of.start, of.stop
 
 
-def _of_block(
+def of_block(
     operands: Operands,
     sharing: Sharing,
     number: tuple[int, int],
@@ -158,18 +160,18 @@ def _of_block(
         return combination
     communicator = operands.communicator
     wants = [Share(*sharing.rounded(rank, number)) for rank in range(communicator.size)]
-    addend = np.empty(shape, c.local.dtype)
+    addend = empty_like(c.local, shape)
     begin(communicator, [Move(c, wants, addend)], operands.account, "moving the addend").wait()
     return replace(combination, c=addend[None])
 
 
 def delivery(
-    communicator: Communicator, sharing: Sharing, wants: list[Share], out: Array, account: Account
-) -> Callable[[tuple[int, int], Array], None]:
+    communicator: Communicator, sharing: Sharing, wants: list[Share], out: NDArray, account: Account
+) -> Callable[[tuple[int, int], NDArray], None]:
     """What sends the entries of a block to the processes that want them, by rank, and writes this one's into `out`."""
     size = communicator.size
 
-    def deliver(number: tuple[int, int], block: Array) -> None:
+    def deliver(number: tuple[int, int], block: NDArray) -> None:
         shares = [Share(*sharing.rounded(rank, number)) for rank in range(size)]
         held = Held(block, shares, [0] * size)
         begin(communicator, [Move(held, wants, out)], account, "moving the result").wait()

@@ -115,15 +115,17 @@ def planned(question: Question, operands: FactFinder, relative: Callable[[Scheme
         return operands.measure(need, relative)
 
     plan, facts = settle(partial(choose, question), measure, Facts())
-    if plan.undecided_apart:
-        spans: tuple[int, int] = (
-            facts[Spans(plan.inner_scaling)]
-            if Spans(plan.inner_scaling) in facts
-            else measure(Spans(plan.inner_scaling), facts)
-        )
-        scheme = enough_slices(question, max(question.length, 1), spans)
-        plan = replace(plan, scheme=scheme, undecided_apart=False, why=f"exact: every bit; {_EVERY_BIT}")
-    return checked(plan)
+    return checked(every_bit(plan, question, facts, measure))
+
+
+def every_bit(plan: Plan, question: Question, facts: Facts, measure: Callable[[Need, Facts], Any]) -> Plan:
+    """The plan with so many residues that no entry is undecided, where fewer leave some to be computed apart."""
+    if not plan.undecided_apart:
+        return plan
+    need = Spans(plan.inner_scaling)
+    spans: tuple[int, int] = facts[need] if need in facts else measure(need, facts)
+    scheme = enough_slices(question, max(question.length, 1), spans)
+    return replace(plan, scheme=scheme, undecided_apart=False, why=f"exact: every bit; {_EVERY_BIT}")
 
 
 def given(plan: Plan, question: Question, operands: FactFinder, relative: Callable[[Scheme, bool], float]) -> Plan:

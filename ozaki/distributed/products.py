@@ -17,7 +17,7 @@ from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Boxes, Distribution, ProcessGrid, Slab, check_distribution
-from ozaki.distributed.moving import Account
+from ozaki.distributed.moving import Account, empty_like, finish_work, parts_at
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for
@@ -280,7 +280,8 @@ def _multiply(
             raise TypeError(f"distribution: {distribution!r} of DTensors; use placements")
         of = taken(a, b, c, placements, timeout)
         terms = None if terms is None else (*terms[:2], of.c)
-        found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
+        with of.on_their_device():
+            found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
         return (of.given_back(found[0]), found[1]) if return_report else of.given_back(found)
     if placements is not None or timeout is not None:
         name = "placements" if placements is not None else "timeout"
@@ -311,13 +312,10 @@ def _multiply(
             factors=None if terms is None else tuple(map(repr, terms[:2])),
             return_report=bool(return_report),
         )
-        if on_gpu(a.local):
-            from ozaki.distributed.on_gpus import computed
-
-            where = checked.sharing, checked.distribution, options
-            c, report = computed(a, b, checked.question, *where, plan, checked.expression, checked.progress)
-            return (c, report) if return_report else c
-        return _computed(a, b, checked, plan, (plan or options).workspace_limit, return_report, terms is not None)
+        named = layers is not None or grid is not None
+        if plan is not None:
+            options = options._replace(workspace_limit=plan.workspace_limit)
+        return _computed(a, b, checked, plan, options, return_report, terms is not None, named)
 
 
 def _check_array(name: str, x: Any) -> None:
@@ -370,7 +368,7 @@ def _check(
         options = options._replace(workspace_limit=plan.workspace_limit)
     sizes = shapes(a.shape, b.shape)
     if on_gpu(a.local):
-        options, layers = _checked_on_gpus(b, None if terms is None else terms[2], options, layers), 1
+        options = _checked_on_gpus(b, None if terms is None else terms[2], options)
     question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None, _backend_of(a))
     expression = None
     default = a.distribution
@@ -403,7 +401,7 @@ def _backend_of(a: Array) -> Backend:
     return backend
 
 
-def _checked_on_gpus(b: Array, c: Any, options: Options, layers: int | None) -> Options:
+def _checked_on_gpus(b: Array, c: Any, options: Options) -> Options:
     """The options of a product of shares on GPUs.
 
     Raises
@@ -414,50 +412,79 @@ def _checked_on_gpus(b: Array, c: Any, options: Options, layers: int | None) -> 
     for name, x in (("b", b), ("c", c)):
         if isinstance(x, Array) and not on_gpu(x.local):
             raise ValueError(f"{name}: shares in host memory, but those of a on GPUs; expected all on GPUs")
-    if layers not in (None, 1):
-        raise NotImplementedError(f"layers: {layers} of shares on GPUs; expected 1, or shares in host memory")
-    if options.workspace_limit is not None:
-        raise NotImplementedError("workspace_limit: not of shares on GPUs; leave it out, or take more processes")
     if options.inner_scaling:
         raise NotImplementedError("inner_scaling: True is not for shares on GPUs, whose tiles would be scaled anew")
     return options._replace(inner_scaling=False)
 
 
 def _computed(
-    a: Array, b: Array, checked: _Checked, plan: Plan | None, limit: int | None, return_report: bool, combined: bool
+    a: Array,
+    b: Array,
+    checked: _Checked,
+    plan: Plan | None,
+    options: Options,
+    return_report: bool,
+    combined: bool,
+    named: bool,
 ) -> Any:
-    """The product of shares in host memory, or the expression with it if `combined`: all processes call it.
+    """The product, or the expression with it if `combined`: all processes call it.
+
+    It is computed in panels, or on GPUs of whole tiles. `named`: whether the caller names grid or layers.
 
     Raises
     ------
     ValueError, NotImplementedError, ProcessError
     """
-    question, communicator = checked.question, a.communicator
+    question, communicator, limit = checked.question, a.communicator, options.workspace_limit
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
-    element = max(a.local.itemsize, b.local.itemsize)
-    of_proof = within(shared_out((m, k, n), size, None, 1), Work(element, _LOWER_BOUND, _MAGNITUDES), limit)
-    operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
+    operands: Operands
+    on_gpus: Any = None
+    if on_gpu(a.local):
+        from ozaki.distributed import on_gpus
+
+        asked = options._replace(reproducible=True, inner_scaling=False)
+        where = (m, k, n), checked.sharing, question.dtype, account, asked
+        operands = on_gpus.OnGpus(communicator, a.held, b.held, *where)
+    else:
+        element = max(a.local.itemsize, b.local.itemsize)
+        of_proof = within(shared_out((m, k, n), size, None, 1), Work(element, _LOWER_BOUND, _MAGNITUDES), limit)
+        operands = Operands(communicator, a.held, b.held, (m, k, n), of_proof, question.dtype, account)
 
     def relative(scheme: Scheme, inner_scaling: bool) -> float:
         return _relative_bits(operands, question, scheme, inner_scaling, limit)
 
+    sharing, whole = checked.sharing, False
     with known_to_all(communicator, TypeError, ValueError, NotImplementedError):
-        found = planned(question, operands, relative) if plan is None else given(plan, question, operands, relative)
+        if plan is not None:
+            found = given(plan, question, operands, relative)
+        elif on_gpus is None:
+            found = planned(question, operands, relative)
+        else:
+            found = on_gpus.planned(question, operands, sharing.layers > 1 or limit is not None)
+        if on_gpus is not None:
+            sharing, whole = on_gpus.way(found, operands, sharing, limit, named)
     operands.release()
-    watched = Watched("gemm" if combined else "matmul", a, b) if watching() else None
+    watched = Watched("gemm" if combined else "matmul", a, b) if watching() and not whole else None
     if watched is not None:
         watched.chosen(Chosen(found, found.bound))
     scheme: Any = found.scheme
-    engine = parts.engine_for(scheme, question.length, found.engine)
-    same_on_all(communicator, "choosing a plan", scheme=scheme, engine=engine.label)
+    engine: Any = None
+    if not whole:
+        engine = parts_at(a.local).engine_for(scheme, question.length, found.engine)
+        sharing = within(sharing, _work(operands, engine, combined), limit)
+    name = engine.label if on_gpus is None else on_gpus.engine_name(found, sharing, engine, combined)
+    same_on_all(communicator, "choosing a plan", scheme=scheme, engine=name)
     wants = shares_of(checked.distribution, (m, n), size)
-    sharing = within(checked.sharing, _work(operands, engine), limit)
     with known_to_all(communicator):
-        out = np.zeros(wants[communicator.rank].shape, question.dtype)
+        out = empty_like(a.local, wants[communicator.rank].shape, question.dtype)
         deliver = delivery(communicator, sharing, wants, out, account)
-        if 0 not in (m, n):
+        if whole:
+            on_gpus.multiply_whole(operands, sharing, found, checked.expression, deliver, checked.progress)
+        elif 0 not in (m, n):
             how = scheme, found.engine, found.inner_scaling
             multiply(operands, sharing, *how, deliver, checked.expression, checked.progress)
+        if on_gpus is not None:
+            finish_work()
         checked.progress.end()
     if watched is not None:
         watched.ran(Chosen(found, found.bound))
@@ -467,7 +494,8 @@ def _computed(
     left, right = operands.described
     reports = communicator.all_gather(process_report(sharing, communicator.rank, account), "reporting")
     nonfinite = int((left.nonfinite > 0).sum() + (right.nonfinite > 0).sum())
-    name = backend.engine_name(replace(found, scheme=parts.sliced(scheme)))
+    if on_gpus is None:
+        name = backend.engine_name(replace(found, scheme=parts.sliced(scheme)))
     return c, DistributedReport(
         found, found.bound, sharing, name, nonfinite, True if combined else None, tuple(reports)
     )
@@ -477,9 +505,14 @@ _LOWER_BOUND, _MAGNITUDES = 20, 16
 """Bytes of an entry while lower bounds of it are found, and of the magnitudes of an element, at most."""
 
 
-def _work(operands: Operands, engine: Any) -> Work:
-    """What the product asks of a process, in bytes."""
-    element = max(operands.a.local.itemsize, operands.b.local.itemsize, np.dtype(operands.dtype).itemsize)
+def _work(operands: Operands, engine: Any, combined: bool = False) -> Work:
+    """What the product, or an expression with it, asks of a process, in bytes."""
+    dtypes = str(operands.a.local.dtype), str(operands.b.local.dtype)
+    element = max(np.dtype(dtype).itemsize for dtype in (*dtypes, operands.dtype))
+    if on_gpu(operands.a.local):
+        from ozaki.distributed.on_gpus import WorkOnGpu
+
+        return WorkOnGpu.of(engine, operands, element, combined)
     return work_of(engine, element)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from ozaki.distributed.layouts import ProcessGrid, check_grid, part_of
 from ozaki.records.memory import too_few_bytes
@@ -33,6 +34,25 @@ class Work:
     element: int
     sums: int
     slices: int
+
+    PANELS: ClassVar[int] = 3
+    """Panels at a time: one that is multiplied, one on its way, copies that are sent."""
+    SUMS: ClassVar[int] = 2
+    """Un-rounded products at a time, where layers are added."""
+
+    def multiplied(self, rows: int, cols: int, width: int) -> int:
+        """Bytes that a panel takes while it is multiplied, beside the operands and the sums."""
+        slices = (min(rows, _SPLIT) + cols) * width * self.slices
+        return slices + min(rows, _SPLIT) * min(cols, _SPLIT) * self.sums
+
+    def summed(self, rows: int, cols: int) -> int:
+        """Bytes of the un-rounded product of a block."""
+        return rows * cols * self.sums
+
+    @property
+    def rounding(self) -> int:
+        """Bytes that rounding takes beside sums and result."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,11 @@ class Sharing:
         """Number of panels of a layer: the same for all."""
         return ceil(ceil(self.shape[1] / self.layers) / self.width)
 
+    @property
+    def one_panel(self) -> bool:
+        """Whether a panel has all of k, so that its product may be rounded at once."""
+        return self.panels() == self.layers == 1
+
     def panel(self, rank: int, number: int) -> range:
         """The inner indices of a panel of the layer of a process; none beyond its end."""
         inner = self.inner(rank)
@@ -109,13 +134,13 @@ class Sharing:
         m, _, n = self.shape
         rows, cols = ceil(m / self.grid.shape[0]), ceil(n / self.grid.shape[1])
         of_rows, of_cols = ceil(rows / self.blocks[0]), ceil(cols / self.blocks[1])
-        width = min(self.width, max(ceil(self.shape[1] / self.layers), 1))
-        panels = 3 * (of_rows + of_cols) * width * work.element  # one that is multiplied, one on its way, copies sent
-        slices = (min(of_rows, _SPLIT) + of_cols) * width * work.slices
-        sums = of_rows * of_cols * work.sums * (1 if self.layers == 1 else 2)
-        products = min(of_rows, _SPLIT) * min(of_cols, _SPLIT) * work.sums
+        inner = max(ceil(self.shape[1] / self.layers), 1)
+        width = min(self.width, inner)
+        panels = work.PANELS * (of_rows + of_cols) * width * work.element
+        multiplied = max(work.multiplied(of_rows, of_cols, each) for each in {width, inner % width or width})
+        sums = work.summed(of_rows, of_cols) * (1 if self.layers == 1 else work.SUMS)
         rounded = ceil(of_rows / self.layers) * of_cols * work.element * 2  # entries, and copies that are sent
-        return panels + slices + sums + products + rounded + _OF_A_ROW * (m + n)
+        return panels + multiplied + sums + rounded + work.rounding + _OF_A_ROW * (m + n)
 
 
 _SPLIT = 2048
@@ -124,7 +149,7 @@ _SPLIT = 2048
 _OF_A_ROW = 160
 """Bytes of the description of a row, and of the two arrays that processes merge."""
 
-_LEAST_WIDTH, _LEAST_BLOCK = 256, 128
+LEAST_WIDTH, _LEAST_BLOCK = 256, 128
 """Panels and blocks are not cut further: splitting would take as long as multiplying."""
 
 _PLANES = 14
@@ -204,13 +229,13 @@ def within(sharing: Sharing, work: Work, limit: int | None) -> Sharing:
             for extent, parts, blocks in zip(found.shape[::2], found.grid.shape, found.blocks, strict=True)
         )
         # Blocks are halved, along the longer side, until what they hold is no more than half; then panels.
-        wide = found.width > _LEAST_WIDTH and rows * cols * work.sums < 4 * (rows + cols) * found.width * work.element
+        wide = found.width > LEAST_WIDTH and rows * cols * work.sums < 4 * (rows + cols) * found.width * work.element
         if not wide and max(rows, cols) > _LEAST_BLOCK:
             longer = 0 if rows >= cols else 1
             blocks = tuple(2 * count if axis == longer else count for axis, count in enumerate(found.blocks))
             found = Sharing(found.shape, found.grid, found.layers, found.width, (blocks[0], blocks[1]))
-        elif found.width > _LEAST_WIDTH:
-            found = Sharing(found.shape, found.grid, found.layers, max(found.width // 2, _LEAST_WIDTH), found.blocks)
+        elif found.width > LEAST_WIDTH:
+            found = Sharing(found.shape, found.grid, found.layers, max(found.width // 2, LEAST_WIDTH), found.blocks)
         else:
             too_few_bytes(limit, found.bytes_held(work))
     return found

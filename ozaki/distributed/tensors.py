@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from ozaki.distributed.communicators import communicator_of
 from ozaki.distributed.communicators.communicator import Communicator, agree
 from ozaki.interchange.kinds import is_dtensor
 from ozaki.interchange.tensors import TENSORS
+from ozaki.process.placement import on_gpu
 from ozaki.records.formats import DTYPES
 
 TIMEOUT = 60.0
@@ -37,10 +39,20 @@ class Taken(NamedTuple):
     mesh: Any
     placements: tuple[Any, ...]
 
+    def on_their_device(self) -> AbstractContextManager[Any]:
+        """A context in which CuPy's current device is the GPU where the operands lie; of those on a host, any."""
+        if not on_gpu(self.a.local):
+            return nullcontext()
+        import cupy as cp
+
+        data: Any = self.a.local.data
+        return cp.cuda.Device(data.device_id)  # type: ignore[no-any-return]
+
     def given_back(self, result: Array) -> Any:
         """The result as a DTensor, on the memory of its shares."""
+        local = torch.from_dlpack(result.local) if on_gpu(result.local) else torch.from_numpy(result.local)
         return DTensor.from_local(
-            torch.from_numpy(result.local), self.mesh, self.placements, run_check=False,
+            local, self.mesh, self.placements, run_check=False,
             shape=torch.Size(result.shape), stride=(result.shape[1], 1),
         )  # fmt: skip
 
@@ -107,11 +119,6 @@ def _array(name: str, x: Any, communicator: Communicator) -> Array:
     local = x.detach().to_local()
     if hasattr(local, "wait"):  # of a redistribution that is still on its way
         local = local.wait()
-    if not local.is_cpu:
-        raise ValueError(
-            f"{name}: lies on {local.device}; expected a mesh of CPUs: make an ozaki.distributed.array of "
-            f"{name}.to_local() for products on GPUs"
-        )
     view = TENSORS.view(name, local)[0]
     expected = distribution.share(tuple(x.shape), communicator.rank, communicator.size).shape
     if view.shape != expected:

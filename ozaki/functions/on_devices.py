@@ -90,11 +90,9 @@ def multiply_on_devices(
     ValueError, TypeError
         Naming the argument, before anything is computed.
     """
-    try:
-        from ozaki.backends.cupy import peers
-    except ImportError:
-        raise ValueError("devices: CuPy is not installed; leave it out to multiply on the host") from None
     numbers = device_numbers(devices)
+    from ozaki.backends.cupy import peers
+
     of_a, of_b = _strips("a", a), _strips("b", b)
     shape = _checked(of_a, of_b, options)
     dtype = _result_format(of_a[0], of_b[0], options)
@@ -140,15 +138,18 @@ def device_numbers(devices: Any) -> list[int]:
     ------
     ValueError, TypeError
     """
-    import cupy as cp
-
-    there = int(cp.cuda.runtime.getDeviceCount())
-    if isinstance(devices, str) and devices == "all":
-        return list(range(there))
+    every = isinstance(devices, str) and devices == "all"
     given = list(devices) if isinstance(devices, list | tuple) else [devices]
-    found = [_number(each) for each in given]
-    if not found:
+    found = [] if every else [_number(each) for each in given]
+    if not (found or every):
         raise ValueError("devices: none; expected 'all', a number, 'cuda:1', or a list of these")
+    try:
+        import cupy as cp
+    except ImportError:
+        raise ValueError("devices: CuPy is not installed; leave it out to multiply on the host") from None
+    there = int(cp.cuda.runtime.getDeviceCount())
+    if every:
+        return list(range(there))
     for number in found:
         if not 0 <= number < there:
             raise ValueError(f"devices: {number}; expected numbers below {there}, of which there are devices")

@@ -74,18 +74,26 @@ _blocks: dict[int, tuple[int, int]] = {}
 """Where each block of device memory ends, and its device, by the address at which it begins."""
 
 
+held, most = [0] * COUNT, [0] * COUNT
+"""Bytes of all blocks of each device: now, and the most since a case has set it."""
+
+
 def register(begin: int, size: int) -> None:
     """Note a new block on the current device."""
     with _lock:
         bisect.insort(_begins, begin)
-        _blocks[begin] = begin + size, current()
+        device = current()
+        _blocks[begin] = begin + size, device
+        held[device] += size
+        most[device] = max(most[device], held[device])
 
 
 def unregister(begin: int) -> None:
     """Forget a block that is freed."""
     with _lock:
         _begins.pop(bisect.bisect_left(_begins, begin))
-        del _blocks[begin]
+        end, device = _blocks.pop(begin)
+        held[device] -= end - begin
 
 
 def device_of(address: Any) -> int | None:

@@ -40,3 +40,9 @@ def test_through_nccl(size, expected):
 
 def test_of_threads(expected):
     same([{"result": found} for found in with_threads("shares_on_gpus", 3)], expected)
+
+
+def test_dtensors():
+    for launch, size in ((with_gloo, 2), (with_gloo, 3), (with_nccl, cp.cuda.runtime.getDeviceCount())):
+        for line in launch("dtensors_on_gpus", size):
+            assert line is not None and "result" in line and all(line["result"].values()), line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from math import isqrt
 from typing import Any
 
@@ -74,7 +75,7 @@ def _patch(
             for r in range(0, len(patched_rows), side):
                 for c in range(0, len(patched_cols), side):
                     at = np.ix_(patched_rows[r : r + side], patched_cols[c : c + side])
-                    found = _sign_product(pairs, at[0], at[1], side)
+                    found = _sign_product(pairs, at[0], at[1], side, np)
                     if combination is not None:
                         found *= np.sign(combination.alpha.whole)
                         if combination.c is not None:
@@ -82,20 +83,26 @@ def _patch(
                     out[b][at] = found
 
 
-def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp], side: int) -> Floats:
-    """Multiply rows by rows, with finite elements replaced by their signs: shape (len(rows), len(cols))."""
-    total = np.zeros((rows.size, cols.size))
+def _sign_product(
+    terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp], side: int, xp: Any
+) -> Floats:  # fmt: skip
+    """Multiply rows by rows, with finite elements replaced by their signs: shape (len(rows), len(cols)).
+
+    `xp` is the array library of the operands.
+    """
+    total: Floats = xp.zeros((rows.size, cols.size))
     for a, b, sign in terms:
         for h in range(0, a.shape[1], side):
             x, y = (of[at.ravel(), h : h + side] for of, at in ((a, rows), (b, cols)))
-            total += np.matmul(sign * _signs(x), _signs(y).T)
-    total[np.isnan(total)] = np.nan  # always the same NaN, whichever the processor returned
+            total += xp.matmul(sign * _signs(x, xp), _signs(y, xp).T)
+    total[xp.isnan(total)] = np.nan  # always the same NaN, whichever the processor returned
     return total
 
 
-def _signs(x: npt.NDArray[Any]) -> Floats:
+def _signs(x: npt.NDArray[Any], xp: Any) -> Floats:
     """x with finite elements replaced by their signs."""
-    return np.where(np.isfinite(x), np.sign(x), x).astype(np.float64)
+    found: Floats = xp.where(xp.isfinite(x), xp.sign(x), x).astype(np.float64)
+    return found
 
 
 class Touched:
@@ -105,6 +112,8 @@ class Touched:
     ----------
     flags : for the rows of A and the columns of B of the tile, whether each has NaN or Inf, shapes (m,) and (n,)
     is_complex : whether both operands are
+    library : the array library of the parts
+    side : rows, columns and inner indices that are multiplied at a time, at most
 
     Attributes
     ----------
@@ -113,11 +122,25 @@ class Touched:
         real parts come first, those of imaginary parts after these.
     """
 
-    def __init__(self, flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], is_complex: bool = False) -> None:
+    def __init__(
+        self,
+        flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+        is_complex: bool = False,
+        library: Any = np,
+        side: int = _PATCH,
+    ) -> None:
         self._rows, self._cols = (np.flatnonzero(flag) for flag in flags)
+        self._library, self._side = library, side
         self._shape = flags[0].size, flags[1].size
         shapes = (self._rows.size, self._shape[1]), (self._shape[0], self._cols.size)
-        self.totals = [np.zeros(shape) for _ in range(1 + is_complex) for shape in shapes]
+        self.totals: list[npt.NDArray[Any]] = [library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A module travels by its name."""
+        return {**self.__dict__, "_library": self._library.__name__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _library=import_module(state["_library"]))
 
     @property
     def some(self) -> bool:
@@ -135,10 +158,11 @@ class Touched:
         for part, terms in enumerate(of_parts):
             for i, (rows, cols) in enumerate(((self._rows, every[1]), (every[0], self._cols))):
                 total = self.totals[2 * part + i]
-                for r in range(0, rows.size, _PATCH):
-                    for c in range(0, cols.size, _PATCH):
-                        some = rows[r : r + _PATCH, None], cols[None, c : c + _PATCH]
-                        total[r : r + _PATCH, c : c + _PATCH] += _sign_product(terms, *some, _PATCH)
+                side = self._side
+                for r in range(0, rows.size, side):
+                    for c in range(0, cols.size, side):
+                        some = rows[r : r + side, None], cols[None, c : c + side]
+                        total[r : r + side, c : c + side] += _sign_product(terms, *some, side, self._library)
 
     def write(self, out: npt.NDArray[Any], first: int = 0, combination: Combination | None = None) -> None:
         """Write those of some rows into out, shape (rows, n), from row `first` of the tile on.
@@ -152,11 +176,11 @@ class Touched:
         for part, (to, name) in enumerate(of_parts):
             some = combination if name is None else _part(combination, name)
             for i, (rows, cols) in enumerate(((self._rows, every[1]), (every[0], self._cols))):
-                of_out = (rows >= first) & (rows < first + len(out))
+                of_out = np.flatnonzero((rows >= first) & (rows < first + len(out)))
                 found, at = self.totals[2 * part + i][of_out], np.ix_(rows[of_out] - first, cols)
-                found[np.isnan(found)] = np.nan  # always the same NaN
+                found[self._library.isnan(found)] = np.nan  # always the same NaN
                 if some is not None:
                     found *= np.sign(some.alpha.whole)
                     if some.c is not None:
-                        found += special_addend(some, (0, *at))
+                        found += special_addend(some.at(0), at)
                 to[at] = found

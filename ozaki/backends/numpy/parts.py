@@ -28,7 +28,7 @@ from ozaki.bounds.levels import Level, wide_bits
 from ozaki.bounds.merging import Floats, no_extremes, tops
 from ozaki.bounds.relative import NONE, Quotient
 from ozaki.records.combination import Combination
-from ozaki.schemes import ComplexResidues, Scheme, magnitude_bits, scaling_of
+from ozaki.schemes import ComplexResidues, Scaling, Scheme, magnitude_bits, scaling_of
 from ozaki.schemes.image import EMPTY_TOP
 
 Rows = npt.NDArray[Any] | ScaledRows
@@ -184,6 +184,9 @@ class LowerBounds:
 
 # Products -------------------------------------------------------------------------------------------------------------
 
+Form = tuple[int, str, int]
+"""Of un-rounded sums: planes, dtype, and how many terms they have."""
+
 
 class PartialProduct:
     """The un-rounded product of some rows of A and columns of B over the inner indices that were added so far.
@@ -201,6 +204,19 @@ class PartialProduct:
         self.engine, self.mu, self.nu = engine, mu, nu
         self.sums: npt.NDArray[Any] | None = None
         self._terms = 0
+
+    @classmethod
+    def of(cls, engine: Engine, left: Description, right: Description, scaling: Scaling) -> PartialProduct:
+        """That of rows and columns with these descriptions, before anything was added."""
+        return cls(engine, left.exponents(scaling), right.exponents(scaling))
+
+    def of_rows(self, rows: slice) -> PartialProduct:
+        """That of some of the rows, before anything was added."""
+        return PartialProduct(self.engine, self.mu[:, rows], self.nu)
+
+    def room(self, form: Form, rows: int) -> npt.NDArray[Any]:
+        """A new array for the sums that another part has of so many rows; undefined."""
+        return np.empty((form[0], 1, rows, self.nu.shape[1]), form[1])
 
     def add_product(self, x: Rows, y: Rows, finite: tuple[bool, bool]) -> None:
         """Split a part of k of both operands, multiply the slices, and add.
@@ -268,8 +284,8 @@ class PartialProduct:
         return found
 
     @property
-    def form(self) -> tuple[int, str, int] | None:
-        """Number of planes and dtype of the sums, and how many terms they have; None before anything was added."""
+    def form(self) -> Form | None:
+        """The form of the sums; None before anything was added."""
         return None if self.sums is None else (len(self.sums), str(self.sums.dtype), self._terms)
 
     def part(self, rows: slice) -> npt.NDArray[Any] | None:

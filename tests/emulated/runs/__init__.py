@@ -55,7 +55,13 @@ FUNCTIONS = {
         "command-line",
         "measured",
     ),
-    "processes": ("shares-on-devices", "through-memory-of-the-host", "refused-on-devices"),
+    "processes": (
+        *("shares-on-devices", "hopper-shares-on-devices", "through-memory-of-the-host", "refused-on-devices"),
+        *("panels-on-devices", "hopper-panels-on-devices", "panels-of-many-bits", "hopper-panels-of-many-bits"),
+        *("panels-of-complex", "hopper-panels-of-complex", "panels-at-the-edges", "panels-of-transposes"),
+        *("single-panels", "hopper-single-panels"),
+        *("panels-within-limits", "hopper-panels-within-limits"),
+    ),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",

@@ -13,6 +13,7 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 
+import gpus
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.devices import Device
@@ -171,6 +172,22 @@ def guarded() -> Iterator[None]:
     with mock.patch.object(cp.cuda, "alloc", alloc):
         yield
         cp.cuda.Device().synchronize()
+
+
+@dataclass
+class Held:
+    """The most bytes that the current device held at a time within a `with` statement, beside those before it."""
+
+    most: int = 0
+
+
+@contextmanager
+def held_bytes() -> Iterator[Held]:
+    """Count the memory of the current device, which no other thread may use meanwhile."""
+    found, device = Held(), gpus.current()
+    before = gpus.most[device] = gpus.held[device]
+    yield found
+    found.most = gpus.most[device] - before
 
 
 class Growing(Builder):

@@ -15,7 +15,7 @@ from ozaki.backends.cupy.steps.undecided import Undecided
 
 @dataclass(frozen=True)
 class Keep:
-    """It is the result of the step itself, to be rounded later; so far tests alone ask for it.
+    """It is the result of the step itself, to be added to others and rounded later (`steps/parts.py`).
 
     Attributes
     ----------

@@ -26,6 +26,7 @@ class Described:
     tops : int64, shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
     inner : float64, shape (batch, k): factors of inner indices, which scale the rows that are described along k; None
         if they are as given
+    length : real numbers of a whole row, where x has a part of its inner indices; None where x has all of them
     """
 
     x: Array
@@ -35,11 +36,12 @@ class Described:
     numbers: Any = None
     tops: Array | None = None
     inner: Array | None = None
+    length: int | None = None
 
     @property
     def k(self) -> int:
-        """Real numbers of a row: a complex element has two."""
-        return self.x.dtype.parts * self.x.shape[2]
+        """Real numbers of a whole row: a complex element has two."""
+        return self.x.dtype.parts * self.x.shape[2] if self.length is None else self.length
 
     def scaling(self, scheme: Scheme) -> Scaling:
         """The rule that scales the rows for a scheme; all steps that split them or bound their errors ask for it here.
