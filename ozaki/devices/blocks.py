@@ -47,7 +47,7 @@ class Blocks:
 Where = Literal["here", "host", "elsewhere"]
 """Where the rows of A and C lie that a device computes: on it, in memory of the host, or on another device."""
 
-LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (12288, 4096), "elsewhere": (2048, 2048)}
+LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (16384, 4096), "elsewhere": (2048, 2048)}
 """Rows and columns of a block, where nothing asks for fewer (docs/explanation/many_gpus.md).
 
 8192 of both have products by Strassen-Winograd. What has to arrive before the first product begins, and to be sent

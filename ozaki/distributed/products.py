@@ -130,7 +130,7 @@ def matmul(
     **options
         As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
         bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
-        out operands. On GPUs neither are `layers`, `workspace_limit`, `inner_scaling=True` and normwise accuracies.
+        out operands. On GPUs neither is `inner_scaling=True`.
 
     Returns
     -------
@@ -435,14 +435,14 @@ def _computed(
     ------
     ValueError, NotImplementedError, ProcessError
     """
-    question, communicator, limit = checked.question, a.communicator, options.workspace_limit
+    question, communicator, limit = checked.question, a.communicator, (plan or options).workspace_limit
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
     operands: Operands
     on_gpus: Any = None
     if on_gpu(a.local):
         from ozaki.distributed import on_gpus
 
-        asked = options._replace(reproducible=True, inner_scaling=False)
+        asked = options._replace(reproducible=True, inner_scaling=False, workspace_limit=limit)
         where = (m, k, n), checked.sharing, question.dtype, account, asked
         operands = on_gpus.OnGpus(communicator, a.held, b.held, *where)
     else:

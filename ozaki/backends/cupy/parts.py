@@ -13,7 +13,6 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.backends.combining import combine_in_pieces
 from ozaki.backends.cupy import devices
@@ -72,15 +71,15 @@ def sums(x: Any, merged: Floats, k: int) -> Ints:
     return on_host
 
 
+_SIDE = 1024
+"""Rows, columns and inner indices whose signs are multiplied at a time."""
+
+
 class Touched(_nonfinite.Touched):
     """As that of NumPy, its totals in device memory."""
 
-    def __init__(self, flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], is_complex: bool = False) -> None:
-        super().__init__(flags, is_complex, cp, _SIDE)
+    _library, _side = cp, _SIDE
 
-
-_SIDE = 1024
-"""Rows, columns and inner indices whose signs are multiplied at a time."""
 
 _ARRAYS = 12
 """Float64 arrays of so many rows and columns that are held meanwhile, masks included."""

@@ -112,8 +112,6 @@ class Touched:
     ----------
     flags : for the rows of A and the columns of B of the tile, whether each has NaN or Inf, shapes (m,) and (n,)
     is_complex : whether both operands are
-    library : the array library of the parts
-    side : rows, columns and inner indices that are multiplied at a time, at most
 
     Attributes
     ----------
@@ -122,18 +120,19 @@ class Touched:
         real parts come first, those of imaginary parts after these.
     """
 
-    def __init__(
-        self,
-        flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
-        is_complex: bool = False,
-        library: Any = np,
-        side: int = _PATCH,
-    ) -> None:
+    _library: Any = np
+    """The array library of the parts."""
+
+    _side = _PATCH
+    """Rows, columns and inner indices that are multiplied at a time, at most."""
+
+    def __init__(self, flags: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], is_complex: bool = False) -> None:
         self._rows, self._cols = (np.flatnonzero(flag) for flag in flags)
-        self._library, self._side = library, side
         self._shape = flags[0].size, flags[1].size
         shapes = (self._rows.size, self._shape[1]), (self._shape[0], self._cols.size)
-        self.totals: list[npt.NDArray[Any]] = [library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes]
+        self.totals: list[npt.NDArray[Any]] = [
+            self._library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         """A module travels by its name."""
