@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from math import isqrt
 from typing import Any
 
@@ -133,13 +132,6 @@ class Touched:
         self.totals: list[npt.NDArray[Any]] = [
             self._library.zeros(shape) for _ in range(1 + is_complex) for shape in shapes
         ]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A module travels by its name."""
-        return {**self.__dict__, "_library": self._library.__name__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _library=import_module(state["_library"]))
 
     @property
     def some(self) -> bool:
