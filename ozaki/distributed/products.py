@@ -313,6 +313,8 @@ def _multiply(
             return_report=bool(return_report),
         )
         named = layers is not None or grid is not None
+        if plan is not None:
+            options = options._replace(workspace_limit=plan.workspace_limit)
         return _computed(a, b, checked, plan, options, return_report, terms is not None, named)
 
 

@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.backends.numpy import backend as numpy
+from ozaki.call.destination import check_out
 from ozaki.call.operands import dtype_of
 from ozaki.devices.blocks import Room
 from ozaki.devices.product import DeviceReport, Functions, Task, compute
 from ozaki.driver.watching import Watched, watching
+from ozaki.interchange.plain import plain
 from ozaki.process.placement import on_gpu
-from ozaki.records.formats import DTYPES, is_complex
+from ozaki.records.formats import DTYPES, format_named, is_complex, precision_of
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress
@@ -76,14 +79,14 @@ def multiply_on_devices(
     return_report: bool,
     progress: Progress,
     functions: Functions,
-    planned: Callable[[Any, Any, Options], Plan],
+    planned: Planned,
 ) -> Any:
     """The product on these devices (`matmul`).
 
     Parameters
     ----------
     functions : what products of blocks are made of
-    planned : makes the plan of two arrays, or of two shapes, with options
+    planned : makes the plan of two arrays, or of two shapes, with options, or proves a given one for two arrays
 
     Raises
     ------
@@ -94,7 +97,8 @@ def multiply_on_devices(
     from ozaki.backends.cupy import peers
 
     of_a, of_b = _strips("a", a), _strips("b", b)
-    shape = _checked(of_a, of_b, options)
+    options = options._replace(dtype=format_named(options.dtype))
+    shape = _checked(of_a, of_b, options, plan)
     dtype = _result_format(of_a[0], of_b[0], options)
     if isinstance(a, list | tuple):
         if len(of_a) != len(numbers):
@@ -107,7 +111,11 @@ def multiply_on_devices(
     c, to = _results(a, of_a, out, shape, dtype)
     _check_apart(to, of_a, of_b)
     events = tuple([peers.given_events(strip) for strip in strips] for strips in (of_a, of_b))
-    found = plan if plan is not None else _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned)
+    found = plan
+    if plan is not None:
+        _check_plan(plan, shape, dtype)
+    if found is None or (not (found.a_priori or 0 in shape) and (found.strict or return_report)):
+        found = _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned, plan)
     _check_plan(found, shape, dtype)
     watched = Watched("matmul", _Shaped(shape[:2]), _Shaped(shape[1:])) if watching() else None
     if watched is not None:
@@ -115,7 +123,7 @@ def multiply_on_devices(
     reports: list[DeviceReport] = []
     if shape[1] == 0:
         for strip in to:
-            strip[...] = 0
+            _clear(strip)
     elif 0 not in (shape[0], shape[2]):
         task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
         reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
@@ -123,6 +131,10 @@ def multiply_on_devices(
     if watched is not None:
         watched.ran(Chosen(found, found.bound))
     return (c, DevicesReport(found, found.bound, tuple(reports))) if return_report else c
+
+
+Planned = Callable[[Any, Any, Options, Plan | None], Plan]
+"""Makes a plan of two arrays or shapes, with options, or proves the one that is given."""
 
 
 class _Shaped(NamedTuple):
@@ -170,7 +182,9 @@ def _number(device: Any) -> int:
 
 def _strips(name: str, x: Any) -> list[Any]:
     """The strips of an operand, matrices of NumPy or CuPy of one dtype."""
-    strips = list(x) if isinstance(x, list | tuple) else [x]
+    strips = [plain(name, each) if isinstance(each, np.ndarray) else each for each in _as_list(x)]
+    if not strips:
+        raise ValueError(f"{name}: no strips; expected one for each device")
     for each in strips:
         if type(each).__module__.split(".")[0] not in ("numpy", "cupy") or getattr(each, "ndim", None) != 2:
             raise TypeError(
@@ -184,7 +198,11 @@ def _strips(name: str, x: Any) -> list[Any]:
     return strips
 
 
-def _checked(of_a: list[Any], of_b: list[Any], options: Options) -> tuple[int, int, int]:
+def _as_list(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, list | tuple) else [x]
+
+
+def _checked(of_a: list[Any], of_b: list[Any], options: Options, plan: Plan | None) -> tuple[int, int, int]:
     """The shape (m, k, n) of the product."""
     m, n, k = sum(strip.shape[0] for strip in of_a), sum(strip.shape[1] for strip in of_b), of_a[0].shape[1]
     if any(strip.shape[1] != k for strip in of_a):
@@ -196,6 +214,10 @@ def _checked(of_a: list[Any], of_b: list[Any], options: Options) -> tuple[int, i
             )
     if options.verify:
         raise NotImplementedError("verify: True is not for devices=; verify a product of one device")
+    if options.inner_scaling:
+        raise NotImplementedError("inner_scaling: True is not for devices=, whose blocks would be scaled anew")
+    if (plan or options).workspace_limit is not None:
+        raise NotImplementedError("workspace_limit: not for devices=, whose blocks follow what is free; leave it out")
     if options.dtype is not None and options.dtype not in DTYPES:
         raise ValueError(f"dtype: {options.dtype!r}; expected one of {', '.join(DTYPES)} with devices=")
     return m, k, n
@@ -207,6 +229,8 @@ def _result_format(a: Any, b: Any, options: Options) -> str:
         raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
     if options.dtype is not None and is_complex(options.dtype) != is_complex(found):
         raise TypeError(f"dtype: {options.dtype!r} of {found} operands")
+    if options.dtype is not None and precision_of(options.dtype) < precision_of(found):
+        raise NotImplementedError(f"dtype: {options.dtype!r} of {found} operands is not for devices=; leave it out")
     return options.dtype or found
 
 
@@ -227,18 +251,38 @@ def _results(a: Any, of_a: list[Any], out: Any, shape: tuple[int, int, int], dty
     elif out is None:
         out = _empty((m, n), dtype, a)
     if as_strips:
+        for strip in out:
+            if getattr(strip, "ndim", None) != 2:
+                raise TypeError(f"out: {type(strip).__name__}; expected a matrix, or a list of strips of rows")
         if len(out) != len(a if isinstance(a, list | tuple) else rows):
             raise ValueError(f"out: {len(out)} strips; expected {len(rows)}, one for each device")
         strips = [strip for strip in out if strip.shape[0]] if len(out) > len(rows) else list(out)
-        for strip, count in zip(strips, rows, strict=True):
-            if tuple(strip.shape) != (count, n) or str(strip.dtype) != dtype:
-                given = f"{tuple(strip.shape)} and {strip.dtype}"
-                raise ValueError(f"out: a strip of shape {given}; expected {(count, n)} and {dtype}")
+        if strips and len(strips) != len(rows):
+            raise ValueError(f"out: {len(strips)} strips with rows; expected {len(rows)}, as a has")
+        for strip, count in zip(strips or out, rows, strict=False):
+            _check_out(strip, (count, n), dtype)
+        for i, strip in enumerate(strips):
+            if any(_shared(strip, other) for other in strips[:i]):
+                raise ValueError("out: strips share memory; expected memory of its own for each")
         return out, strips
-    if tuple(out.shape) != (m, n) or str(out.dtype) != dtype:
-        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {(m, n)} and {dtype}")
+    _check_out(out, (m, n), dtype)
     ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
     return out, [out[first:last] for first, last in pairwise(ends)]
+
+
+def _check_out(out: Any, shape: tuple[int, int], dtype: str) -> None:
+    """Refuse what cannot take a result, of the host or of a device.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if on_gpu(out):
+        from ozaki.backends.cupy import backend as cupy
+
+        check_out(out, shape, dtype, cupy)
+    else:
+        check_out(out, shape, dtype, numpy)
 
 
 def _check_apart(to: list[Any], of_a: list[Any], of_b: list[Any]) -> None:
@@ -251,8 +295,15 @@ def _check_apart(to: list[Any], of_a: list[Any], of_b: list[Any]) -> None:
     for name, strips in (("a", of_a), ("b", of_b)):
         for out in to:
             for strip in strips:
-                if _memory_of(out) == _memory_of(strip) and _overlap(out, strip):
+                if _shared(out, strip):
                     raise ValueError(f"out: shares memory with {name}; expected memory of its own with devices=")
+
+
+def _shared(x: Any, y: Any) -> bool:
+    """Whether what is written into x may change y: they have memory in common, or are maps of one file."""
+    if _memory_of(x) != _memory_of(y):
+        return False
+    return _overlap(x, y) if on_gpu(x) else 0 not in (x.size, y.size) and numpy.overlap(x, y)
 
 
 def _memory_of(x: Any) -> int | None:
@@ -261,7 +312,7 @@ def _memory_of(x: Any) -> int | None:
 
 
 def _overlap(x: Any, y: Any) -> bool:
-    """Whether the stretches of memory overlap in which the elements of two arrays lie."""
+    """Whether the stretches of memory overlap in which the elements of two arrays of a device lie."""
     if 0 in (x.size, y.size):
         return False
     (first_x, end_x), (first_y, end_y) = map(_stretch, (x, y))
@@ -269,10 +320,21 @@ def _overlap(x: Any, y: Any) -> bool:
 
 
 def _stretch(x: Any) -> tuple[int, int]:
-    address = x.data.ptr if on_gpu(x) else x.ctypes.data
     reach = [(size - 1) * step for size, step in zip(x.shape, x.strides, strict=True)]
-    first = address + sum(step for step in reach if step < 0)
-    return first, address + sum(step for step in reach if step > 0) + x.itemsize
+    first = x.data.ptr + sum(step for step in reach if step < 0)
+    return first, x.data.ptr + sum(step for step in reach if step > 0) + x.itemsize
+
+
+def _clear(x: Any) -> None:
+    """Fill an array with zeros where it lies, and wait for that."""
+    if not on_gpu(x):
+        x[...] = 0
+        return
+    import cupy as cp
+
+    with cp.cuda.Device(_memory_of(x)):
+        x[...] = 0
+        cp.cuda.get_current_stream().synchronize()
 
 
 def _empty(shape: tuple[int, int], dtype: str, like: Any) -> Any:
@@ -291,24 +353,27 @@ def _plan_of(
     dtype: str,
     options: Options,
     device: int,
-    planned: Callable[[Any, Any, Options], Plan],
+    planned: Planned,
+    given: Plan | None,
 ) -> Plan:
     """The plan of the whole product: from shapes, where a number of slices is named alone, else from all elements.
+
+    Or the given one, proven for these elements.
 
     These are brought to one device for that, or, where it does not hold them, planned for by NumPy: a plan is the same
     on all backends. Rows are not scaled along k: a block would be scaled by what it has itself.
     """
     m, k, n = shape
     asked = options._replace(reproducible=True, inner_scaling=False, workspace_limit=None)
-    if options.slices is not None and options.accuracy is None:
-        return planned((m, k), (k, n), asked._replace(dtype=dtype))
+    if given is None and options.slices is not None and options.accuracy is None:
+        return planned((m, k), (k, n), asked._replace(dtype=dtype), None)
     import cupy as cp
 
     from ozaki.backends.cupy import peers
 
     with cp.cuda.Device(device):
         try:
-            return planned(_gathered(of_a, 0, device), _gathered(of_b, 1, device), asked)
+            return planned(_gathered(of_a, 0, device), _gathered(of_b, 1, device), asked, given)
         except peers.OutOfMemoryError:
             peers.release_unused()
             if any(on_gpu(strip) for strip in (*of_a, *of_b)):
@@ -316,7 +381,7 @@ def _plan_of(
     left, right = (
         np.concatenate(strips, axis) if len(strips) > 1 else strips[0] for axis, strips in enumerate((of_a, of_b))
     )
-    return planned(left, right, asked)
+    return planned(left, right, asked, given)
 
 
 def _gathered(strips: list[Any], axis: int, device: int) -> Any:
@@ -339,7 +404,7 @@ def _gathered(strips: list[Any], axis: int, device: int) -> Any:
 
 def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:
     if plan.shape != shape or plan.batch or plan.dtype != dtype:
-        raise ValueError(f"plan: for {plan.shape} and {plan.dtype}; expected {shape} and {dtype}")
+        raise ValueError(f"plan: for {(*plan.batch, *plan.shape)} and {plan.dtype}; expected {shape} and {dtype}")
     if plan.scheme is None or not plan.scheme.exact:
         raise ValueError("plan: expected one of residues or digits; plan with reproducible=True")
     if plan.inner_scaling:

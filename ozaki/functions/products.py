@@ -189,7 +189,8 @@ def matmul(
         True then): each some rows of the result, in blocks that its memory holds. Operands lie in memory of the host,
         memory maps too, or on any device; `a` may be a list of strips of rows, one for each device, and `b` one of
         strips of columns. The result lies in `out`, an array or a list of strips of rows, or where `a` lies. The call
-        returns when it is complete; the report is a `DevicesReport`. None: where the operands lie.
+        returns when it is complete; the report is a `DevicesReport`. Not with verify=True, inner_scaling=True, a
+        `workspace_limit` or a narrower `dtype`. None: where the operands lie.
     progress : function of (done, total, unit), optional
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
@@ -345,8 +346,17 @@ def _multiply_block(a: Prepared, b: Prepared, plan: Plan) -> Any:
     return _multiply(a, b, None, Options(), plan, False, None)
 
 
-def _planned(a: Any, b: Any, options: Options) -> Plan:
-    return plan(a, b, **options._asdict())
+def _planned(a: Any, b: Any, options: Options, given: Plan | None) -> Plan:
+    """The plan of two arrays or shapes, or the given one with the bound that is proven of it for two arrays."""
+    if given is None:
+        return plan(a, b, **options._asdict())
+    with np.errstate(all="ignore"):
+        works = Works(Pair(a, b, Memory(None), Options(dtype=given.dtype), given), given)
+        try:
+            answer = settled(works, given, report=True).proven
+        finally:
+            works.release()
+    return given if answer is None else replace(given, bound=answer.bound, unrounded_bound=answer.unrounded)
 
 
 @default_environment

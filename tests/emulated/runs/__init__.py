@@ -52,6 +52,8 @@ FUNCTIONS = {
         "hopper-several-devices",
         "through-one-device",
         "strips-of-devices",
+        "given-plans",
+        "refused-of-devices",
         "command-line",
         "measured",
     ),

@@ -106,6 +106,62 @@ def through_one_device(rng: np.random.Generator) -> None:
         assert sum(each.smaller for each in report.devices) == 2, report
 
 
+def given_plans(rng: np.random.Generator) -> None:
+    """A plan from other operands is proven for these, and its bound is that of one device."""
+    a, b = matrix(rng, (30, 40), "f8"), matrix(rng, (40, 20), "f8")
+    graded = np.ldexp(a, np.arange(40) * 20)
+    for strict in (True, False):
+        plan = ozaki.plan(a, b, accuracy=1e-14, reproducible=True, inner_scaling=False, strict=strict)
+        for x, y in ((graded, b), ([on(0, graded[:11]), on(1, graded[11:])], on(1, b))):
+            if strict:
+                with pytest.raises(ValueError, match="plan: proves a componentwise error of"):
+                    ozaki.matmul(x, y, devices="all", plan=plan)
+                continue
+            with pytest.warns(UserWarning, match="plan: proves a componentwise error of"):
+                c, report = ozaki.matmul(x, y, devices="all", plan=plan, return_report=True)
+            with pytest.warns(UserWarning, match="plan: proves a componentwise error of"):
+                want, of_one = ozaki.matmul(graded, b, plan=plan, return_report=True)
+            same(want, np.concatenate([on_host(strip) for strip in c]) if isinstance(c, list) else c)
+            assert report.bound == of_one.bound > plan.bound
+
+
+def refused_of_devices(rng: np.random.Generator) -> None:
+    """What is not for devices is named before anything is computed."""
+    a, b = matrix(rng, (9, 7), "f8"), matrix(rng, (7, 5), "f8")
+    method: dict[str, Any] = {"scheme": "residues", "slices": 14}
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", workspace_limit=10**9, **method)
+    read_only, all_of_it = np.zeros((9, 5)), np.zeros((9, 5))
+    read_only.setflags(write=False)
+    masked = np.ma.masked_array(a, a > 0)
+    for x, y, out, given, error, match in (
+        (masked, b, None, method, TypeError, "a: masked elements"),
+        ([a[:4], masked[4:]], b, None, method, TypeError, "a: masked elements"),
+        ([], b, None, method, ValueError, "a: no strips"),
+        (a, b, read_only, method, ValueError, "out: is read-only"),
+        (a, b, np.broadcast_to(np.zeros(5), (9, 5)), method, ValueError, "out: elements share"),
+        (a, b, [all_of_it[:5], all_of_it[4:8]], method, ValueError, "out: strips share memory"),
+        (a, b, "c", method, TypeError, "out: str"),
+        (a, b, [0.0, 1.0], method, TypeError, "out: float"),
+        (a, b, None, method | {"workspace_limit": 10**9}, NotImplementedError, "workspace_limit: not for devices="),
+        (a, b, None, {"plan": plan}, NotImplementedError, "workspace_limit: not for devices="),
+        (a, b, None, method | {"inner_scaling": True}, NotImplementedError, "inner_scaling: True is not"),
+        (a, b, None, method | {"dtype": "f4"}, NotImplementedError, "dtype: 'float32' of float64 operands"),
+    ):
+        with pytest.raises(error, match=match):
+            ozaki.matmul(x, y, out, devices="all", **given)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "b")
+        b.tofile(path)
+        mapped, again = (np.memmap(path, "f8", mode, shape=(7, 5)) for mode in ("r", "r+"))
+        with pytest.raises(ValueError, match="out: shares memory with b"):
+            ozaki.matmul(a[:7], mapped, again, devices="all", **method)
+    nothing = ozaki.matmul(on(1, a[:, :0]), on(0, b[:0]), devices="all", **method)
+    same(np.zeros((9, 5)), on_host(nothing))
+    same(ozaki.matmul(a.astype("f4"), b, **method), ozaki.matmul(a.astype("f4"), b, devices=0, dtype="f8", **method))
+    empty = ozaki.matmul([a[:0], a[:0]], b, devices="all", **method)
+    assert [strip.shape for strip in empty] == [(0, 5)] * 2
+
+
 def command_line(rng: np.random.Generator) -> None:
     """`ozaki multiply --devices`."""
     from ozaki._cli.commands import app
