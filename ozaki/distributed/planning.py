@@ -67,7 +67,7 @@ def question_for(
     dtype = format_of_parts(options.dtype, dtypes)
     sizes = replace(shapes((m, k), (k, n)), parts=COMPLEX if is_complex(dtype) else REAL)
     asked = options._replace(reproducible=True, workspace_limit=None)
-    return question_of(sizes, dtype, asked, backend.machine(), _NO_NATIVE, expression=combined)
+    return question_of(sizes, dtype, asked, backend.machine(), expression=combined, parts_obstacle=_NO_NATIVE)
 
 
 def check_shared_out(options: Options) -> None:

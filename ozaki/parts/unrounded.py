@@ -281,8 +281,8 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     if asked.slices is not None and asked.accuracy is None:
         return plan_for_shapes(sizes, dtype, asked._replace(reproducible=True))
     question = question_of(
-        sizes, dtype, asked._replace(reproducible=True, inner_scaling=False), backend.machine(), _NO_NATIVE,
-        for_operands=True, expression=True,
+        sizes, dtype, asked._replace(reproducible=True, inner_scaling=False), backend.machine(),
+        for_operands=True, expression=True, parts_obstacle=_NO_NATIVE,
     )  # fmt: skip
     description = left.description, right.description
     spans = tuple(int((of.top - of.bottom).max(initial=0)) for of in description)

@@ -28,6 +28,7 @@ def question_of(
     for_operands: bool = False,
     multiprecision: bool = False,
     expression: bool = False,
+    parts_obstacle: str | None = None,
 ) -> Question:
     """The question of one product; its parameters are attributes of `Question`.
 
@@ -41,8 +42,9 @@ def question_of(
     complex_rows = sizes.parts == COMPLEX and not multiprecision
     named = named_scheme(options, dtype, sizes.length, machine, complex_rows, multiprecision)
     question = Question(
-        sizes, dtype, options, machine, native_obstacle, native_fits, for_operands, multiprecision, expression, named
-    )
+        sizes, dtype, options, machine, native_obstacle, native_fits, for_operands, multiprecision, expression,
+        parts_obstacle, named,
+    )  # fmt: skip
     if options.scheme == "native":
         check_native(dtype, question.target, options, native_bound(question))
     if options.inner_scaling:

@@ -110,8 +110,8 @@ def candidates_of(question: Question) -> Candidates:
     ruled_out: str | None
     if options.scheme != "auto":
         ruled_out = ""
-    elif options.by_slices is not None:  # an obstacle is there whatever the options are
-        ruled_out = question.native_obstacle or f"native product ruled out by {options.by_slices}=True"
+    elif options.by_slices is not None:
+        ruled_out = question.parts_obstacle or f"native product ruled out by {options.by_slices}=True"
     elif options.engine != "auto":
         ruled_out = f"native product ruled out by engine={options.engine!r}"
     else:

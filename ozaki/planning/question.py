@@ -83,6 +83,7 @@ class Question:
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     multiprecision : whether an operand, the addend or the result is multiprecision
     expression : whether the product is part of an expression that may be rounded once
+    parts_obstacle : why operands that come in parts have no native product, whatever the options; None of whole ones
     named : the scheme that the options name with the count of its slices; None if they leave something open
     """
 
@@ -95,6 +96,7 @@ class Question:
     for_operands: bool = False
     multiprecision: bool = False
     expression: bool = False
+    parts_obstacle: str | None = None
     named: Scheme | Words | None = None
 
     def __hash__(self) -> int:
