@@ -262,6 +262,24 @@ def test_a_limit_of_workspace_holds(limit, method):
     assert np.array_equal(c, ozaki.matmul(x, y, reproducible=True, **method))
 
 
+def test_a_limit_of_workspace_holds_while_layers_are_added():
+    """Two processes, whose memory is counted together."""
+    n, k, limit = 700, 4000, 24 * 2**20
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((n, k)), rng.standard_normal((k, n))
+    options = {"layers": 2, "workspace_limit": limit, "scheme": "residues", "slices": 14}
+
+    def work(communicator):
+        return distributed.matmul(shared(x, Slab.Y, communicator), shared(y, Slab.X, communicator), **options).local
+
+    tracemalloc.start()
+    found = run(2, work)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2 * limit + x.nbytes + y.nbytes + n * n * 8
+    assert np.array_equal(np.concatenate(found, axis=1), ozaki.matmul(x, y, scheme="residues", slices=14))
+
+
 def test_a_product_is_planned_that_no_process_could_hold():
     limit = 16 * 2**30
     found = distributed.plan(

@@ -263,9 +263,6 @@ class WorkOnGpu(Work):
     combined: bool
     nonfinite: bool
 
-    PANELS = 4
-    SUMS = 3
-
     @classmethod
     def of(cls, engine: parts.Parts, operands: Operands, element: int, combined: bool) -> WorkOnGpu:
         """That of a product by an engine, of elements of so many bytes."""

@@ -35,10 +35,10 @@ class Work:
     sums: int
     slices: int
 
-    PANELS: ClassVar[int] = 3
-    """Panels at a time: one that is multiplied, one on its way, copies that are sent."""
-    SUMS: ClassVar[int] = 2
-    """Un-rounded products at a time, where layers are added."""
+    PANELS: ClassVar[int] = 4
+    """Panels at a time: one that is multiplied; the next one, and messages with it; copies that are sent."""
+    SUMS: ClassVar[int] = 3
+    """Un-rounded products at a time, where layers are added: this process's, strips to send, those that arrive."""
 
     def multiplied(self, rows: int, cols: int, width: int) -> int:
         """Bytes that a panel takes while it is multiplied, beside the operands and the sums."""
