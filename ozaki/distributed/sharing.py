@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
 
 from ozaki.distributed.layouts import ProcessGrid, check_grid, part_of
 from ozaki.records.memory import too_few_bytes
@@ -34,11 +33,6 @@ class Work:
     element: int
     sums: int
     slices: int
-
-    PANELS: ClassVar[int] = 4
-    """Panels at a time: one that is multiplied; the next one, and messages with it; copies that are sent."""
-    SUMS: ClassVar[int] = 3
-    """Un-rounded products at a time, where layers are added: this process's, strips to send, those that arrive."""
 
     def multiplied(self, rows: int, cols: int, width: int) -> int:
         """Bytes that a panel takes while it is multiplied, beside the operands and the sums."""
@@ -136,12 +130,18 @@ class Sharing:
         of_rows, of_cols = ceil(rows / self.blocks[0]), ceil(cols / self.blocks[1])
         inner = max(ceil(self.shape[1] / self.layers), 1)
         width = min(self.width, inner)
-        panels = work.PANELS * (of_rows + of_cols) * width * work.element
+        panels = _PANELS * (of_rows + of_cols) * width * work.element
         multiplied = max(work.multiplied(of_rows, of_cols, each) for each in {width, inner % width or width})
-        sums = work.summed(of_rows, of_cols) * (1 if self.layers == 1 else work.SUMS)
+        sums = work.summed(of_rows, of_cols) * (1 if self.layers == 1 else _SUMS)
         rounded = ceil(of_rows / self.layers) * of_cols * work.element * 2  # entries, and copies that are sent
         return panels + multiplied + sums + rounded + work.rounding + _OF_A_ROW * (m + n)
 
+
+_PANELS = 4
+"""Panels at a time: one that is multiplied; the next one, and messages with it; copies that are sent."""
+
+_SUMS = 3
+"""Un-rounded products at a time, where layers are added: this process's, strips to send, those that arrive."""
 
 _SPLIT = 2048
 """Rows that are split at a time."""
