@@ -67,6 +67,9 @@ class ndarray(np.ndarray):  # noqa: N801
         _settle(self)
         return np.array(self)
 
+    def __reduce__(self) -> Any:
+        return as_array, (self.get(),)
+
     def set(self, of_host: np.ndarray) -> None:
         self[...] = _on_device(of_host.copy())
 

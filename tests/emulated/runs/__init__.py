@@ -62,6 +62,7 @@ FUNCTIONS = {
         *("single-panels", "hopper-single-panels"),
         *("panels-within-limits", "hopper-panels-within-limits"),
     ),
+    "in_parts": (*("added-on-devices", "hopper-added-on-devices", "planned-on-devices", "refused-parts"),),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",
