@@ -262,7 +262,9 @@ def _check_on_gpu(plan: Plan) -> None:
     scheme: Any = plan.scheme
     check_engine(plan.engine, cupy)
     if (obstacle := parts.obstacle(scheme, plan.engine)) is not None:
-        raise NotImplementedError(f"plan: {obstacle}, so parts of it are not multiplied on GPUs")
+        raise NotImplementedError(
+            f"plan: {obstacle}, whose parts are not multiplied on GPUs; move them with cupy.asnumpy"
+        )
 
 
 def _check_rows(left: Any, right: Any) -> None:

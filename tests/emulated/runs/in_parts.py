@@ -37,7 +37,7 @@ def multiplied(a: np.ndarray, b: np.ndarray, cuts: list[slice], plan: Any) -> li
     return [parts.multiply(cp.asarray(a[:, at]), cp.asarray(b[at]), *rows, plan) for at in cuts]
 
 
-def added_up(a: np.ndarray, b: np.ndarray, cuts: list[slice], plan: Any, rng: np.random.Generator) -> None:
+def added_up(rng: np.random.Generator, a: np.ndarray, b: np.ndarray, cuts: list[slice], plan: Any) -> None:
     """Compare the sum of the products of parts, in any order, by `add`, by arrays and after travels."""
     want = ozaki.matmul(a, b, plan=plan)
     for way in ("add", "arrays", "both", "pickle"):
@@ -46,14 +46,19 @@ def added_up(a: np.ndarray, b: np.ndarray, cuts: list[slice], plan: Any, rng: np
         if way == "pickle":
             found = pickle.loads(pickle.dumps(found))
         total, *others = found
+        before_others: list[tuple[parts.Unrounded, Any]] = []
         for i, each in enumerate(others):
             if way == "arrays" or (way == "both" and i % 2):
                 for own, more in zip(total.arrays, each.arrays, strict=True):  # as MPI adds them
                     assert isinstance(own, cp.ndarray) and own.dtype != np.uint8
                     own += more
             else:
+                before = each.round()
                 assert total.add(each) is total
+                before_others.append((each, before))
         same(want, total.round())
+        for each, before in before_others:
+            same(cp.asnumpy(before), each.round())  # what is added stays, too
         same(want, total.round())  # what was added stays
         if way == "both":
             same(want, pickle.loads(pickle.dumps(total)).round())
@@ -66,11 +71,11 @@ def added_on_devices(rng: np.random.Generator) -> None:
     with mock.patch.object(on_device, "ROWS", 16):
         for scheme, slices in (("residues", 14), ("residues", 60), ("digits", 7), ("fp16-digits", 8)):
             plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme=scheme, slices=slices)
-            added_up(a, b, cuts, plan, rng)
+            added_up(rng, a, b, cuts, plan)
         x, y = (matrix(rng, shape, "f4") + 1j * matrix(rng, shape, "f4") for shape in ((9, 20), (20, 7)))
         x[1, 3] = np.inf
         plan = ozaki.plan(x.shape, y.shape, dtype="complex64", scheme="residues", slices=12)
-        added_up(x, y, [slice(0, 11), slice(11, 20)], plan, rng)
+        added_up(rng, x, y, [slice(0, 11), slice(11, 20)], plan)
 
 
 def planned_on_devices(rng: np.random.Generator) -> None:
