@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,12 @@ pytestmark = [
 def parameters():
     """The cases, of which the first one of each module is in the first tier of tests."""
     first = {names[0] for names in FUNCTIONS.values()}
-    return [pytest.param(case, marks=() if case in first else pytest.mark.full) for case in CASES]
+    without = pytest.mark.skipif(find_spec("dask") is None, reason="not installed: dask")
+    marks = {case: [without] for case in FUNCTIONS["dask_on_devices"]}
+    return [
+        pytest.param(case, marks=[*marks.get(case, ()), *([] if case in first else [pytest.mark.full])])
+        for case in CASES
+    ]
 
 
 @pytest.mark.parametrize("case", parameters())

@@ -222,7 +222,7 @@ def test_products_travel(monkeypatch):
         first, second, third = pickle.loads(pickle.dumps(found))
         assert np.array_equal(third.add(second).add(first).round(), ozaki.matmul(x, x.T, plan=plan), equal_nan=True)
     packed = pickle.dumps(found[0])
-    monkeypatch.setattr("ozaki.parts.unrounded._engine_of", lambda plan: object())
+    monkeypatch.setattr("ozaki.parts.unrounded._engine_of", lambda *_: object())
     with pytest.raises(RuntimeError, match=r"engine: .* there, object here"):
         pickle.loads(packed)
 

@@ -9,6 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from ozaki.backends import backend_of
 from ozaki.call.operands import dtype_of
 from ozaki.distributed import dask_graphs as graphs
 from ozaki.distributed.dask_facts import MeasuredChunks
@@ -16,6 +17,7 @@ from ozaki.distributed.dask_tasks import Product
 from ozaki.distributed.planning import combined, given, planned, question_for
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
+from ozaki.process.placement import on_gpu
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import shapes
@@ -53,6 +55,7 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
     Parameters
     ----------
     a, b : dask arrays, of which one may be an array of NumPy
+        Their chunks are arrays of NumPy, or all of CuPy.
     plan, options : as for `matmul`
     terms : (alpha, beta, c) of `gemm`
 
@@ -66,11 +69,14 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
         check_plan_alone(plan, options)
     check_alone(workspace_limit=(plan or options).workspace_limit)
     a, b = _checked("a", a), _checked("b", b)
+    c = None if terms is None or terms[2] is None else _checked("c", terms[2])
     sizes = shapes(a.shape, b.shape)
-    question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None)
-    combination = c = None
+    if on_gpu(a._meta) or on_gpu(b._meta) or (c is not None and on_gpu(c._meta)):
+        options = _checked_on_gpus({"a": a, "b": b, "c": c}, plan, options)
+    backend = backend_of(("a", a._meta))
+    question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None, backend)
+    combination = None
     if terms is not None:
-        c = None if terms[2] is None else _checked("c", terms[2])
         combination = combined(terms[0], terms[1], c, question)
         c = None if combination is None else combination.c
     operands = graphs.DaskOperands(a, b)
@@ -82,8 +88,27 @@ def multiply_chunks(a: Any, b: Any, plan: Plan | None, options: Options, terms: 
         factors = graphs.factors_of(operands) if found.inner_scaling else graphs.factors_known(operands, None)
         sources = graphs.describing(operands, factors)
     scheme: Any = found.scheme
-    product = Product(scheme, found.engine, operands.reals * operands.shape[1], question.dtype)
+    product = Product(scheme, found.engine, operands.reals * operands.shape[1], question.dtype, operands.on_gpu)
     return graphs.product_of(operands, sources, product, combination, c)
+
+
+def _checked_on_gpus(operands: dict[str, Any], plan: Plan | None, options: Options) -> Options:
+    """The options of a product of chunks on GPUs.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        For what is not multiplied there.
+    """
+    for name, x in operands.items():
+        if x is not None and not on_gpu(x._meta):
+            raise ValueError(
+                f"{name}: its chunks are in host memory, others on GPUs; expected all on GPUs: use "
+                f"{name}.map_blocks(cupy.asarray)"
+            )
+    if (plan or options).inner_scaling:
+        raise NotImplementedError("inner_scaling: True is not for chunks on GPUs")
+    return options._replace(inner_scaling=False)
 
 
 def _plan_of(plan: Plan | None, question: Question, measured: MeasuredChunks) -> Plan:
@@ -110,13 +135,16 @@ def _checked(name: str, x: Any) -> Any:
     """
     if type(x) in (np.ndarray, np.memmap):
         x = da.from_array(x)
+    if on_gpu(x):
+        raise TypeError(f"{name}: an array of CuPy; use dask.array.from_array({name}, asarray=False)")
     if not isinstance(x, da.Array):
         raise TypeError(f"{name}: {type(x).__name__}; expected a dask array, as the other operand is, or one of NumPy")
     if x.ndim != 2:
         raise ValueError(f"{name}: {x.ndim} axes; expected a matrix, two axes")
     dtype_of(name, x)
-    if type(x._meta) not in (np.ndarray, np.memmap):
-        raise TypeError(f"{name}: its chunks are of {type(x._meta).__name__}; expected arrays of NumPy: use map_blocks")
+    if type(x._meta) not in (np.ndarray, np.memmap) and not on_gpu(x._meta):
+        what = type(x._meta).__name__
+        raise TypeError(f"{name}: its chunks are of {what}; expected arrays of NumPy or CuPy: use map_blocks")
     if any(isnan(size) for sizes in x.chunks for size in sizes):
         raise ValueError(f"{name}: the sizes of its chunks are unknown; call {name}.compute_chunk_sizes() first")
     return x

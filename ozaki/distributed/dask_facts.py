@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from ozaki.backends.parts import on_host
 from ozaki.bounds.description import FIELDS, Description, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, Level
@@ -67,7 +68,7 @@ class MeasuredChunks(Measuring):
     def _some_rows(self, at: tuple[Ints, Ints]) -> tuple[NDArray, NDArray]:
         left, right = self.operands.arrays
         x, y = da.compute(left[at[0]], right[:, at[1]])
-        return x, y.T
+        return on_host(x), on_host(y).T
 
     # Proofs -----------------------------------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class MeasuredChunks(Measuring):
     def relative_bits(self, scheme: Scheme, inner_scaling: bool) -> float:
         """The fact `RelativeError`: from a product by the scheme, of which no chunk is kept."""
         operands, sources, spans = self.operands, self._sources(inner_scaling), self.spans(inner_scaling)[0]
-        product = Product(scheme, "auto", self.described[0].k, self.dtype)
+        product = Product(scheme, "auto", self.described[0].k, self.dtype, operands.on_gpu)
         c = graphs.product_of(operands, sources, product)
         name, tasks = operands.name("quotient", product, inner_scaling), dict(sources.tasks)
         keys = []

@@ -21,12 +21,15 @@ from dask.highlevelgraph import HighLevelGraph
 
 import ozaki
 from ozaki.backends.numpy import parts
+from ozaki.backends.parts import empty_at
 from ozaki.bounds.description import Description
 from ozaki.distributed import dask_tasks
 from ozaki.distributed.dask_tasks import WHOLE, Inner, Panel, Product
 from ozaki.distributed.measuring import Factors
 from ozaki.distributed.outline import work_of
+from ozaki.process.placement import on_gpu
 from ozaki.records.combination import Combination
+from ozaki.schemes import Residues
 
 Key = Any
 Tasks = dict[Key, Any]
@@ -45,6 +48,7 @@ class DaskOperands:
     sizes : rows of each block of A, inner indices of each pair of blocks, columns of each block of B
     dtypes : their formats
     reals : real parts of an element
+    on_gpu : whether chunks are arrays of CuPy
     """
 
     def __init__(self, a: Any, b: Any) -> None:
@@ -53,6 +57,7 @@ class DaskOperands:
         self.sizes: tuple[tuple[int, ...], ...] = (x.chunks[0], x.chunks[1], y.chunks[1])
         self.dtypes = str(x.dtype), str(y.dtype)
         self.reals = 2 if x.dtype.kind == "c" else 1
+        self.on_gpu = on_gpu(x._meta)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -94,10 +99,12 @@ def compute(arrays: Sequence[Any], name: str, tasks: Tasks, keys: Any) -> Any:
     return compute_as_if_collection(da.Array, HighLevelGraph.from_collections(name, tasks, dependencies=arrays), keys)
 
 
-def array_of(arrays: Sequence[Any], name: str, tasks: Tasks, chunks: tuple[tuple[int, ...], ...], dtype: str) -> Any:
-    """The dask array whose chunks tasks with its name compute from chunks of other arrays."""
+def array_of(
+    arrays: Sequence[Any], name: str, tasks: Tasks, chunks: tuple[tuple[int, ...], ...], dtype: str, like: Any = None
+) -> Any:
+    """The dask array whose chunks, where `like` lies, tasks with its name compute from chunks of other arrays."""
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=arrays)
-    return da.Array(graph, name, chunks, meta=np.empty((0, 0), dtype))
+    return da.Array(graph, name, chunks, meta=empty_at(like, (0, 0), dtype))
 
 
 # Descriptions ---------------------------------------------------------------------------------------------------------
@@ -205,7 +212,16 @@ def product_of(
 
     For each chunk there are one or more strands of tasks, which each take some of the blocks along k one after the
     other, and keep one un-rounded product; what strands have is added in pairs.
+
+    Raises
+    ------
+    NotImplementedError
+        If chunks lie on GPUs, which do not multiply such slices in parts.
     """
+    if product.on_gpu and (obstacle := product.parts.obstacle(product.scheme, product.engine)) is not None:
+        raise NotImplementedError(
+            f"scheme: {obstacle}, whose chunks are not multiplied on GPUs; move them with map_blocks(cupy.asnumpy)"
+        )
     rows, _, cols = operands.sizes
     if c is not None:
         c = c.rechunk((rows, cols))
@@ -231,7 +247,7 @@ def product_of(
             last = strands.task(dask_tasks.rounded, before, inner)
             tasks[name, i, j] = *last, expression, None if c is None else (c.name, i, j)
     arrays = [*operands.arrays] if c is None else [*operands.arrays, c]
-    return array_of(arrays, name, tasks, (rows, cols), product.dtype)
+    return array_of(arrays, name, tasks, (rows, cols), product.dtype, operands.arrays[0]._meta)
 
 
 @dataclass(frozen=True)
@@ -284,6 +300,9 @@ class _Strands:
 
 def _bytes_of_sums(product: Product) -> int:
     """Bytes of an entry of an un-rounded product."""
+    if product.on_gpu:
+        scheme = parts.sliced(product.scheme)
+        return scheme.bytes if isinstance(scheme, Residues) else 8 * scheme.count
     engine = parts.engine_for(product.scheme, product.k, product.engine)
     return work_of(engine, np.dtype(product.dtype).itemsize).sums
 

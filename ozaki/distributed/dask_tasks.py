@@ -2,12 +2,13 @@
 
 No task changes what it is given, since a scheduler may hand the same object to another one. Engines hold compiled
 libraries, which do not travel: each task makes its own from the scheme. Blocks of A are read as rows, those of B as
-columns, along their inner indices.
+columns, along their inner indices. Blocks on a GPU are described and multiplied there; what proofs read of them is
+copied to the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce, wraps
 from typing import Any, TypeVar
@@ -16,12 +17,15 @@ import numpy as np
 
 from ozaki.backends.numpy import parts
 from ozaki.backends.numpy._scaled import inner_factors, inner_statistics
+from ozaki.backends.parts import on_host, parts_at
 from ozaki.bounds import merging
 from ozaki.bounds.description import Description, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import Level
 from ozaki.distributed.measuring import Factors, NDArray, rows_of
+from ozaki.distributed.moving import contiguous
 from ozaki.process.environment import default_environment
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.combination import Combination
 from ozaki.records.formats import is_complex
 from ozaki.schemes import Scheme
@@ -32,15 +36,26 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _task(function: _Function) -> _Function:
     """Decorate a task: it runs as a public function does, in the default floating-point environment, without a warning.
 
-    A worker's threads have environments and settings of NumPy of their own.
+    A worker's threads have environments and settings of NumPy of their own, and a current GPU: that of the blocks.
     """
 
     @wraps(function)
     def run(*args: Any) -> Any:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), where_they_lie(_blocks(args)):
             return function(*args)
 
     return default_environment(run)  # type: ignore[return-value]
+
+
+def _blocks(args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """The arrays on GPUs among the arguments of a task, with what messages call them."""
+    for x in args:
+        if isinstance(x, list):
+            yield from _blocks(x)
+        elif isinstance(x, Partial):
+            yield from _blocks([x.sums, *x.totals])
+        elif on_gpu(x):
+            yield "a chunk", x
 
 
 @dataclass(frozen=True)
@@ -69,10 +84,13 @@ def _rows(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors 
     TypeError
         If the block is not what its dask array says.
     """
-    if not isinstance(block, np.ndarray) or str(block.dtype) != dtype:
-        found = f"dtype {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
-        raise TypeError(f"{'ab'[side]}: a chunk is {found}; expected a NumPy array of dtype {dtype}, as its dask array")
-    x = np.asarray(block)
+    is_array, library = isinstance(block, np.ndarray) or on_gpu(block), "CuPy" if on_gpu(block) else "NumPy"
+    if not is_array or str(block.dtype) != dtype:
+        found = f"dtype {block.dtype}" if is_array else type(block).__name__
+        raise TypeError(
+            f"{'ab'[side]}: a chunk is {found}; expected a {library} array of dtype {dtype}, as its dask array"
+        )
+    x = block if on_gpu(block) else np.asarray(block)
     x = (x if side == 0 else x.T)[:, inner.at]
     return rows_of(x, None if factors is None else factors[side][:, :, inner.of_all]), x
 
@@ -83,7 +101,8 @@ def _rows(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors 
 @_task
 def extremes(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors | None) -> NDArray:
     """The first round of `bounds.merging` for a block."""
-    return parts.extremes(_rows(side, block, dtype, inner, factors)[0])
+    found: NDArray = parts_at(block).extremes(_rows(side, block, dtype, inner, factors)[0])
+    return found
 
 
 @_task
@@ -95,7 +114,8 @@ def largest(found: Sequence[NDArray]) -> NDArray:
 @_task
 def sums(side: int, block: NDArray, dtype: str, inner: Inner, factors: Factors | None, merged: NDArray, k: int) -> Ints:
     """The second round of `bounds.merging` for a block."""
-    return parts.sums(_rows(side, block, dtype, inner, factors)[0], merged, k)
+    found: Ints = parts_at(block).sums(_rows(side, block, dtype, inner, factors)[0], merged, k)
+    return found
 
 
 @_task
@@ -161,7 +181,7 @@ def lower_bounds(
     """The lower bounds of a tile (`parts.LowerBounds`), shape (m, n): those of earlier blocks with more added."""
     lower = parts.LowerBounds(level, left, right, None if before is None else before[None].copy())
     for x, y, _, _ in panel.rows(xs, ys, factors):
-        lower.add(x, y)
+        lower.add(on_host(x), on_host(y))
     found: NDArray = lower.sums[0]
     return found
 
@@ -180,7 +200,7 @@ def exponents(
     """What the second pass finds of a tile at the wide level: of earlier blocks, and of more."""
     found = parts.LowerBounds("wide", left, right, lower[None], None if before is None else before.copy())
     for x, y, _, _ in panel.rows(xs, ys, factors):
-        found.add_exponents(x, y)
+        found.add_exponents(on_host(x), on_host(y))
     return found.exponents
 
 
@@ -220,12 +240,31 @@ class Product:
     engine : its name, as plans have it
     k : real numbers of a row
     dtype : of the result
+    on_gpu : whether blocks are arrays of CuPy
     """
 
     scheme: Scheme
     engine: str
     k: int
     dtype: str
+    on_gpu: bool = False
+
+    @property
+    def parts(self) -> Any:
+        """The module that multiplies parts where the blocks are."""
+        if not self.on_gpu:
+            return parts
+        from ozaki.backends.cupy import parts as on_device
+
+        return on_device
+
+    def zeros(self, shape: tuple[int, int]) -> Any:
+        """A chunk of the result where the blocks are."""
+        if not self.on_gpu:
+            return np.zeros(shape, self.dtype)
+        import cupy as cp
+
+        return cp.zeros(shape, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -245,7 +284,7 @@ class Partial:
     totals: list[NDArray]
     engine: str
 
-    def add_to(self, tile: parts.PartialProduct, touched: parts.Touched) -> None:
+    def add_to(self, tile: Any, touched: Any) -> None:
         """Add it to a tile.
 
         Raises
@@ -259,7 +298,8 @@ class Partial:
                 "that all have, as engine='float64'"
             )
         if self.sums is not None:
-            tile.add(self.sums, self.terms)
+            mine = on_gpu(self.sums) and tile.sums is None  # on GPUs a tile keeps the sums that it is given first
+            tile.add(self.sums.copy() if mine else self.sums, self.terms)
         for total, more in zip(touched.totals, self.totals, strict=True):
             total += more
 
@@ -274,16 +314,26 @@ def _added(
     ys: Sequence[NDArray],
     factors: Factors | None,
     out: NDArray | None = None,
-) -> tuple[parts.PartialProduct | None, parts.Touched]:
-    """Add the products of pairs of blocks to un-rounded ones.
+) -> tuple[Any, Any]:
+    """Add the products of pairs of blocks to un-rounded ones: a `PartialProduct`, and what NaN and Inf touch.
 
     If there is no more to a chunk than one pair, an engine may round it into `out` as it multiplies: then None.
+
+    Raises
+    ------
+    TypeError
+        If blocks lie elsewhere than their dask arrays say.
     """
-    tile, touched = parts.begin(product.scheme, product.engine, left, right, is_complex(product.dtype))
+    tile, touched = product.parts.begin(product.scheme, product.engine, left, right, is_complex(product.dtype))
     for each in before:
         each.add_to(tile, touched)
     finite, rounded = (not left.nonfinite.any(), not right.nonfinite.any()), False
     for x, y, plain_x, plain_y in panel.rows(xs, ys, factors):
+        for name, block in (("a", plain_x), ("b", plain_y)):
+            if on_gpu(block) != product.on_gpu:
+                places = "in host memory", "on a GPU"
+                where, other = (places[at] for at in (on_gpu(block), product.on_gpu))
+                raise TypeError(f"{name}: a chunk is {where}; expected one {other}, as its dask array")
         rounded = out is not None and tile.round_product(x, y, finite, out)
         if not rounded:
             tile.add_product(x, y, finite)
@@ -323,11 +373,11 @@ def rounded(
     addend: NDArray | None,
 ) -> NDArray:
     """The same, rounded once, or in an expression with a block of C: a chunk of the result."""
-    out = np.zeros((left.top.shape[1], right.top.shape[1]), product.dtype)
+    out: NDArray = product.zeros((left.top.shape[1], right.top.shape[1]))
     alone = combination is None and not before and len(xs) == 1
     tile, touched = _added(product, panel, left, right, before, xs, ys, factors, out if alone else None)
     if combination is not None and addend is not None:
-        combination = replace(combination, c=np.asarray(addend)[None])
+        combination = replace(combination, c=contiguous(addend)[None] if product.on_gpu else np.asarray(addend)[None])
     if tile is not None:
         tile.round_into(out, combination)
     if touched.some:
@@ -340,5 +390,5 @@ def worst_quotient(
     product: Product, left: Description, right: Description, spans: tuple[int, int], block: NDArray
 ) -> tuple[int, int]:
     """The largest quotient of the error of an entry and the entry, of a tile of the rounded product."""
-    exponent, mantissa = parts.worst_quotient((left, right), spans, product.scheme, block)
+    exponent, mantissa = parts.worst_quotient((left, right), spans, product.scheme, on_host(block))
     return exponent, mantissa

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.backends.numpy import parts
+from ozaki.backends.parts import on_host as on_host
+from ozaki.backends.parts import parts_at as parts_at
 from ozaki.bounds.description import Ints
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
@@ -150,26 +151,6 @@ def empty_like(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
 
         return cp.empty(shape, dtype)
     return np.empty(shape, dtype)
-
-
-def parts_at(x: Any) -> Any:
-    """The module of parts of products for shares that lie where x does."""
-    if on_gpu(x):
-        from ozaki.backends.cupy import parts as on_device
-
-        return on_device
-    return parts
-
-
-def on_host(x: Any) -> NDArray:
-    """The array itself, or a copy in host memory of one on a GPU."""
-    if on_gpu(x):
-        import cupy as cp
-
-        copied: NDArray = cp.asnumpy(x)
-        return copied
-    found: NDArray = x
-    return found
 
 
 def finish_work() -> None:

@@ -108,8 +108,8 @@ def matmul(
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
         transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
         of dimensions, with any placements but partial ones. Beside a dask array the other operand may be an array of
-        NumPy; with dask arrays `distribution`, `grid`, `layers`, `progress`, `placements`, `timeout` and
-        `return_report` have to stay at their defaults.
+        NumPy, and chunks are arrays of NumPy, or all of CuPy; with dask arrays `distribution`, `grid`, `layers`,
+        `progress`, `placements`, `timeout` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy import parts
+from ozaki.backends.parts import parts_at
 from ozaki.bounds import merging
 from ozaki.bounds.description import Description
 from ozaki.call.operands import dtype_of
 from ozaki.interchange.plain import plain
-from ozaki.process.placement import on_gpu
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import DTYPES, format_named, is_complex
 from ozaki.records.shapes import SIDES, Side
 
@@ -49,8 +49,10 @@ class Rows:
         return Rows(self.description.part(slice(None), rows), self.k, self.dtype)
 
 
-def as_rows(name: str, x: Any, side: Side) -> npt.NDArray[Any]:
+def as_rows(name: str, x: Any, side: Side) -> Any:
     """A part of an operand, called `name` in messages, as rows of A or columns of B, shape (1, rows, indices).
+
+    It is an array of NumPy, or on a GPU one of CuPy.
 
     Raises
     ------
@@ -58,23 +60,21 @@ def as_rows(name: str, x: Any, side: Side) -> npt.NDArray[Any]:
     """
     if side not in SIDES:
         raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
-    if on_gpu(x):
-        raise TypeError(f"{name}: an array of CuPy; expected one of NumPy, as cupy.asnumpy({name})")
-    if not isinstance(x, np.ndarray):
-        raise TypeError(f"{name}: {type(x).__name__}; expected an array of NumPy, as numpy.asarray({name})")
-    matrix = plain(name, x)
+    if not (on_gpu(x) or isinstance(x, np.ndarray)):
+        raise TypeError(f"{name}: {type(x).__name__}; expected an array of NumPy or CuPy, as numpy.asarray({name})")
+    matrix = x if on_gpu(x) else plain(name, x)
     if matrix.ndim != 2:
         raise ValueError(f"{name}: {matrix.ndim} axes; expected a matrix, two axes")
     dtype_of(name, matrix)
     return (matrix if side == "left" else matrix.T)[None]
 
 
-def extremes(x: npt.NDArray[Any], side: Side) -> npt.NDArray[np.float64]:
+def extremes(x: Any, side: Side) -> npt.NDArray[np.float64]:
     """The first round: the extreme elements of each row of a part of an operand.
 
     Parameters
     ----------
-    x : array of NumPy, float32, float64, complex64 or complex128
+    x : array of NumPy or CuPy, float32, float64, complex64 or complex128
         Shape (m, indices) of A, (indices, n) of B: all rows or columns, at some of the inner indices, or at none.
     side : {"left", "right"}
         Whether x is a part of A or of B.
@@ -97,11 +97,13 @@ def extremes(x: npt.NDArray[Any], side: Side) -> npt.NDArray[np.float64]:
     >>> parts.extremes(np.array([[1.0, -8.0, 0.0]]), "left").tolist()
     [[8.0], [-1.0]]
     """
-    with np.errstate(all="ignore"):
-        return parts.extremes(as_rows("x", x, side))
+    rows = as_rows("x", x, side)
+    with np.errstate(all="ignore"), where_they_lie((("x", x),)):
+        found: npt.NDArray[np.float64] = parts_at(x).extremes(rows)
+    return found
 
 
-def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int64]:
+def sums(x: Any, side: Side, merged: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int64]:
     """The second round: sums over the inner indices of a part, in units that the merged extremes give.
 
     Parameters
@@ -116,7 +118,7 @@ def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: in
     -------
     array, int64, shape (4, rows)
         Of magnitudes, of their squares, and counts of elements that are no multiples of the unit, and of NaN and Inf.
-        Add those of all parts (MPI.SUM): no sum overflows.
+        Add those of all parts (MPI.SUM): no sum overflows. An array of NumPy, as of `extremes`.
 
     Raises
     ------
@@ -138,8 +140,9 @@ def sums(x: npt.NDArray[Any], side: Side, merged: npt.NDArray[np.float64], k: in
     if k < rows.shape[2]:
         raise ValueError(f"k: {k}; expected that of the whole product, at least the {rows.shape[2]} indices of x")
     _check_merged("merged", merged, "float64", 2, rows.shape[1])
-    with np.errstate(all="ignore"):
-        return parts.sums(rows, merged, _reals(str(rows.dtype), k))
+    with np.errstate(all="ignore"), where_they_lie((("x", x),)):
+        found: npt.NDArray[np.int64] = parts_at(x).sums(rows, merged, _reals(str(rows.dtype), k))
+    return found
 
 
 def describe(merged: npt.NDArray[np.float64], added: npt.NDArray[np.int64], k: int, dtype: str) -> Rows:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from ozaki.backends.numpy import backend, parts
+from ozaki.backends.numpy import backend
+from ozaki.backends.parts import empty_at, parts_at
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.call.format_checks import format_of_parts
 from ozaki.parts.rows import Rows, as_rows
 from ozaki.planning.asking import question_of
-from ozaki.planning.checks import check_options
+from ozaki.planning.checks import check_engine, check_options
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, settle
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.process.environment import default_environment
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import is_complex
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
@@ -29,8 +31,9 @@ class Unrounded:
     """The exact product of the images of some rows of A and columns of B, over the inner indices added so far.
 
     It is A B in fixed point: integers in units that the rows' exponents give. Nothing was rounded yet but each element,
-    once, to its image. `ozaki.parts.multiply` makes one; those of the same plan and rows may be added. It
-    may be pickled.
+    once, to its image. `ozaki.parts.multiply` makes one, in host memory or on the GPU on which its operands lie; those
+    of the same plan and rows that lie there may be added. It may be pickled: what lay on a GPU arrives on CuPy's
+    current device.
 
     Attributes
     ----------
@@ -42,8 +45,8 @@ class Unrounded:
     def __init__(
         self,
         plan: Plan,
-        product: parts.PartialProduct,
-        touched: parts.Touched,
+        product: Any,
+        touched: Any,
         shape: tuple[int, int],
         indices: int,
     ) -> None:
@@ -58,7 +61,8 @@ class Unrounded:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         mu, nu, sums, terms, name = state["_product"]
-        engine = _engine_of(state["plan"])
+        parts = parts_at(mu)
+        engine = _engine_of(state["plan"], parts)
         if type(engine).__name__ != name:
             raise RuntimeError(
                 f"engine: {name} there, {type(engine).__name__} here, whose sums are other integers; name one that all "
@@ -69,14 +73,16 @@ class Unrounded:
             self._product.add(sums, terms)
 
     @property
-    def arrays(self) -> list[npt.NDArray[Any]]:
+    def arrays(self) -> list[Any]:
         """Arrays that may be added to those of other parts, element by element, by whatever adds exactly (MPI.SUM).
 
         They are the memory of the product itself: what is added in place, as MPI.IN_PLACE does, is in the product. The
-        first one is int32 or float64 and holds integers: residues modulo each number, or digits. The others, of rows
-        and columns with NaN or Inf, are float64. Parts of the same plan and rows have arrays of the same shapes.
+        first one is int32, int64 or float64 and holds integers: residues modulo each number, or digits. The others, of
+        rows and columns with NaN or Inf, are float64. Parts of the same plan and rows have arrays of the same shapes,
+        all in host memory or all on GPUs, where they are arrays of CuPy and hold other integers.
         """
-        return [self._product.wide_sums(), *self._touched.totals]
+        with self._there():
+            return [self._product.wide_sums(), *self._touched.totals]
 
     def add(self, other: Unrounded) -> Unrounded:
         """Add another part of k, of the same plan, rows and columns; returns this one.
@@ -92,8 +98,21 @@ class Unrounded:
             raise ValueError(
                 f"other: {other.shape} by {other.plan.scheme}; expected {self.shape} by {self.plan.scheme}"
             )
+        if self._place != other._place:
+            raise ValueError(f"other: {other._place}; expected a part {self._place}, as this one")
+        with self._there(), np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
+            self._add(other)
+        return self
+
+    def _add(self, other: Unrounded) -> None:
+        """Add another part that lies where this one does.
+
+        Raises
+        ------
+        ValueError
+        """
         mine_of, of_other = self._product, other._product
-        if not (np.array_equal(mine_of.mu, of_other.mu) and np.array_equal(mine_of.nu, of_other.nu)):
+        if not ((mine_of.mu == of_other.mu).all() and (mine_of.nu == of_other.nu).all()):
             raise ValueError("other: of rows or columns with other exponents; expected a part of the same ones")
         if [total.shape for total in self._touched.totals] != [total.shape for total in other._touched.totals]:
             raise ValueError("other: of other rows or columns with NaN or Inf; expected a part of the same ones")
@@ -104,32 +123,43 @@ class Unrounded:
             )
         self._indices += other._indices
         if of_other.sums is not None:
-            mine_of.add(of_other.sums, of_other.terms)
-        with np.errstate(invalid="ignore"):  # Inf - Inf is NaN, as in the product
-            for total, more in zip(self._touched.totals, other._touched.totals, strict=True):
-                total += more
-        return self
+            mine_of.add(of_other.copy().sums if mine_of.sums is None else of_other.sums, of_other.terms)
+        for total, more in zip(self._touched.totals, other._touched.totals, strict=True):
+            total += more
 
     @default_environment
-    def round(self) -> npt.NDArray[Any]:
-        """The product, each entry rounded once to the format of the plan; what was added stays."""
-        out = np.empty(self.shape, self.plan.dtype)
-        with np.errstate(all="ignore"):
+    def round(self) -> Any:
+        """The product, each entry rounded once to the format of the plan; what was added stays.
+
+        It is an array of NumPy, or one of CuPy on the GPU on which the product lies.
+        """
+        with np.errstate(all="ignore"), self._there():
+            out = empty_at(self._product.mu, self.shape, self.plan.dtype)
             self._product.copy().round_into(out)
             if self._touched.some:
                 self._touched.write(out)
         return out
 
+    @property
+    def _place(self) -> str:
+        """Where it lies, for messages."""
+        mu = self._product.mu
+        return f"on GPU {mu.data.device_id}" if on_gpu(mu) else "in host memory"
+
+    def _there(self) -> AbstractContextManager[Any]:
+        """A context in which its GPU is CuPy's current one."""
+        return where_they_lie((("the product", self._product.mu),))
+
 
 @default_environment
-def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, plan: Plan) -> Unrounded:
+def multiply(a: Any, b: Any, left: Rows, right: Rows, plan: Plan) -> Unrounded:
     """Multiply a part of the inner dimension, without rounding.
 
     Parameters
     ----------
-    a : array of NumPy, shape (m, indices), float32, float64, complex64 or complex128
-    b : array of NumPy, shape (indices, n), real or complex as a
-        Both at the same inner indices, which need not be neighbours.
+    a : array of NumPy or CuPy, shape (m, indices), float32, float64, complex64 or complex128
+    b : array of the same library, shape (indices, n), real or complex as a
+        Both at the same inner indices, which need not be neighbours; of CuPy on one GPU.
     left, right : Rows
         The descriptions of the rows of A and the columns of B that a and b have a part of: `rows[slice]` of a tile.
     plan : Plan
@@ -145,11 +175,12 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     TypeError, ValueError
         For parts that do not fit one another, the rows or the plan.
     NotImplementedError
-        For a plan of digits of complex operands.
+        For a plan of digits of complex operands, and on a GPU for slices that it does not multiply in parts.
 
     Notes
     -----
-    The rounded sum of all parts has the bits of `ozaki.matmul` of the whole matrices by this plan, and its bound.
+    The rounded sum of all parts has the bits of `ozaki.matmul` of the whole matrices by this plan, and its bound. On
+    GPUs they are the same; a plan's engine has to be "auto" there, or one of CuPy's.
 
     Examples
     --------
@@ -170,17 +201,19 @@ def multiply(a: npt.NDArray[Any], b: npt.NDArray[Any], left: Rows, right: Rows, 
     _check(x, y, left, right, plan)
     scheme: Any = plan.scheme
     rows, cols = left.description, right.description
-    with np.errstate(all="ignore"):
-        product, touched = parts.begin(scheme, plan.engine, rows, cols, plan.parts == COMPLEX)
+    with np.errstate(all="ignore"), where_they_lie((("a", a), ("b", b))):
+        if on_gpu(x):
+            _check_on_gpu(plan)
+        product, touched = parts_at(x).begin(scheme, plan.engine, rows, cols, plan.parts == COMPLEX)
         product.add_product(x, y, (not rows.nonfinite.any(), not cols.nonfinite.any()))
         if touched.some:
             touched.add(x[0], y[0])
     return Unrounded(plan, product, touched, (len(left), len(right)), x.shape[2])
 
 
-def _engine_of(plan: Plan) -> Any:
-    """What multiplies the slices of a plan, and rounds their sums."""
-    scheme: Any = plan.scheme
+def _engine_of(plan: Plan, parts: Any) -> Any:
+    """What multiplies the slices of a plan, and rounds their sums, by a module of parts."""
+    scheme: Any = parts.sliced(plan.scheme)
     return parts.engine_for(scheme, length_of(plan.shape[1], plan.parts), plan.engine)
 
 
@@ -192,6 +225,9 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
     TypeError, ValueError
     """
     _check_rows(left, right)
+    if on_gpu(x) != on_gpu(y):
+        places = ["on a GPU" if on_gpu(each) else "in host memory" for each in (x, y)]
+        raise ValueError(f"b: {places[1]}, but a {places[0]}; expected both in one place")
     if not isinstance(plan, Plan):
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
     for name, rows, of in (("a", x, left), ("b", y, right)):
@@ -211,6 +247,24 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
         raise NotImplementedError("plan: digits of complex operands are not multiplied in parts; use residues")
     if (plan.parts == COMPLEX) != (x.dtype.kind == "c") or (plan.parts == COMPLEX) != (y.dtype.kind == "c"):
         raise TypeError(f"plan: for {plan.dtype}; expected one for {x.dtype} and {y.dtype}")
+
+
+def _check_on_gpu(plan: Plan) -> None:
+    """Refuse a plan whose slices the current device does not multiply in parts.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+    """
+    from ozaki.backends.cupy import backend as cupy
+    from ozaki.backends.cupy import parts
+
+    scheme: Any = plan.scheme
+    check_engine(plan.engine, cupy)
+    if (obstacle := parts.obstacle(scheme, plan.engine)) is not None:
+        raise NotImplementedError(
+            f"plan: {obstacle}, whose parts are not multiplied on GPUs; move them with cupy.asnumpy"
+        )
 
 
 def _check_rows(left: Any, right: Any) -> None:
@@ -247,7 +301,7 @@ def plan(left: Rows, right: Rows, **options: Unpack[ProductOptions]) -> Plan:
     Returns
     -------
     Plan
-        The same for all parts, since it depends on what is merged alone.
+        The same for all parts, since it depends on what is merged alone, wherever they lie: GPUs take it, too.
 
     Raises
     ------

@@ -67,6 +67,9 @@ class ndarray(np.ndarray):  # noqa: N801
         _settle(self)
         return np.array(self)
 
+    def __reduce__(self) -> Any:
+        return as_array, (self.get(),)
+
     def set(self, of_host: np.ndarray) -> None:
         self[...] = _on_device(of_host.copy())
 
@@ -372,7 +375,7 @@ def install(capability: str) -> None:
             "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite", "equal",
             "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray", "isinf", "isnan", "ones", "ones_like",
             "eye", "tri", "tril", "triu", "diag", "diagonal", "sqrt", "argsort", "matmul", "dot", "vdot", "inner",
-            "tensordot", "einsum",
+            "tensordot", "einsum", "take",
         )},
         get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None),
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda, linalg=linalg,

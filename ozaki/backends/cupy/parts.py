@@ -39,7 +39,7 @@ from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
-from ozaki.schemes import ComplexResidues, Digits, Residues, Scaling, Scheme
+from ozaki.schemes import ComplexResidues, Digits, Residues, Scaling, Scheme, scaling_of
 from ozaki.schemes.constants import KernelScheme, product_limbs
 
 # Descriptions ---------------------------------------------------------------------------------------------------------
@@ -168,6 +168,19 @@ def engine_for(scheme: Scheme, k: int, name: str) -> Parts:
     return Parts(devices.current(), scheme, k, name, ROWS)
 
 
+def begin(
+    scheme: Scheme, engine: str, rows: Description, cols: Description, is_complex: bool
+) -> tuple[PartialProduct, Touched]:
+    """A product to which nothing was added, and what NaN and Inf make of it, on the current device."""
+    of = engine_for(sliced(scheme), rows.k, engine), rows, cols, scaling_of(scheme, rows.k)
+    return PartialProduct.of(*of), Touched((rows.nonfinite[0] > 0, cols.nonfinite[0] > 0), is_complex)
+
+
+def sliced(scheme: Scheme) -> Scheme:
+    """The scheme of the slices that are multiplied: of complex residues that of both parts, of others itself."""
+    return scheme.slices if isinstance(scheme, ComplexResidues) else scheme
+
+
 Form = tuple[int, str, int]
 """Of un-rounded sums: planes, dtype, and how many terms they have."""
 
@@ -181,8 +194,8 @@ class PartialProduct:
     fields : the descriptions of the rows and of the columns, int64, shapes (6, 1, m) and (6, 1, n); None of a product
         to which sums alone are added
     mu, nu : exponents of the images of rows and columns, int32, shapes (1, m) and (1, n)
-    sums : exact integers in planes, shape `engine.sums_shape`: of residues classes modulo each number. None before
-        anything was added
+    sums : exact integers in planes, shape `engine.sums_shape`: of residues classes modulo each number, or after
+        `wide_sums` sums of their bytes. None before anything was added
     terms : how many parts were added
     """
 
@@ -245,10 +258,13 @@ class PartialProduct:
         return cp.empty((planes, 1, rows, self.engine.sums_shape(rows, self.shape[1])[3]), dtype)
 
     def add(self, sums: Any, terms: int) -> None:
-        """Add the sums of another part, of the same engine and shape, which has so many terms."""
+        """Add the sums of another part, of the same engine and shape, which has so many terms; the first are kept."""
         self.terms += terms
         if self.sums is None:
             self.sums = sums
+        elif sums.dtype != self.sums.dtype or _are_wide(self.engine, sums):
+            own = self.wide_sums()
+            own += widened(sums)
         elif sums.size:
             _run(_adding_sums(self.engine, view_of(sums)), (sums, self.sums))
 
@@ -270,10 +286,24 @@ class PartialProduct:
             at = combination.at((slice(None), some))
             combine_in_pieces(every_bit, at, out[None, some], Memory(_EXPRESSION))
 
+    def wide_sums(self) -> Any:
+        """The sums in a format in which those of thousands of parts may be added; zeros before anything was added."""
+        if self.sums is None:
+            self._own_sums()
+        self.sums = widened(self.sums)
+        return self.sums
+
+    def copy(self) -> PartialProduct:
+        """One with sums of its own."""
+        found = PartialProduct(self.engine, self.mu, self.nu, self.fields)
+        found.sums, found.terms = None if self.sums is None else self.sums.copy(), self.terms
+        return found
+
     def _own_sums(self) -> Any:
-        """The sums; zeros before anything was added."""
+        """The sums as engines hold them; zeros before anything was added."""
         if self.sums is None:
             self.sums = cp.zeros(self.engine.sums_shape(*self.shape), self.engine.planes[1])
+        self.sums = narrowed(self.engine, self.sums)
         return self.sums
 
     def _round(self, sums: Any, rows: slice, out: Any, combination: Combination | None) -> None:
@@ -294,6 +324,35 @@ class PartialProduct:
         product = Planes(self.engine.scheme, planes, Scales(of_rows), Scales(of_cols))
         product.finish(b, self.engine.device, epilogue)
         _run(b.program(), (sums, mu, self.nu, *(() if c is None else (c,)), *arrays_of(out)))
+
+
+def _are_wide(engine: Parts, sums: Any) -> bool:
+    """Whether these are sums of bytes of residues, in place of the bytes."""
+    return isinstance(engine.scheme, Residues) and sums.dtype == np.int32
+
+
+def widened(sums: Any) -> Any:
+    """Bytes of residues as int32, which holds sums of millions of them; digits, which are wide already."""
+    return sums if sums.dtype != np.uint8 else sums.astype(np.int32)
+
+
+def narrowed(engine: Parts, sums: Any) -> Any:
+    """The same as engines hold them: the residues of what sums of their bytes stand for."""
+    if not _are_wide(engine, sums):
+        return sums
+    assert isinstance(engine.scheme, Residues)
+    found, byte, first = cp.empty(sums.shape, np.uint8), 0, 0
+    for digits, count in enumerate(engine.scheme.by_digits, 1):
+        for modulus in engine.scheme.moduli[first : first + count]:
+            residue = sums[byte].astype(np.int64)
+            for digit in range(1, digits):
+                residue += sums[byte + digit].astype(np.int64) << (8 * digit)
+            residue %= modulus
+            for digit in range(digits):
+                found[byte + digit] = ((residue >> (8 * digit)) & 255).astype(np.uint8)
+            byte += digits
+        first += count
+    return found
 
 
 ROWS = 4096

@@ -64,6 +64,11 @@ FUNCTIONS = {
         *("single-panels", "hopper-single-panels"),
         *("panels-within-limits", "hopper-panels-within-limits"),
     ),
+    "in_parts": (*("added-on-devices", "hopper-added-on-devices", "planned-on-devices", "refused-parts"),),
+    "dask_on_devices": (
+        *("chunks-on-devices", "hopper-chunks-on-devices", "chunks-to-an-accuracy", "hopper-chunks-to-an-accuracy"),
+        *("chunks-on-another-device", "refused-chunks"),
+    ),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",
