@@ -68,7 +68,7 @@ class Task(NamedTuple):
     out : strips of rows of C, of the same rows as those of A
     plan : of the whole product
     devices : numbers, one for each strip of A
-    events : of all strips of A and of B: those after which each may be read
+    events : of all strips of A, B and C: those after which each may be read, or written
     """
 
     a: Sequence[Any]
@@ -76,7 +76,7 @@ class Task(NamedTuple):
     out: Sequence[Any]
     plan: Plan
     devices: Sequence[int]
-    events: tuple[Sequence[Events], Sequence[Events]]
+    events: tuple[Sequence[Events], Sequence[Events], Sequence[Events]]
 
 
 class Copies:
@@ -303,6 +303,7 @@ def _blocks(
             copies.add(cols, arriving.array, arriving.events, mover.device)
         return arriving
 
+    mover.write_after(task.events[2][number])
     with using(mover.products.ptr):
         rows_ahead, ahead = bring_rows(blocks.rows[0]), bring_cols(order[0])
         for rows, next_rows in zip_longest(blocks.rows, blocks.rows[1:]):

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.backends.numpy import backend as numpy
+from ozaki.call.destination import check_out
 from ozaki.call.operands import dtype_of
 from ozaki.devices.blocks import Room
 from ozaki.devices.product import DeviceReport, Functions, Task, compute
 from ozaki.driver.watching import Watched, watching
-from ozaki.process.placement import on_gpu
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import DTYPES, is_complex
 from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
@@ -106,7 +108,7 @@ def multiply_on_devices(
     numbers = numbers or device_numbers(devices)[:1]
     c, to = _results(a, of_a, out, shape, dtype)
     _check_apart(to, of_a, of_b)
-    events = tuple([peers.given_events(strip) for strip in strips] for strips in (of_a, of_b))
+    events = [[peers.given_events(strip) for strip in strips] for strips in (of_a, of_b, to)]
     found = plan if plan is not None else _plan_of(of_a, of_b, shape, dtype, options, numbers[0], planned)
     _check_plan(found, shape, dtype)
     watched = Watched("matmul", _Shaped(shape[:2]), _Shaped(shape[1:])) if watching() else None
@@ -115,9 +117,10 @@ def multiply_on_devices(
     reports: list[DeviceReport] = []
     if shape[1] == 0:
         for strip in to:
-            strip[...] = 0
+            with where_they_lie([("out", strip)]):
+                strip[...] = 0
     elif 0 not in (shape[0], shape[2]):
-        task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
+        task = Task(of_a, of_b, to, found, numbers, (events[0], events[1], events[2]))
         reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
     progress.end()
     if watched is not None:
@@ -221,24 +224,32 @@ def _results(a: Any, of_a: list[Any], out: Any, shape: tuple[int, int, int], dty
     """The result, and the strips of it that devices write: the caller's `out`, or memory where the operands lie."""
     m, _, n = shape
     rows = [strip.shape[0] for strip in of_a]
-    as_strips = isinstance(a if out is None else out, list | tuple)
-    if out is None and as_strips:
+    if not isinstance(a if out is None else out, list | tuple):
+        if out is None:
+            out = _empty((m, n), dtype, a)
+        _check_out(out, (m, n), dtype)
+        ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
+        return out, [out[first:last] for first, last in pairwise(ends)]
+    every_rows = [len(strip) for strip in a] if isinstance(a, list | tuple) else rows  # with strips that have none
+    if out is None:
         out = [_empty((len(strip), n), dtype, strip) for strip in a]
-    elif out is None:
-        out = _empty((m, n), dtype, a)
-    if as_strips:
-        if len(out) != len(a if isinstance(a, list | tuple) else rows):
-            raise ValueError(f"out: {len(out)} strips; expected {len(rows)}, one for each device")
-        strips = [strip for strip in out if strip.shape[0]] if len(out) > len(rows) else list(out)
-        for strip, count in zip(strips, rows, strict=True):
-            if tuple(strip.shape) != (count, n) or str(strip.dtype) != dtype:
-                given = f"{tuple(strip.shape)} and {strip.dtype}"
-                raise ValueError(f"out: a strip of shape {given}; expected {(count, n)} and {dtype}")
-        return out, strips
-    if tuple(out.shape) != (m, n) or str(out.dtype) != dtype:
-        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {(m, n)} and {dtype}")
-    ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
-    return out, [out[first:last] for first, last in pairwise(ends)]
+    if len(out) != len(every_rows):
+        raise ValueError(f"out: {len(out)} strips; expected {len(every_rows)}, one for each device")
+    for strip, count in zip(out, every_rows, strict=True):
+        _check_out(strip, (count, n), dtype)
+    return out, [strip for strip in out if strip.shape[0]] or list(out[:1])
+
+
+def _check_out(out: Any, shape: tuple[int, int], dtype: str) -> None:
+    """Refuse a result, or a strip of one, that does not take what is to be written.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    from ozaki.backends.cupy import backend as cupy
+
+    check_out(out, shape, dtype, cupy if on_gpu(out) else numpy)
 
 
 def _check_apart(to: list[Any], of_a: list[Any], of_b: list[Any]) -> None:
@@ -334,7 +345,11 @@ def _gathered(strips: list[Any], axis: int, device: int) -> Any:
     finally:
         mover.finish()
     arrays = [each.ready() for each in arrived]
-    return arrays[0] if len(arrays) == 1 else cp.concatenate(arrays, axis=axis)
+    if len(arrays) == 1:
+        return arrays[0]
+    whole = cp.concatenate(arrays, axis=axis)
+    cp.cuda.get_current_stream().synchronize()  # the next mover's streams may take the memory of the strips
+    return whole
 
 
 def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:

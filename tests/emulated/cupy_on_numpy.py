@@ -432,7 +432,7 @@ class Pinned(np.ndarray):
 
 
 def pinned(size: int) -> Pinned:
-    """cupy.cuda.alloc_pinned_memory; freed memory is overwritten at once, as its next owner may do before any stream."""
+    """cupy.cuda.alloc_pinned_memory; what is freed is overwritten at once, as its next owner may, before any stream."""
     values = np.full(size, 0xA5, np.uint8)
     owner: Any = (ctypes.c_char * size).from_address(values.ctypes.data)
     weakref.finalize(owner, _reused, values).atexit = False
