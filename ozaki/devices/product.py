@@ -147,7 +147,7 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
     MemoryError
         Naming the device that does not hold the smallest blocks.
     Exception
-        The first error of any device.
+        That of the first device, in their order, that has failed; the others stop after the block that they compute.
     """
     import cupy as cp
 
@@ -174,11 +174,18 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
             stop.set()
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(1, len(task.devices))]
-    for thread in threads:
-        thread.start()
-    run(0)
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+        run(0)
+        for thread in threads:
+            thread.join()
+    except BaseException:  # the caller is interrupted: nothing may write to `out` once he knows
+        stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        raise
     if errors:
         raise min(errors, key=lambda each: each[0])[1]
     return [each for each in found if each is not None]

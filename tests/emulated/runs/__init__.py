@@ -52,7 +52,7 @@ FUNCTIONS = {
         "hopper-several-devices",
         "through-one-device",
         "strips-of-devices",
-        *("unfinished-memory", "nothing-to-multiply", "refused-strips"),
+        *("interrupted", "unfinished-memory", "nothing-to-multiply", "refused-strips"),
         "command-line",
         "measured",
     ),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -17,7 +19,7 @@ import cupy_on_numpy
 import ozaki
 import streams
 from benchmarks import several_devices as timed
-from ozaki.devices import blocks
+from ozaki.devices import blocks, product
 from ozaki.functions import on_devices, products
 from runs.operands import hard, matrix, same
 
@@ -106,6 +108,38 @@ def through_one_device(rng: np.random.Generator) -> None:
             )
         same(want, on_host(c))
         assert sum(each.smaller for each in report.devices) == 2, report
+
+
+def interrupted(rng: np.random.Generator) -> None:
+    """A caller who interrupts the product while it waits for other devices: these have ended when he knows."""
+    started: list[threading.Thread] = []
+    begun = threading.Event()
+    multiply = products._FUNCTIONS.multiply
+
+    class Thread(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if self not in started:
+                started.append(self)
+                begun.wait()
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    def slow(*arguments: Any) -> Any:
+        if isinstance(threading.current_thread(), Thread):
+            begun.set()
+            time.sleep(0.02)
+        return multiply(*arguments)
+
+    a, b, out = matrix(rng, (80, 20), "f8"), matrix(rng, (20, 90), "f8"), np.zeros((80, 90))
+    with (
+        of_blocks(8, 9),
+        mock.patch.object(product, "threading", SimpleNamespace(**vars(threading) | {"Thread": Thread})),
+        mock.patch.object(products, "_FUNCTIONS", products._FUNCTIONS._replace(multiply=slow)),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        ozaki.matmul(a, b, out, devices="all", scheme="residues", slices=14)
+    assert started and not any(thread.is_alive() for thread in started)
+    assert not out[40:].all(), "nothing was left to compute"
 
 
 def unfinished_memory(rng: np.random.Generator) -> None:
