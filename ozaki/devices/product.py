@@ -68,7 +68,7 @@ class Task(NamedTuple):
     out : strips of rows of C, of the same rows as those of A
     plan : of the whole product
     devices : numbers, one for each strip of A
-    events : of all strips of A and of B: those after which each may be read
+    events : of all strips of A, B and C: those after which each may be read, or written
     """
 
     a: Sequence[Any]
@@ -76,7 +76,7 @@ class Task(NamedTuple):
     out: Sequence[Any]
     plan: Plan
     devices: Sequence[int]
-    events: tuple[Sequence[Events], Sequence[Events]]
+    events: tuple[Sequence[Events], Sequence[Events], Sequence[Events]]
 
 
 class Copies:
@@ -147,7 +147,7 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
     MemoryError
         Naming the device that does not hold the smallest blocks.
     Exception
-        The first error of any device.
+        That of the first device, in their order, that has failed; the others stop after the block that they compute.
     """
     import cupy as cp
 
@@ -174,11 +174,18 @@ def compute(task: Task, functions: Functions, room: Callable[[], Room], progress
             stop.set()
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(1, len(task.devices))]
-    for thread in threads:
-        thread.start()
-    run(0)
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+        run(0)
+        for thread in threads:
+            thread.join()
+    except BaseException:  # the caller is interrupted: nothing may write to `out` once he knows
+        stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        raise
     if errors:
         raise min(errors, key=lambda each: each[0])[1]
     return [each for each in found if each is not None]
@@ -303,6 +310,7 @@ def _blocks(
             copies.add(cols, arriving.array, arriving.events, mover.device)
         return arriving
 
+    mover.write_after(task.events[2][number])
     with using(mover.products.ptr):
         rows_ahead, ahead = bring_rows(blocks.rows[0]), bring_cols(order[0])
         for rows, next_rows in zip_longest(blocks.rows, blocks.rows[1:]):

@@ -110,7 +110,7 @@ def multiply_on_devices(
     numbers = numbers or device_numbers(devices)[:1]
     c, to = _results(a, of_a, out, shape, dtype)
     _check_apart(to, of_a, of_b)
-    events = tuple([peers.given_events(strip) for strip in strips] for strips in (of_a, of_b))
+    events = [[peers.given_events(strip) for strip in strips] for strips in (of_a, of_b, to)]
     found = plan
     if plan is not None:
         _check_plan(plan, shape, dtype)
@@ -125,7 +125,7 @@ def multiply_on_devices(
         for strip in to:
             _clear(strip)
     elif 0 not in (shape[0], shape[2]):
-        task = Task(of_a, of_b, to, found, numbers, (events[0], events[1]))
+        task = Task(of_a, of_b, to, found, numbers, (events[0], events[1], events[2]))
         reports = compute(task, functions, lambda: _room(found, dtype, peers.free_bytes()), progress)
     progress.end()
     if watched is not None:
@@ -245,33 +245,28 @@ def _results(a: Any, of_a: list[Any], out: Any, shape: tuple[int, int, int], dty
     """The result, and the strips of it that devices write: the caller's `out`, or memory where the operands lie."""
     m, _, n = shape
     rows = [strip.shape[0] for strip in of_a]
-    as_strips = isinstance(a if out is None else out, list | tuple)
-    if out is None and as_strips:
+    if not isinstance(a if out is None else out, list | tuple):
+        if out is None:
+            out = _empty((m, n), dtype, a)
+        _check_out(out, (m, n), dtype)
+        ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
+        return out, [out[first:last] for first, last in pairwise(ends)]
+    every_rows = [len(strip) for strip in a] if isinstance(a, list | tuple) else rows  # with strips that have none
+    if out is None:
         out = [_empty((len(strip), n), dtype, strip) for strip in a]
-    elif out is None:
-        out = _empty((m, n), dtype, a)
-    if as_strips:
-        for strip in out:
-            if getattr(strip, "ndim", None) != 2:
-                raise TypeError(f"out: {type(strip).__name__}; expected a matrix, or a list of strips of rows")
-        if len(out) != len(a if isinstance(a, list | tuple) else rows):
-            raise ValueError(f"out: {len(out)} strips; expected {len(rows)}, one for each device")
-        strips = [strip for strip in out if strip.shape[0]] if len(out) > len(rows) else list(out)
-        if strips and len(strips) != len(rows):
-            raise ValueError(f"out: {len(strips)} strips with rows; expected {len(rows)}, as a has")
-        for strip, count in zip(strips or out, rows, strict=False):
-            _check_out(strip, (count, n), dtype)
-        for i, strip in enumerate(strips):
-            if any(_shared(strip, other) for other in strips[:i]):
-                raise ValueError("out: strips share memory; expected memory of its own for each")
-        return out, strips
-    _check_out(out, (m, n), dtype)
-    ends = [sum(rows[:i]) for i in range(len(rows) + 1)]
-    return out, [out[first:last] for first, last in pairwise(ends)]
+    if len(out) != len(every_rows):
+        raise ValueError(f"out: {len(out)} strips; expected {len(every_rows)}, one for each device")
+    for strip, count in zip(out, every_rows, strict=True):
+        _check_out(strip, (count, n), dtype)
+    strips = [strip for strip in out if strip.shape[0]]
+    for i, strip in enumerate(strips):
+        if any(_shared(strip, other) for other in strips[:i]):
+            raise ValueError("out: strips share memory; expected memory of its own for each")
+    return out, strips or list(out[:1])
 
 
 def _check_out(out: Any, shape: tuple[int, int], dtype: str) -> None:
-    """Refuse what cannot take a result, of the host or of a device.
+    """Refuse a result, or a strip of one, that does not take what is to be written.
 
     Raises
     ------
@@ -399,7 +394,11 @@ def _gathered(strips: list[Any], axis: int, device: int) -> Any:
     finally:
         mover.finish()
     arrays = [each.ready() for each in arrived]
-    return arrays[0] if len(arrays) == 1 else cp.concatenate(arrays, axis=axis)
+    if len(arrays) == 1:
+        return arrays[0]
+    whole = cp.concatenate(arrays, axis=axis)
+    cp.cuda.get_current_stream().synchronize()  # the next mover's streams may take the memory of the strips
+    return whole
 
 
 def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:

@@ -434,13 +434,17 @@ class Pinned(np.ndarray):
         return True
 
 
-_pinned: list[Pinned] = []
-
-
 def pinned(size: int) -> Pinned:
-    """cupy.cuda.alloc_pinned_memory; the memory is never freed, since streams may still have to copy into it."""
-    _pinned.append(np.zeros(size, np.uint8).view(Pinned))
-    return _pinned[-1]
+    """cupy.cuda.alloc_pinned_memory; what is freed is overwritten at once, as its next owner may, before any stream."""
+    values = np.full(size, 0xA5, np.uint8)
+    owner: Any = (ctypes.c_char * size).from_address(values.ctypes.data)
+    weakref.finalize(owner, _reused, values).atexit = False
+    return np.frombuffer(owner, np.uint8).view(Pinned)
+
+
+def _reused(values: np.ndarray) -> None:
+    streams.freed.append(values)  # streams may still have to copy into it
+    values.fill(0xA5)
 
 
 def _block_launched_later(block_of: Any) -> Any:

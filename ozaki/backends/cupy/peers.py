@@ -113,6 +113,10 @@ class Mover:
 
     # From the device --------------------------------------------------------------------------------------------------
 
+    def write_after(self, events: Events) -> None:
+        """Let the products stream, and so all that is sent later, wait for events: `out` may be in use until then."""
+        _wait(self.products.ptr, events)
+
     def send(self, block: Any, out: Any, at: At) -> None:
         """Write a block, C-contiguous, which the products stream computes, into a matrix; `finish` waits for it.
 

@@ -36,11 +36,17 @@ class Staging:
 
     def __init__(self, device: int) -> None:
         threads = min(THREADS, cpus.usable())
-        self._own = _OfThread()
+        self._device, self._own = device, threading.local()
+        self._every: list[_OfThread] = []
+        """Of all threads: a thread may end before the copies that it has begun, which still read its memory."""
         self._there, self._back = (
-            ThreadPoolExecutor(threads, f"ozaki-{name}", cp.cuda.runtime.setDevice, (device,))
-            for name in ("to-device", "from-device")
+            ThreadPoolExecutor(threads, f"ozaki-{name}", self._begin_thread) for name in ("to-device", "from-device")
         )
+
+    def _begin_thread(self) -> None:
+        cp.cuda.runtime.setDevice(self._device)
+        self._own.found = _OfThread()
+        self._every.append(self._own.found)
 
     def bring(self, block: Matrix, array: Any, free: Any) -> list[Future[Any]]:
         """Begin to copy a block into an array of the device, of its shape and C-contiguous.
@@ -49,7 +55,7 @@ class Staging:
         """
 
         def move(rows: slice) -> Any:
-            own, piece = self._own, block[rows]
+            own, piece = self._own.found, block[rows]
             pinned = own.idle(piece.nbytes)
             np.copyto(_as(pinned, piece), piece)
             cp.cuda.runtime.streamWaitEvent(own.stream.ptr, free.ptr)
@@ -62,7 +68,7 @@ class Staging:
         """Begin to copy an array of the device, C-contiguous, into memory of the host, after the event `done`."""
 
         def move(rows: slice) -> None:
-            own, piece = self._own, target[rows]
+            own, piece = self._own.found, target[rows]
             pinned = own.idle(piece.nbytes)
             cp.cuda.runtime.streamWaitEvent(own.stream.ptr, done.ptr)
             _copy(pinned.ctypes.data, block[rows].data.ptr, piece.nbytes, _DEVICE_TO_HOST, own.stream.ptr)
@@ -75,9 +81,11 @@ class Staging:
         """Wait for all pieces, and end the threads."""
         self._there.shutdown()
         self._back.shutdown()
+        for each in self._every:
+            each.stream.synchronize()
 
 
-class _OfThread(threading.local):
+class _OfThread:
     """What one thread moves pieces with: a stream, and two pieces of pinned memory, of which it fills one meanwhile."""
 
     def __init__(self) -> None:

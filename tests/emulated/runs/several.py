@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -14,9 +17,10 @@ import pytest
 
 import cupy_on_numpy
 import ozaki
+import streams
 from benchmarks import several_devices as timed
-from ozaki.devices import blocks
-from ozaki.functions import products
+from ozaki.devices import blocks, product
+from ozaki.functions import on_devices, products
 from runs.operands import hard, matrix, same
 
 METHODS: tuple[dict[str, Any], ...] = ({"scheme": "residues", "slices": 14}, {"accuracy": "fp64"})
@@ -160,6 +164,105 @@ def refused_of_devices(rng: np.random.Generator) -> None:
     same(ozaki.matmul(a.astype("f4"), b, **method), ozaki.matmul(a.astype("f4"), b, devices=0, dtype="f8", **method))
     empty = ozaki.matmul([a[:0], a[:0]], b, devices="all", **method)
     assert [strip.shape for strip in empty] == [(0, 5)] * 2
+
+
+def interrupted(rng: np.random.Generator) -> None:
+    """A caller who interrupts the product while it waits for other devices: these have ended when he knows."""
+    started: list[threading.Thread] = []
+    begun = threading.Event()
+    multiply = products._FUNCTIONS.multiply
+
+    class Thread(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if self not in started:
+                started.append(self)
+                begun.wait()
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    def slow(*arguments: Any) -> Any:
+        if isinstance(threading.current_thread(), Thread):
+            begun.set()
+            time.sleep(0.02)
+        return multiply(*arguments)
+
+    a, b, out = matrix(rng, (80, 20), "f8"), matrix(rng, (20, 90), "f8"), np.zeros((80, 90))
+    with (
+        of_blocks(8, 9),
+        mock.patch.object(product, "threading", SimpleNamespace(**vars(threading) | {"Thread": Thread})),
+        mock.patch.object(products, "_FUNCTIONS", products._FUNCTIONS._replace(multiply=slow)),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        ozaki.matmul(a, b, out, devices="all", scheme="residues", slices=14)
+    assert started and not any(thread.is_alive() for thread in started)
+    assert not out[40:].all(), "nothing was left to compute"
+
+
+def unfinished_memory(rng: np.random.Generator) -> None:
+    """Memory of the result that work of the caller's stream still writes, and strips that are put together late."""
+    a, b = matrix(rng, (30, 40), "f8"), matrix(rng, (40, 20), "f8")
+    want = ozaki.matmul(a, b, scheme="residues", slices=14)
+    for x, y, device in ((a, b, 0), (a, b, 1), (on(0, a), b, 1), (on(1, a), on(0, b), 0)):
+        with cp.cuda.Device(device):
+            out = cp.empty((30, 20))
+            cp.cuda.runtime.memsetAsync(out.data.ptr, 0, out.nbytes, cp.cuda.get_current_stream().ptr)
+        ozaki.matmul(x, y, out, devices=[0, 1], scheme="residues", slices=14)
+        same(want, on_host(out))
+    with mock.patch.object(cp, "concatenate", concatenated_later):
+        same(a, on_devices._gathered([a[:13], on(1, a[13:])], 0, 0))
+        same(b, on_devices._gathered([on(0, b[:, :9]), on(1, b[:, 9:])], 1, 0))
+
+
+def concatenated_later(arrays: Any, axis: int) -> Any:
+    """cupy.concatenate, by the current stream when it reaches it."""
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(each.shape[axis] for each in arrays)
+    made = cp.empty(shape, arrays[0].dtype)
+    into = made.view(np.ndarray)
+    parts = [(each.shape, each.dtype, each.data.ptr, each.strides) for each in arrays]
+
+    def concatenate() -> None:
+        read = []
+        for of, dtype, address, steps in parts:
+            reach = dtype.itemsize + sum((size - 1) * step for size, step in zip(of, steps, strict=True))
+            read.append(np.ndarray(of, dtype, (ctypes.c_char * reach).from_address(address), 0, steps))
+        np.concatenate(read, axis, out=into)
+
+    streams.give(streams.own(), concatenate)
+    return made
+
+
+def nothing_to_multiply(rng: np.random.Generator) -> None:
+    """No inner indices, no rows, no columns: results on devices that are not the current one."""
+    method: dict[str, Any] = {"scheme": "residues", "slices": 14}
+    for m, k, n in ((7, 0, 5), (0, 3, 5), (7, 3, 0), (0, 0, 0)):
+        a, b = np.ones((m, k)), np.ones((k, n))
+        for x, y in ((a, b), (on(1, a), on(0, b)), (a, on(1, b))):
+            for devices in ("all", [1, 0], 1):
+                same(a @ b, on_host(ozaki.matmul(x, y, devices=devices, **method)))
+        strips = [on(1, a), on(0, a)]
+        found = ozaki.matmul(strips, [on(0, b)], devices=[1, 0], **method)
+        assert [device_of(strip) for strip in found] == [1, 0]
+        same(np.concatenate([a @ b] * 2), np.concatenate([on_host(strip) for strip in found]))
+        out = [on(1, np.full((m, n), np.nan)), on(0, np.full((m, n), np.nan))]
+        assert ozaki.matmul(strips, [on(0, b)], out, devices=[1, 0], **method) is out
+        same(np.concatenate([a @ b] * 2), np.concatenate([on_host(strip) for strip in out]))
+
+
+def refused_strips(rng: np.random.Generator) -> None:
+    """Results that are not the strips of the product."""
+    a, b = np.ones((5, 3)), np.ones((3, 4))
+    method: dict[str, Any] = {"scheme": "residues", "slices": 14}
+    strips = [on(0, a), on(1, a[:0])]
+    for out in ([np.ones((3, 4)), np.ones((2, 4))], [np.ones((0, 4)), np.ones((5, 4))]):
+        with pytest.raises(ValueError, match="out: shape"):
+            ozaki.matmul(strips, [b], out, devices=[0, 1], **method)
+    with pytest.raises(ValueError, match="out: 1 strips; expected 2"):
+        ozaki.matmul(strips, [b], [np.ones((5, 4))], devices=[0, 1], **method)
+    read_only = np.ones((5, 4))
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="out: is read-only"):
+        ozaki.matmul(a, b, read_only, devices=[0, 1], **method)
 
 
 def command_line(rng: np.random.Generator) -> None:
