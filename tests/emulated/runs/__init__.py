@@ -52,7 +52,7 @@ FUNCTIONS = {
         "hopper-several-devices",
         "through-one-device",
         "strips-of-devices",
-        *("interrupted", "unfinished-memory", "nothing-to-multiply", "refused-strips"),
+        *("memory-of-blocks", "interrupted", "unfinished-memory", "nothing-to-multiply", "refused-strips"),
         "command-line",
         "measured",
     ),

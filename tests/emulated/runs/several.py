@@ -6,6 +6,7 @@ import ctypes
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import cupy_on_numpy
+import gpus
 import ozaki
 import streams
 from benchmarks import several_devices as timed
@@ -108,6 +110,22 @@ def through_one_device(rng: np.random.Generator) -> None:
             )
         same(want, on_host(c))
         assert sum(each.smaller for each in report.devices) == 2, report
+
+
+def memory_of_blocks(rng: np.random.Generator) -> None:
+    """What blocks take of a device's memory is no more than what they were cut for."""
+    a, b = matrix(rng, (512, 128), "f8"), matrix(rng, (128, 512), "f8")
+    taken = blocks.Room(0, 8, 15)
+
+    def not_kept(*arguments: Any) -> blocks.Blocks:
+        return replace(blocks.blocks_of(*arguments), keeps=False)
+
+    where: blocks.Where
+    for where, x, y in (("elsewhere", on(0, a), on(0, b)), ("host", a, b)):
+        with of_blocks(128, 128), mock.patch.object(product, "blocks_of", not_kept):
+            before = gpus.most[1] = gpus.held[1]
+            ozaki.matmul(x, y, devices=[1], scheme="residues", slices=14)
+        assert gpus.most[1] - before <= blocks._held(128, 128, 512, 128, taken, False, where), where
 
 
 def interrupted(rng: np.random.Generator) -> None:
