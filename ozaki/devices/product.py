@@ -341,6 +341,7 @@ def _blocks(
                 mover.free_after_products()
                 arrived = used = None  # not before: later copies may take this memory
                 told(1)
+            del left, of_left, of_right, right, block  # before the next rows are split
             if entries is not None:
                 mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
 

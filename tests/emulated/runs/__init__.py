@@ -54,7 +54,7 @@ FUNCTIONS = {
         "strips-of-devices",
         "given-plans",
         "refused-of-devices",
-        *("interrupted", "unfinished-memory", "nothing-to-multiply", "refused-strips"),
+        *("memory-of-blocks", "interrupted", "unfinished-memory", "nothing-to-multiply", "refused-strips"),
         "command-line",
         "measured",
     ),

@@ -6,6 +6,7 @@ import ctypes
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import cupy_on_numpy
+import gpus
 import ozaki
 import streams
 from benchmarks import several_devices as timed
@@ -164,6 +166,22 @@ def refused_of_devices(rng: np.random.Generator) -> None:
     same(ozaki.matmul(a.astype("f4"), b, **method), ozaki.matmul(a.astype("f4"), b, devices=0, dtype="f8", **method))
     empty = ozaki.matmul([a[:0], a[:0]], b, devices="all", **method)
     assert [strip.shape for strip in empty] == [(0, 5)] * 2
+
+
+def memory_of_blocks(rng: np.random.Generator) -> None:
+    """What blocks take of a device's memory is no more than what they were cut for."""
+    a, b = matrix(rng, (512, 128), "f8"), matrix(rng, (128, 512), "f8")
+    taken = blocks.Room(0, 8, 15)
+
+    def not_kept(*arguments: Any) -> blocks.Blocks:
+        return replace(blocks.blocks_of(*arguments), keeps=False)
+
+    where: blocks.Where
+    for where, x, y in (("elsewhere", on(0, a), on(0, b)), ("host", a, b)):
+        with of_blocks(128, 128), mock.patch.object(product, "blocks_of", not_kept):
+            before = gpus.most[1] = gpus.held[1]
+            ozaki.matmul(x, y, devices=[1], scheme="residues", slices=14)
+        assert gpus.most[1] - before <= blocks._held(128, 128, 512, 128, taken, False, where), where
 
 
 def interrupted(rng: np.random.Generator) -> None:
