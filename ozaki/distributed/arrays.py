@@ -16,7 +16,7 @@ from ozaki.distributed.moving import Account, Held, Move, begin, empty_like
 from ozaki.interchange.kinds import is_dtensor, kind_of
 from ozaki.interchange.plain import plain
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.process.placement import on_gpu
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import DTYPES
 
 
@@ -53,7 +53,8 @@ class Array:
 
     def conj(self) -> Array:
         """The complex conjugate; the matrix itself, if it is real."""
-        local = self.local.conj() if self.dtype.kind == "c" else self.local
+        with where_they_lie([("local", self.local)]):
+            local = self.local.conj() if self.dtype.kind == "c" else self.local
         return Array(local, self.shape, self.distribution, self.communicator)
 
     def redistribute(self, distribution: Distribution) -> Array:
@@ -68,8 +69,9 @@ class Array:
         agree_on(communicator, distribution, "redistributing a matrix")
         distribution.check_cover(self.shape)
         wants = shares_of(distribution, self.shape, communicator.size)
-        out = empty_like(self.local, wants[communicator.rank].shape)
-        begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
+        with where_they_lie([("local", self.local)]):
+            out = empty_like(self.local, wants[communicator.rank].shape)
+            begin(communicator, [Move(self.held, wants, out)], Account(), "redistributing a matrix").wait()
         return Array(out, self.shape, distribution, communicator)
 
     def gather(self) -> npt.NDArray[Any]:

@@ -28,7 +28,7 @@ from ozaki.interchange.kinds import is_dtensor
 from ozaki.planning.checks import check_plan_alone
 from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
-from ozaki.process.placement import on_gpu
+from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import part_of, precision_of
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
@@ -280,8 +280,7 @@ def _multiply(
             raise TypeError(f"distribution: {distribution!r} of DTensors; use placements")
         of = taken(a, b, c, placements, timeout)
         terms = None if terms is None else (*terms[:2], of.c)
-        with of.on_their_device():
-            found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
+        found = _multiply(of.a, of.b, of.distribution, grid, layers, plan, progress, return_report, options, terms)
         return (of.given_back(found[0]), found[1]) if return_report else of.given_back(found)
     if placements is not None or timeout is not None:
         name = "placements" if placements is not None else "timeout"
@@ -291,7 +290,7 @@ def _multiply(
     _check_array("a", a)
     communicator, step = a.communicator, "checking the arguments"
     checked, error = None, None
-    with np.errstate(all="ignore"):
+    with where_they_lie([("a", a.local)]), np.errstate(all="ignore"):
         try:
             checked = _check(a, b, distribution, grid, layers, plan, progress, options, terms)
         except (TypeError, ValueError, NotImplementedError) as problem:
@@ -368,7 +367,7 @@ def _check(
         options = options._replace(workspace_limit=plan.workspace_limit)
     sizes = shapes(a.shape, b.shape)
     if on_gpu(a.local):
-        options = _checked_on_gpus(b, None if terms is None else terms[2], options)
+        options = _checked_on_gpus(a, b, None if terms is None else terms[2], plan, options)
     question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None, _backend_of(a))
     expression = None
     default = a.distribution
@@ -401,7 +400,7 @@ def _backend_of(a: Array) -> Backend:
     return backend
 
 
-def _checked_on_gpus(b: Array, c: Any, options: Options) -> Options:
+def _checked_on_gpus(a: Array, b: Array, c: Any, plan: Plan | None, options: Options) -> Options:
     """The options of a product of shares on GPUs.
 
     Raises
@@ -412,8 +411,13 @@ def _checked_on_gpus(b: Array, c: Any, options: Options) -> Options:
     for name, x in (("b", b), ("c", c)):
         if isinstance(x, Array) and not on_gpu(x.local):
             raise ValueError(f"{name}: shares in host memory, but those of a on GPUs; expected all on GPUs")
-    if options.inner_scaling:
-        raise NotImplementedError("inner_scaling: True is not for shares on GPUs, whose tiles would be scaled anew")
+    where_they_lie((name, x.local) for name, x in (("a", a), ("b", b), ("c", c)) if isinstance(x, Array))
+    for name, scaled in (
+        ("inner_scaling: True", options.inner_scaling),
+        ("plan: with inner scaling", plan is not None and plan.inner_scaling),
+    ):
+        if scaled:
+            raise NotImplementedError(f"{name} is not for shares on GPUs, whose tiles would be scaled anew")
     return options._replace(inner_scaling=False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -38,15 +37,6 @@ class Taken(NamedTuple):
     distribution: Chunked
     mesh: Any
     placements: tuple[Any, ...]
-
-    def on_their_device(self) -> AbstractContextManager[Any]:
-        """A context in which CuPy's current device is the GPU where the operands lie; of those on a host, any."""
-        if not on_gpu(self.a.local):
-            return nullcontext()
-        import cupy as cp
-
-        data: Any = self.a.local.data
-        return cp.cuda.Device(data.device_id)  # type: ignore[no-any-return]
 
     def given_back(self, result: Array) -> Any:
         """The result as a DTensor, on the memory of its shares."""

@@ -55,7 +55,7 @@ def communicator_of(x: Any = None, timeout: float = 60.0) -> Communicator:
 
         return MPIProcesses(x, timeout)
     of_mpi = mpi is not None and isinstance(x, mpi.Comm)  # whose null raises errors of its own where it is asked
-    names = "rank", "size", "timeout", "all_gather", "all_reduce", "start"
+    names = "rank", "size", "timeout", "all_gather", "all_reduce", "start", "fail"
     if not of_mpi and all(hasattr(x, name) for name in names):
         return x  # type: ignore[no-any-return]
     raise TypeError(

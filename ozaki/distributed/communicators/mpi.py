@@ -18,8 +18,11 @@ PIECE = 1 << 30
 _MESSAGE, _WAITS = 28538, 28539
 """The tags of messages, and of those that tell for which process another has waited in vain. All of MPI have them."""
 
-_ABANDONED: list[Any] = []
-"""Requests that nobody waits for after an error, with their arrays: MPI may write to these until the process ends."""
+_OPEN: set[_Requests] = set()
+"""Requests that are not done, with their arrays: after an error nobody waits for them, but MPI may write to these."""
+
+_TOLD: list[Any] = []
+"""Requests that tell others of an error, with their arrays: nobody waits for them."""
 
 
 class MPIProcesses(Direct):
@@ -80,7 +83,7 @@ class MPIProcesses(Direct):
         try:
             for other in range(self.size):
                 if other != self.rank:
-                    _ABANDONED.append((self._communicator.Isend([told, self.mpi.BYTE], other, _WAITS), told))
+                    _TOLD.append((self._communicator.Isend([told, self.mpi.BYTE], other, _WAITS), told))
             end = time.monotonic() + self.grace
             while time.monotonic() < end:
                 self.hear()
@@ -101,6 +104,7 @@ class _Requests:
     def __init__(self, communicator: MPIProcesses, step: str) -> None:
         self.communicator, self.step = communicator, step
         self.open: list[tuple[int, NDArray, str, Any]] = []
+        _OPEN.add(self)
 
     def add(self, peer: int, piece: NDArray, does: str, start: Any) -> None:
         """Start one more."""
@@ -117,6 +121,7 @@ class _Requests:
         while True:
             self._test()
             if not self.open:
+                _OPEN.discard(self)
                 return
             now = time.monotonic()
             peer, _, does, _ = self.open[0]
@@ -155,7 +160,6 @@ class _Requests:
         for _, _, does, request in self.open:
             if does == "sends":
                 request.Cancel()
-        _ABANDONED.extend(self.open)
         return self.communicator.missing(peer, self.step, what)
 
 

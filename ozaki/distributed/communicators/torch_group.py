@@ -75,9 +75,9 @@ class TorchGroup(Direct):
             found = dist.batch_isend_irecv(operations)
         except RuntimeError as error:
             raise self._lost(about[0][0], about[0][2], error, step) from error
-        # NCCL returns one work for all of them.
+        # NCCL returns one work for all of them, whose arrays have to live as long.
         works = [_Work(*each, work) for each, work in zip(about, found, strict=False)]
-        return _Works(self, works, step, on_gpu=True)
+        return _WorksOnGpu(self, works, step, [array for _, array, _ in about])
 
     def _reduce(self, x: NDArray, how: Literal["max", "sum"], step: str) -> None:
         operation = dist.ReduceOp.MAX if how == "max" else dist.ReduceOp.SUM
@@ -184,8 +184,8 @@ class _Work(NamedTuple):
 class _Works:
     """The messages that a process group works on."""
 
-    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str, on_gpu: bool = False) -> None:
-        self.communicator, self.works, self.step, self.on_gpu = communicator, works, step, on_gpu
+    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str) -> None:
+        self.communicator, self.works, self.step = communicator, works, step
 
     def wait(self) -> None:
         """As `Exchange.wait`.
@@ -202,8 +202,25 @@ class _Works:
             except RuntimeError as error:
                 raise own._lost(peer, does, error, self.step) from error
             del self.works[0]
-        if self.on_gpu:  # so far PyTorch's stream alone waits
-            torch.cuda.current_stream().synchronize()
+
+
+_ON_THEIR_WAY: set[_WorksOnGpu] = set()
+"""Messages that nobody has waited for yet, after an error for ever: NCCL reads and writes their arrays all the same."""
+
+
+class _WorksOnGpu(_Works):
+    """The messages that NCCL works on, with all their arrays, which PyTorch does not keep."""
+
+    def __init__(self, communicator: TorchGroup, works: list[_Work], step: str, arrays: list[NDArray]) -> None:
+        super().__init__(communicator, works, step)
+        self._arrays = arrays
+        _ON_THEIR_WAY.add(self)
+
+    def wait(self) -> None:
+        """As `Exchange.wait`."""
+        super().wait()
+        torch.cuda.current_stream().synchronize()  # so far PyTorch's stream alone waits
+        _ON_THEIR_WAY.discard(self)
 
 
 def tensor_of(array: NDArray) -> Any:

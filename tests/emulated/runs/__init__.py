@@ -59,7 +59,13 @@ FUNCTIONS = {
         "measured",
     ),
     "processes": (
-        *("shares-on-devices", "hopper-shares-on-devices", "through-memory-of-the-host", "refused-on-devices"),
+        *(
+            "shares-on-devices",
+            "hopper-shares-on-devices",
+            "through-memory-of-the-host",
+            "refused-on-devices",
+            "current-devices",
+        ),
         *("panels-on-devices", "hopper-panels-on-devices", "panels-of-many-bits", "hopper-panels-of-many-bits"),
         *("panels-of-complex", "hopper-panels-of-complex", "panels-at-the-edges", "panels-of-transposes"),
         *("single-panels", "hopper-single-panels"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -246,8 +247,33 @@ def refused_on_devices(rng: np.random.Generator) -> None:
             ):
                 with pytest.raises(NotImplementedError, match=match):
                     distributed.matmul(x, x, **options)
+            plan = ozaki.plan(a, a, accuracy="fp64", reproducible=True)
+            with pytest.raises(NotImplementedError, match="plan: with inner scaling is not"):
+                distributed.matmul(x, x, plan=replace(plan, inner_scaling=True))
             with pytest.raises(ValueError, match="b: shares in host memory"):
                 distributed.matmul(x, distributed.share_of(a, Slab.X, communicator))
         return True
 
     assert all(run(2, work, 20))
+
+
+def current_devices(rng: np.random.Generator) -> None:
+    """Shares on other devices than the current ones: computed where a lies; b on another one is refused."""
+    a, b = matrix(rng, (25, 30), "f8"), matrix(rng, (30, 17), "f8")
+    a = a + 1j * a[::-1]
+
+    def work(communicator: Any) -> Any:
+        with on_device(communicator):
+            x, y = shared(a, Slab.X, communicator), shared(b + 0j, Slab.Y, communicator)
+        with cp.cuda.Device(1 - communicator.rank):
+            elsewhere = shared(b + 0j, Slab.Y, communicator)
+            with pytest.raises(ValueError, match=f"a: on device {communicator.rank}, b: on device"):
+                distributed.matmul(x, elsewhere, scheme="residues", slices=14)
+            c = distributed.matmul(x, y, scheme="residues", slices=14)
+            found, turned = c.gather(), x.conj().gather()
+        with on_device(communicator):
+            return cp.asnumpy(found), cp.asnumpy(turned)
+
+    for found, turned in run(2, work, 20):
+        same(ozaki.matmul(a, b + 0j, scheme="residues", slices=14), found)
+        same(a.conj(), turned)
