@@ -106,9 +106,9 @@ def matmul(
     ----------
     a, b : Array, DTensor of PyTorch, or dask array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-        transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
-        of dimensions, with any placements but partial ones. Beside a dask array the other operand may be an array of
-        NumPy; with dask arrays `distribution`, `grid`, `layers`, `progress`, `placements`, `timeout` and
+        transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh, of CPUs or of GPUs and
+        of any number of dimensions, with any placements but partial ones. Beside a dask array the other operand may be
+        an array of NumPy; with dask arrays `distribution`, `grid`, `layers`, `progress`, `placements`, `timeout` and
         `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
@@ -130,7 +130,8 @@ def matmul(
     **options
         As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
         bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
-        out operands. On GPUs neither is `inner_scaling=True`.
+        out operands. On GPUs neither is `inner_scaling=True`. Shares of all operands lie in memory of the host, or all
+        on GPUs, those of a process on one.
 
     Returns
     -------
