@@ -9,11 +9,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Room:
-    """What a product takes of a device's memory, and how much there is.
+    """What a product takes of a device's memory, and how much there is, in bytes.
 
     Attributes
     ----------
-    nbytes : bytes that may be taken
+    nbytes : that may be taken
     element : of an element of an operand, and of an entry of the result
     slices : of the slices of an element, and of an entry of the un-rounded product
     """

@@ -32,8 +32,7 @@ from ozaki.distributed.planning import every_bit
 from ozaki.distributed.sharing import LEAST_WIDTH, Sharing, Work, shared_out
 from ozaki.driver.works import Works
 from ozaki.planning.choose import choose
-from ozaki.planning.facts import Facts as Found
-from ozaki.planning.facts import Ratio, RelativeError, WorstRatio, settle
+from ozaki.planning.facts import Facts, Ratio, RelativeError, WorstRatio, settle
 from ozaki.planning.question import Question
 from ozaki.records.memory import Memory, too_few_bytes
 from ozaki.records.options import Options
@@ -108,7 +107,7 @@ class OnGpus(Operands):
                     rest = None if limit is None else max(limit - tile.x.nbytes - tile.y.nbytes, 0)
                     self._works = Works(Pair(*tile, Memory(rest), self._options._replace(workspace_limit=rest)))
                 own = self._works.measure(need)
-        except ValueError as problem:
+        except (TypeError, ValueError, NotImplementedError) as problem:  # of this tile, or this GPU, alone
             error = problem
         self.account.computed += perf_counter() - began - (self.account.waited - waited)
         agree(self.communicator, step, error)
@@ -171,7 +170,7 @@ def planned(question: Question, operands: OnGpus, in_panels: bool) -> Plan:
     def measure(need: Any, _facts: Any = None) -> Any:
         return operands.measure(need, None)
 
-    plan, facts = settle(partial(choose, question), measure, Found())
+    plan, facts = settle(partial(choose, question), measure, Facts())
     return every_bit(plan, question, facts, measure) if in_panels else plan
 
 

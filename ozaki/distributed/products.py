@@ -106,10 +106,10 @@ def matmul(
     ----------
     a, b : Array, DTensor of PyTorch, or dask array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-        transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh of CPUs, of any number
-        of dimensions, with any placements but partial ones. Beside a dask array the other operand may be an array of
-        NumPy, and chunks are arrays of NumPy, or all of CuPy; with dask arrays `distribution`, `grid`, `layers`,
-        `progress`, `placements`, `timeout` and `return_report` have to stay at their defaults.
+    transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh, of CPUs or of GPUs and
+    of any number of dimensions, with any placements but partial ones. Beside a dask array the other operand may be
+    an array of NumPy, and chunks are arrays of NumPy, or all of CuPy; with dask arrays `distribution`, `grid`,
+    `layers`, `progress`, `placements`, `timeout` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -130,7 +130,8 @@ def matmul(
     **options
         As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
         bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
-        out operands. On GPUs neither is `inner_scaling=True`.
+        out operands. On GPUs neither is `inner_scaling=True`. Shares of all operands lie in memory of the host, or all
+        on GPUs, those of a process on one.
 
     Returns
     -------
@@ -366,6 +367,11 @@ def _check(
         check_plan_alone(plan, options)
         options = options._replace(workspace_limit=plan.workspace_limit)
     sizes = shapes(a.shape, b.shape)
+    for name, x in (("b", b), ("c", None if terms is None else terms[2])):
+        if isinstance(x, Array) and on_gpu(x.local) != on_gpu(a.local):
+            places = ("on GPUs", "in host memory")
+            of_x, of_a = places if on_gpu(x.local) else reversed(places)
+            raise ValueError(f"{name}: shares {of_x}, but those of a {of_a}; expected all {of_a}")
     if on_gpu(a.local):
         options = _checked_on_gpus(a, b, None if terms is None else terms[2], plan, options)
     question = question_for(sizes.shape, (str(a.dtype), str(b.dtype)), options, terms is not None, _backend_of(a))
@@ -408,9 +414,6 @@ def _checked_on_gpus(a: Array, b: Array, c: Any, plan: Plan | None, options: Opt
     ValueError, NotImplementedError
         For what is not shared out there.
     """
-    for name, x in (("b", b), ("c", c)):
-        if isinstance(x, Array) and not on_gpu(x.local):
-            raise ValueError(f"{name}: shares in host memory, but those of a on GPUs; expected all on GPUs")
     where_they_lie((name, x.local) for name, x in (("a", a), ("b", b), ("c", c)) if isinstance(x, Array))
     for name, scaled in (
         ("inner_scaling: True", options.inner_scaling),
@@ -473,10 +476,15 @@ def _computed(
         watched.chosen(Chosen(found, found.bound))
     scheme: Any = found.scheme
     engine: Any = None
-    if not whole:
-        engine = parts_at(a.local).engine_for(scheme, question.length, found.engine)
-        sharing = within(sharing, _work(operands, engine, combined), limit)
-    name = engine.label if on_gpus is None else on_gpus.engine_name(found, sharing, engine, combined)
+    name, error = "", None
+    try:
+        if not whole:
+            engine = parts_at(a.local).engine_for(scheme, question.length, found.engine)
+            sharing = within(sharing, _work(operands, engine, combined), limit)
+        name = engine.label if on_gpus is None else on_gpus.engine_name(found, sharing, engine, combined)
+    except (TypeError, ValueError, NotImplementedError) as problem:  # GPUs may differ
+        error = problem
+    agree(communicator, "choosing a plan", error)
     same_on_all(communicator, "choosing a plan", scheme=scheme, engine=name)
     wants = shares_of(checked.distribution, (m, n), size)
     with known_to_all(communicator):

@@ -159,7 +159,12 @@ def device_numbers(devices: Any) -> list[int]:
         import cupy as cp
     except ImportError:
         raise ValueError("devices: CuPy is not installed; leave it out to multiply on the host") from None
-    there = int(cp.cuda.runtime.getDeviceCount())
+    try:
+        there = int(cp.cuda.runtime.getDeviceCount())
+    except cp.cuda.runtime.CUDARuntimeError:
+        there = 0
+    if not there:
+        raise ValueError("devices: CuPy finds no GPU; leave it out to multiply on the host")
     if every:
         return list(range(there))
     for number in found:

@@ -17,6 +17,7 @@ from ozaki.backends.cupy.steps.engines import winograd
 from ozaki.distributed import BlockCyclic, ProcessGrid, Replicated, Slab, sharing
 from ozaki.distributed.communicators.direct import Direct
 from ozaki.distributed.communicators.threads import Threads, run
+from ozaki.driver import works
 from runs.device import held_bytes
 from runs.operands import hard, matrix, same
 
@@ -252,9 +253,33 @@ def refused_on_devices(rng: np.random.Generator) -> None:
                 distributed.matmul(x, x, plan=replace(plan, inner_scaling=True))
             with pytest.raises(ValueError, match="b: shares in host memory"):
                 distributed.matmul(x, distributed.share_of(a, Slab.X, communicator))
+            with pytest.raises(ValueError, match="b: shares on GPUs, but those of a in host memory"):
+                distributed.matmul(distributed.share_of(a, Slab.X, communicator), x)
         return True
 
     assert all(run(2, work, 20))
+
+    def alone(communicator: Any) -> bool:
+        """What one GPU alone refuses is known to the other process at once, in its proof and in its panels."""
+        with cp.cuda.Device(communicator.rank):
+            x = shared(a, Slab.X, communicator)
+            expected = NotImplementedError if communicator.rank == 1 else distributed.ProcessError
+            for options in ({"accuracy": "fp64"}, {"scheme": "residues", "slices": 14, "workspace_limit": 10**9}):
+                with pytest.raises(expected, match="no kernels here"):
+                    distributed.matmul(x, x, **options)
+        return True
+
+    def refuse(self: Any, *of: Any) -> Any:
+        if cp.cuda.runtime.getDevice() == 1:
+            raise NotImplementedError("no kernels here")
+        return real[type(self)](self, *of)
+
+    real: dict[type, Any] = {works.Works: works.Works.measure, parts.Parts: parts.Parts.panel_bytes}
+    with (
+        mock.patch.object(works.Works, "measure", refuse),
+        mock.patch.object(parts.Parts, "panel_bytes", refuse),
+    ):
+        assert all(run(2, alone, 20))
 
 
 def current_devices(rng: np.random.Generator) -> None:
