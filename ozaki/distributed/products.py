@@ -106,10 +106,10 @@ def matmul(
     ----------
     a, b : Array, DTensor of PyTorch, or dask array
         Shapes (m, k) and (k, n), as `ozaki.distributed.array` makes them, both real or both complex. `a.T` is the
-    transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh, of CPUs or of GPUs and
-    of any number of dimensions, with any placements but partial ones. Beside a dask array the other operand may be
-    an array of NumPy, and chunks are arrays of NumPy, or all of CuPy; with dask arrays `distribution`, `grid`,
-    `layers`, `progress`, `placements`, `timeout` and `return_report` have to stay at their defaults.
+        transpose, so that A^T B and A A^T move no more than A B does. DTensors lie on one mesh, of CPUs or of GPUs and
+        of any number of dimensions, with any placements but partial ones. Beside a dask array the other operand may be
+        an array of NumPy, and chunks are arrays of NumPy, or all of CuPy; with dask arrays `distribution`, `grid`,
+        `layers`, `progress`, `placements`, `timeout` and `return_report` have to stay at their defaults.
     distribution : Distribution, optional
         Of the result. Default: that of `a`, of a Box or boxes `Slab.X`.
     grid : ProcessGrid, optional
@@ -442,7 +442,7 @@ def _computed(
     ------
     ValueError, NotImplementedError, ProcessError
     """
-    question, communicator, limit = checked.question, a.communicator, (plan or options).workspace_limit
+    question, communicator, limit = checked.question, a.communicator, options.workspace_limit
     (m, k, n), size, account = question.sizes.shape, communicator.size, Account()
     operands: Operands
     on_gpus: Any = None
