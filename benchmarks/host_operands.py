@@ -5,10 +5,8 @@ Beside them, in the same run, the same product with operands and result on the G
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,16 +15,11 @@ import typer
 import ozaki
 from benchmarks import row_files
 from benchmarks.devices import device_of
-from benchmarks.gpu_model import RESIDUES
 from benchmarks.measure import WrongAnswerError
 from benchmarks.results import RESULTS, git_commit, slug
-
-METHOD: dict[str, Any] = {"scheme": "residues", "slices": RESIDUES}
+from benchmarks.several_devices import METHOD, fastest
 
 FOLDER = RESULTS / "host_operands"
-
-CALLS = 3
-"""Timed calls, of which the fastest one counts, after one that is not timed."""
 
 LINK = 2**30
 """Bytes that are copied to time the link."""
@@ -67,7 +60,7 @@ def measured(n: int) -> dict[str, Any]:
     a, b, want, there = _on_gpu(cp, n)
     cp.get_default_memory_pool().free_all_blocks()
     out = np.zeros((n, n))
-    through = _fastest(lambda: _in_blocks(a, b, out))
+    through = fastest(lambda: _in_blocks(a, b, out), 1)
     found = _sums(cp, out)
     if not all(map(np.array_equal, want, found)):
         raise WrongAnswerError("other bits through the GPU than on it")
@@ -85,24 +78,12 @@ def _on_gpu(cp: Any, n: int) -> tuple[Any, Any, tuple[Any, Any], float]:
     c = cp.empty((n, n))
     limit = int(0.95 * cp.cuda.runtime.memGetInfo()[0])
     ways = (lambda: ozaki.matmul(x, y, c, workspace_limit=limit, **METHOD)), lambda: _in_blocks(x, y, c)
-    seconds = min(map(_fastest, ways))
+    seconds = min(fastest(way, 1) for way in ways)
     return x.get(), y.get(), _sums(cp, c), seconds
 
 
 def _in_blocks(x: Any, y: Any, out: Any) -> None:
     ozaki.matmul(x, y, out, devices=0, **METHOD)
-
-
-def _fastest(call: Callable[[], Any]) -> float:
-    import cupy as cp
-
-    times = []
-    for _ in range(1 + CALLS):
-        began = perf_counter()
-        call()
-        cp.cuda.Device().synchronize()
-        times.append(perf_counter() - began)
-    return min(times[1:])
 
 
 def _sums(cp: Any, c: Any) -> tuple[Any, Any]:
@@ -119,8 +100,8 @@ def _link(cp: Any) -> tuple[float, float]:
     """Bytes a second from pinned memory of the host to the GPU, and back, one after the other."""
     pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(LINK), np.uint8, LINK)
     device = cp.empty(LINK, np.uint8)
-    to = _fastest(lambda: device.set(pinned))
-    back = _fastest(lambda: device.get(out=pinned))
+    to = fastest(lambda: device.set(pinned), 1)
+    back = fastest(lambda: device.get(out=pinned), 1)
     return LINK / to, LINK / back
 
 

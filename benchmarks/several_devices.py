@@ -39,7 +39,7 @@ def measured(n: int, counts: Sequence[int]) -> list[Row]:
     a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
     x, y = (_on(0, lambda: cp.asarray(a)), _on(0, lambda: cp.asarray(b)))
     want = _on(0, lambda: ozaki.matmul(x, y, **METHOD).get())
-    one = _fastest(lambda: ozaki.matmul(x, y, **METHOD), 1)
+    one = fastest(lambda: ozaki.matmul(x, y, **METHOD), 1)
     rows: list[Row] = [{"devices": 1, "of": "matmul without devices=", "seconds": one}]
     print(rows[-1], flush=True)
     for count in counts:
@@ -57,7 +57,7 @@ def measured(n: int, counts: Sequence[int]) -> list[Row]:
         for name, (left, right, predicted, gathered) in ways.items():
             if not np.array_equal(gathered(_product(left, right, devices)), want):
                 raise WrongAnswerError(f"{count} GPUs, {name}: other bits than one")
-            seconds = _fastest(partial(_product, left, right, devices), count)
+            seconds = fastest(partial(_product, left, right, devices), count)
             rows.append({
                 "devices": count, "of": name, "seconds": seconds, "model": predicted,
                 "times_one": one / seconds, "tflops": 2e-12 * n**3 / seconds,
@@ -70,7 +70,7 @@ def _product(left: Any, right: Any, devices: list[int]) -> Any:
     return ozaki.matmul(left, right, devices=devices, **METHOD)
 
 
-def _fastest(call: Callable[[], Any], count: int) -> float:
+def fastest(call: Callable[[], Any], count: int) -> float:
     """Seconds of the fastest call, all GPUs at rest before and after it."""
     import cupy as cp
 
