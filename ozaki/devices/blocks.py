@@ -100,7 +100,7 @@ def _held(rows: int, cols: int, columns: int, k: int, room: Room, keeps: bool, w
     split = room.element + room.slices
     left, right = rows * k * (split + room.element), columns * k * split if keeps else 2 * cols * k * split
     arriving = 2 * cols * k * room.element
-    leaving = 4 * rows * columns if where == "elsewhere" else 4 * rows * cols
+    leaving = 4 * rows * (columns if where == "elsewhere" else cols)
     return left + right + arriving + rows * cols * split + leaving * room.element
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki.backends.numpy import parts
 from ozaki.backends.numpy._scaled import inner_factors, inner_statistics
+from ozaki.backends.parts import parts_at
 from ozaki.bounds.description import Description, Ints
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import FEW_ROWS, Level
@@ -20,7 +21,7 @@ from ozaki.bounds.merging import described, no_extremes
 from ozaki.distributed.communicators.communicator import Communicator
 from ozaki.distributed.layouts import Index, as_index
 from ozaki.distributed.measuring import Factors, Measuring, NDArray, indices_read, read_within, rows_of
-from ozaki.distributed.moving import Account, Held, few_rows, panels, parts_at
+from ozaki.distributed.moving import Account, Held, few_rows, panels
 from ozaki.distributed.sharing import Sharing
 
 _NO_EXPONENT = -(2.0**15)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ozaki.backends.parts import on_host as on_host
-from ozaki.backends.parts import parts_at as parts_at
+from ozaki.backends.parts import empty_at, on_host
 from ozaki.bounds.description import Ints
 from ozaki.distributed.communicators.communicator import Communicator, Exchange, Message, NDArray
 from ozaki.distributed.layouts import Positions, Share, common
@@ -145,12 +144,7 @@ def contiguous(x: Any) -> Any:
 
 def empty_like(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """A new array of another shape, its elements undefined, of the dtype of x or another one, and where x lies."""
-    dtype = x.dtype if dtype is None else dtype
-    if on_gpu(x):
-        import cupy as cp
-
-        return cp.empty(shape, dtype)
-    return np.empty(shape, dtype)
+    return empty_at(x, shape, x.dtype if dtype is None else dtype)
 
 
 def finish_work() -> None:

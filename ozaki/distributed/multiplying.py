@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
+from ozaki.backends.parts import parts_at
 from ozaki.bounds.description import Description
 from ozaki.distributed.communicators.communicator import Communicator, Message
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Share, part_of
-from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, finish_work, panels, parts_at
+from ozaki.distributed.moving import Account, Held, Move, begin, empty_like, finish_work, panels
 from ozaki.distributed.sharing import Sharing
 from ozaki.process.placement import on_gpu
 from ozaki.records.combination import Combination

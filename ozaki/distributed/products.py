@@ -12,12 +12,13 @@ import numpy as np
 import ozaki
 from ozaki.backends import Backend
 from ozaki.backends.numpy import backend, parts
+from ozaki.backends.parts import parts_at
 from ozaki.bounds.relative import NONE, Quotient, relative_bits
 from ozaki.distributed.arrays import Array, shares_of
 from ozaki.distributed.communicators.communicator import agree, known_to_all, same_on_all
 from ozaki.distributed.facts import Operands
 from ozaki.distributed.layouts import Boxes, Distribution, ProcessGrid, Slab, check_distribution
-from ozaki.distributed.moving import Account, empty_like, finish_work, parts_at
+from ozaki.distributed.moving import Account, empty_like, finish_work
 from ozaki.distributed.multiplying import Expression, delivery, multiply, of_rounded
 from ozaki.distributed.outline import work_of
 from ozaki.distributed.planning import combined, given, planned, question_for

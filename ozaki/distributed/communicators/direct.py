@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ozaki.backends.parts import on_host
 from ozaki.distributed.communicators.communicator import Exchange, Message, NDArray, ProcessError
 from ozaki.process.placement import on_gpu
 
@@ -53,7 +54,7 @@ class Direct(ABC):
         """Start messages of arrays on GPUs: through memory of the host, unless the engine moves them itself."""
         of_gpu: list[Any] = [array for _, array in receives]
         of_host = [np.empty(array.shape, array.dtype) for array in of_gpu]
-        copies = [Message(peer, _on_host(array)) for peer, array in sends]
+        copies = [Message(peer, on_host(array)) for peer, array in sends]
         into = [Message(peer, array) for (peer, _), array in zip(receives, of_host, strict=True)]
         return _ThroughHost(self._start(copies, into, step), list(zip(of_gpu, of_host, strict=True)))
 
@@ -123,11 +124,6 @@ class Direct(ABC):
         if found == peer or found in seen:  # all wait for each other
             return ProcessError(peer, step, what)
         return ProcessError(found, step, f"process {peer} has waited for it in vain, and process {self.rank} for that")
-
-
-def _on_host(x: Any) -> NDArray:
-    copy: NDArray = x.get()
-    return copy
 
 
 class _ThroughHost:
