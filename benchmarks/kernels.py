@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -20,7 +20,7 @@ from ozaki.records.shapes import Side
 from ozaki.schemes import Words
 
 if TYPE_CHECKING:
-    from ozaki.backends.cupy.program.steps import Launch, Step
+    from ozaki.backends.cupy.program.steps import Launch
 
 PRODUCTS_ALONE = (2048, 4096)
 """Sizes at which only kernels bound by arithmetic are measured; those bound by memory need sizes far past the cache."""
@@ -88,8 +88,12 @@ class Product:
         self._execution.run(self._program)
         self.launches = [x for x in program.steps if isinstance(x, Launch) and x.kernel.file in FILES]
 
-    def repeating(self, steps: Sequence[Step]) -> Callable[[], object]:
-        """A function that runs these steps again in the memory of this product."""
+    def repeating(self, launches: Collection[Launch]) -> Callable[[], object]:
+        """A function that runs these launches again in the memory of this product, after clearing their counters."""
+        from ozaki.backends.cupy.program.steps import Clear
+
+        counters = {buffer for launch in launches for buffer, _ in launch.writes}
+        steps = [x for x in self._program.steps if x in launches or (isinstance(x, Clear) and x.place[0] in counters)]
         part = replace(self._program, steps=tuple(steps), inputs=self._kept, keeps=())
         addresses = [self._execution.address(buffer) for buffer in (*part.given, *part.inputs)]
         return partial(part.run().start, addresses)
