@@ -15,7 +15,7 @@ from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps import product, stacks
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.engine import Engine
@@ -68,6 +68,12 @@ def product_program(
         result = out.array("c", b.given)
         assert isinstance(result, Array)
         native(b, inputs.given["left"], inputs.given["right"], plan.dtype, result)
+    elif as_stack(device, plan, inputs, expression):
+        made.without_slices(b)
+        result = out.array("c", b.given)
+        assert isinstance(result, Array)
+        left_rows, right_rows = (inputs.rows_given[side] for side in SIDES)
+        stacks.multiply(b, device, plan, left_rows, right_rows, result)
     else:
         left: product.Given
         right: product.Given
@@ -94,6 +100,15 @@ def product_program(
     if expression is not None and not once:
         _combine(b, result, expression, inputs.addend)
     return b.program()
+
+
+def as_stack(device: Device, plan: Plan, inputs: Inputs, expression: Expression | None = None) -> bool:
+    """Whether one kernel computes the whole product: of a stack of small matrices, which nothing is added to.
+
+    Operands are floats as the caller gave them, and the product is not projected.
+    """
+    plain = len(inputs.given) == len(SIDES) and inputs.seed is None and (expression is None or not expression.once)
+    return plain and stacks.multiplies(device, plan)
 
 
 def _serves(early: EarlySlices, plan: Plan, engine: Engine) -> bool:

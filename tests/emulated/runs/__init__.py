@@ -21,6 +21,7 @@ FUNCTIONS = {
         "hopper-kept-and-finished",
         "out-that-shares-memory",
     ),
+    "stacks": ("stacks", "hopper-stacks", "hard-stacks", "stacks-at-the-end-of-memory"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

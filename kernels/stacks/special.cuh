@@ -1,0 +1,32 @@
+// An entry of C that NaN and Inf determine (docs/definitions.md, section 6), from the elements themselves.
+#pragma once
+#include "arithmetic/combination.cuh"
+#include "arithmetic/fixed_point.cuh"
+
+// What IEEE arithmetic gives for the sum over h of s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign of x. Rare: a
+// thread reads the row and the column alone.
+template <typename Output, typename BitsA, typename BitsB>
+__device__ __forceinline__ typename BitsOf<Output>::type special_entry(const BitsA* a, int64_t a_step, const BitsB* b,
+                                                                       int64_t b_step, int k) {
+  constexpr uint64_t SIGN = 1ull << 63;
+  bool nan = false, positive = false, negative = false;
+#pragma unroll 1
+  for (int h = 0; h < k; ++h) {
+    const uint64_t x = bits_of(double_of(a[h * a_step])), y = bits_of(double_of(b[h * b_step]));
+    const uint64_t u = x & ~SIGN, v = y & ~SIGN;
+    if (larger(u, v) < 0x7ffull << 52) continue;
+    const bool minus = ((x ^ y) & SIGN) != 0;
+    nan = nan || larger(u, v) > 0x7ffull << 52 || smaller(u, v) == 0;
+    positive = positive || !minus;
+    negative = negative || minus;
+  }
+  return nan || (positive && negative) ? Special<Output>::nan() : Special<Output>::infinite(negative);
+}
+
+// Stores two neighbouring entries at once.
+__device__ __forceinline__ void store_pair(uint64_t* to, const uint64_t (&bits)[2]) {
+  *reinterpret_cast<ulonglong2*>(to) = make_ulonglong2(bits[0], bits[1]);
+}
+__device__ __forceinline__ void store_pair(uint32_t* to, const uint32_t (&bits)[2]) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(bits[0], bits[1]);
+}

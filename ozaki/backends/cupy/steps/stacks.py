@@ -1,0 +1,168 @@
+"""Stacks of small products by residues: one kernel reads the operands and leaves the rounded result.
+
+Nothing else lies in memory: no description, no slices, no slice products. So what it is given are rows as they are, and
+all that it does is to round the product alone; other products have engines (`steps/engines`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
+from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.caches import cached
+from ozaki.records.plan import Plan
+from ozaki.records.report import counted
+from ozaki.schemes import Residues, Scheme, Words, scaling_of
+from ozaki.schemes.constants import image_limbs, residue_constants
+from ozaki.schemes.grouped import (
+    DEPTH,
+    FEWEST,
+    MOST,
+    grouped_constants,
+    image_bits,
+    places_of,
+    quotients_of,
+)
+
+LABEL = "kernel of stacks"
+"""For reports."""
+
+_LARGEST = 256
+"""The most rows and columns of a product; larger ones fill the tiles of engines."""
+
+_LONG, _NARROW = 128, 64
+"""With k above _LONG the tiles of C are small, so that residues are made several times: only products of at most _NARROW
+rows and columns, which engines pad or multiply one by one, take less time than theirs."""
+
+_LANES, _PIECE, _STEP = 32, 16, 32
+"""Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack_residues.cu)."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How blocks share a product: macros of kernels/stacks/stack_residues.cu.
+
+    Attributes
+    ----------
+    rows, cols : of the tile of C that a block computes at a time, multiples of 16
+    pieces : of 16 inner indices that a warp has of its lines
+    shared_by : warps that have the same lines
+    """
+
+    rows: int
+    cols: int
+    pieces: int
+    shared_by: int
+
+    @property
+    def units(self) -> int:
+        """Groups of 16 lines."""
+        return (self.rows + self.cols) // 16
+
+    @property
+    def direct(self) -> bool:
+        """Whether residues stay in registers."""
+        return self.pieces == 1
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block: one for each group of lines, or for two of short ones."""
+        return self.units * self.shared_by if self.pieces > 2 else -(-self.units // 2)
+
+    def nbytes(self, count: int) -> int:
+        """Bytes of shared memory of a block, for so many residues."""
+        fragments = 0 if self.direct else count * (self.rows + self.cols) * self.shared_by * -(-self.pieces // 2) * _STEP
+        exchanged = 10 * self.shared_by if self.shared_by > 1 else 0
+        return fragments + (4 + exchanged) * 16 * self.units
+
+
+def multiplies(device: Device, plan: Plan) -> bool:
+    """Whether the kernel computes the product of a plan, of two operands that are rows of floats of its dtype or another.
+
+    It does for a stack of at least two, if nothing but the product is asked for.
+    """
+    m, k, n = plan.shape
+    if not isinstance(plan.scheme, Residues) or plan.dtype not in ("float32", "float64"):
+        return False
+    others = plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused")
+    small = max(m, n) <= (_LARGEST if k <= _LONG else _NARROW)
+    return not others and small and prod(plan.batch) > 1 and tile_of(device, plan.scheme, m, k, n) is not None
+
+
+@cached(1024)
+def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: int) -> Tile | None:
+    """The tile for products of a scheme; None if the kernel does not multiply them on this device."""
+    if type(scheme) is not Residues or not FEWEST <= scheme.count <= MOST or not 0 < k <= DEPTH:
+        return None
+    pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
+    if pieces == 1 and quotients_of(scheme) is not None:
+        return Tile(16, 16, 1, 1)
+    pieces, shared_by = min(max(pieces, 2), 4), max(pieces // 4, 1)
+    rows, cols = (min(round_up(x, 16), 64) for x in (m, n))
+    while True:
+        tile = Tile(rows, cols, pieces, shared_by)
+        if tile.warps <= _MOST_WARPS and tile.nbytes(scheme.count) <= device.block_memory:
+            return tile
+        if rows == cols == 16:
+            return None
+        if rows >= cols:
+            rows = max(rows // 32, 1) * 16
+        else:
+            cols = max(cols // 32, 1) * 16
+
+
+_MOST_WARPS = 16
+"""Warps of a multiprocessor, of 128 registers a thread."""
+
+
+def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, out: Array) -> None:
+    """Add the step that computes left right^T, shape (batch, m, n), from rows (batch or 1, m or n, k)."""
+    assert isinstance(plan.scheme, Residues)
+    (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
+    b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
+    b.launch(_kernel(device, plan.scheme, left.view, right.view, out.view), left, right, Out(out))
+
+
+@cached(1024)
+def _kernel(device: Device, scheme: Residues, a: View, b: View, out: View) -> Kernel:
+    (batch, m, n), k = out.shape, a.shape[2]
+    tile = tile_of(device, scheme, m, k, n)
+    assert tile is not None
+    quotients, scaling = quotients_of(scheme), scaling_of(scheme, k)
+    places, nbytes = places_of(scheme), tile.nbytes(scheme.count)
+    blocks = _MOST_WARPS // tile.warps
+    if nbytes:
+        blocks = max(min(blocks, device.shared_memory // (nbytes + 1024)), 1)
+    macros: Macros = {
+        "INPUT_A": a.dtype.ctype,
+        "INPUT_B": b.dtype.ctype,
+        "OUTPUT": out.dtype.ctype,
+        "MODULI": scheme.count,
+        "PLACE_COUNT": len(places),
+        "PLACES": f"{{{','.join(map(str, places))}}}",
+        "QUOTIENTS": int(quotients is not None),
+        "LIMBS": image_limbs(scheme),
+        "IMAGE_BITS": image_bits(scheme),
+        "UNSURE": -1 if quotients is None else quotients.unsure,
+        "BLOCK_ROWS": tile.rows,
+        "BLOCK_COLS": tile.cols,
+        "WARPS": tile.warps,
+        "BLOCKS": blocks,
+        "SHARED_BY": tile.shared_by,
+        "PIECES_HELD": tile.pieces,
+    }
+    of_residues = residue_constants(scheme, "right", True, scheme.count) if quotients is None else quotients.constants
+    jobs = batch * -(-m // tile.rows) * -(-n // tile.cols)
+    strides = ((0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (a, b, out))
+    of_a, of_b, of_out = strides
+    return Kernel.of(
+        "stacks/stack_residues.cu", "stack_residues", macros, (min(jobs, blocks * device.multiprocessors),),
+        (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, m, n, k, scaling.base, scaling.threshold,
+        struct(of_residues), struct(grouped_constants(scheme)), shared_mem=nbytes,
+    )  # fmt: skip

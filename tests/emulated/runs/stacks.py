@@ -1,0 +1,78 @@
+"""Stacks of small products by one kernel, against NumPy, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from runs.device import guarded, seen
+from runs.operands import hard, matrix, same
+
+
+def strided(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: int) -> np.ndarray:
+    """A stack of matrices of that shape: contiguous, transposed, a part of a larger one, reversed, or all equal."""
+    batch, m, n = shape
+    if kind == 1:
+        return matrix(rng, (batch, n, m), dtype, 30).swapaxes(1, 2)
+    if kind == 2:
+        return matrix(rng, (batch + 1, m + 3, 2 * n + 1), dtype)[1:, 2 : m + 2, 1::2][:, :, :n]
+    if kind == 3:
+        return matrix(rng, shape, dtype)[::-1, ::-1, ::-1]
+    if kind == 4:
+        return np.broadcast_to(matrix(rng, (1, m, n), dtype), shape)
+    return matrix(rng, shape, dtype)
+
+
+def product(a: np.ndarray, b: np.ndarray, **options: Any) -> None:
+    """One product on the device, in one launch, has the bits of NumPy."""
+    with np.errstate(all="ignore"):
+        expected = ozaki.matmul(a, b, **options)
+    with seen() as calls:
+        got = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
+    same(expected, got)
+    assert calls.names == ["stack_residues"], (a.shape, b.shape, calls.names)
+
+
+def stacks(rng: np.random.Generator) -> None:
+    """Ragged shapes, strides, formats and counts."""
+    shapes = [(3, 16, 16, 16), (2, 5, 1, 7), (5, 17, 16, 3), (3, 32, 32, 32), (2, 33, 20, 18), (2, 64, 64, 64)]
+    shapes += [(2, 70, 50, 35), (2, 20, 100, 40), (2, 16, 200, 33), (2, 1, 256, 1)]
+    for batch, m, k, n in shapes:
+        dtypes = "f8", rng.choice(["f8", "f4"])
+        a, b = strided(rng, (batch, m, k), dtypes[0], rng.integers(4)), strided(rng, (batch, k, n), dtypes[1], rng.integers(5))
+        if batch % 2:
+            a, b = b.swapaxes(1, 2), a.swapaxes(1, 2)
+        product(a, b, scheme="residues", slices=14)
+    for slices in (4, 5, 7, 8, 11, 12, 13, 15, 17, 20):
+        m, k, n = rng.integers(1, 40, 3)
+        dtype = "f4" if slices < 9 else "f8"
+        product(matrix(rng, (2, m, k), dtype), matrix(rng, (2, k, n), dtype), scheme="residues", slices=slices)
+
+
+def hard_stacks(rng: np.random.Generator) -> None:
+    """NaN, Inf, zeros, subnormal numbers and huge ranges; results that over- and underflow; integers; ties."""
+    for dtype, slices in (("f8", 14), ("f4", 7), ("f8", 15)):
+        for k in (12, 30, 90):
+            x = hard(rng, max(k, 12), dtype)[:, :, :k]
+            product(x, x[::-1].swapaxes(1, 2), scheme="residues", slices=slices)
+        least = np.finfo(dtype).smallest_subnormal
+        for scale in (np.finfo(dtype).max ** 0.5, least**0.5, 2.0**-10 * least**0.5):
+            a, b = (rng.standard_normal((2, 17, 17)) * scale for _ in "ab")
+            product(a.astype(dtype), b.astype(dtype), scheme="residues", slices=slices)
+        a, b = (rng.integers(-9, 10, (2, 17, 17)) * 2.0**e for e in (30, -40))
+        product(a.astype(dtype), b.astype(dtype), scheme="residues", slices=slices)
+        single = np.zeros((3, 20, 20), dtype)
+        single[:, np.arange(20), rng.integers(0, 20, 20)] = rng.choice([-1.0, 1.0], (3, 20)) * (1 + rng.random((3, 20)))
+        product(single, single.swapaxes(1, 2), scheme="residues", slices=slices)
+        product(single + single * 1e-9, matrix(rng, (3, 20, 4), dtype), scheme="residues", slices=slices)
+
+
+def stacks_at_the_end_of_memory(rng: np.random.Generator) -> None:
+    """No kernel reads or writes beyond the operands and the result."""
+    with guarded():
+        for shape in ((3, 15, 13, 17), (2, 31, 33, 5)):
+            batch, m, k, n = shape
+            product(matrix(rng, (batch, m, k), "f8"), matrix(rng, (batch, k, n), "f8"), scheme="residues", slices=14)
