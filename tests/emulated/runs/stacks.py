@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
 import ozaki
+from ozaki.schemes import Residues
 from runs.device import guarded, seen
 from runs.operands import hard, matrix, same
 
@@ -68,6 +70,17 @@ def hard_stacks(rng: np.random.Generator) -> None:
         single[:, np.arange(20), rng.integers(0, 20, 20)] = rng.choice([-1.0, 1.0], (3, 20)) * (1 + rng.random((3, 20)))
         product(single, single.swapaxes(1, 2), scheme="residues", slices=slices)
         product(single + single * 1e-9, matrix(rng, (3, 20, 4), dtype), scheme="residues", slices=slices)
+
+
+def long_images(rng: np.random.Generator) -> None:
+    """Images so long that quotients by 253 may be off by one: of each residue, of both signs."""
+    longest = isqrt(Residues(14).range)
+    images = ((longest - longest // 2**12) // 4 + np.arange(512)) * 4.0
+    for shape in ((16, 16), (32, 32)):
+        a = np.zeros((512 // shape[0], *shape))
+        a[:, np.arange(shape[0]), rng.integers(0, shape[0], shape[0])] = images.reshape(-1, shape[0])
+        product(a, matrix(rng, a.shape, "f8"), scheme="residues", slices=14)
+        product(matrix(rng, a.shape, "f8"), (-a).swapaxes(1, 2), scheme="residues", slices=14)
 
 
 def stacks_at_the_end_of_memory(rng: np.random.Generator) -> None:
