@@ -124,11 +124,11 @@ HD void limbs_of_digits(const double (&s)[DIGITS], const int (&place)[DIGITS], u
   }
 }
 
-// RN(Cbar 2^exponent) of an entry. Places: a struct with `static constexpr int at[DIGITS]`.
-template <typename T, typename Places, int N, int DIGITS>
-HD T rounded_entry(const uint32_t (&z)[groups_of(N)], int exponent, const GroupedConstants<N, DIGITS>& c) {
-  constexpr int GROUPS = groups_of(N), BITS = 8 * N - 1;
-  double v[GROUPS], s[DIGITS];
+// The digits s_i of Cbar, whose sum with their places it is.
+template <int N, int DIGITS>
+HD void digit_sums(const uint32_t (&z)[groups_of(N)], const GroupedConstants<N, DIGITS>& c, double (&s)[DIGITS]) {
+  constexpr int GROUPS = groups_of(N);
+  double v[GROUPS];
 #pragma unroll
   for (int g = 0; g < GROUPS; ++g)  // 2^52 + 2^31 + z_g less 2^52 + 2^31
     v[g] = double_of_limbs(0x43300000u, z[g]) - double_of_limbs(0x43300000u, 0x80000000u);
@@ -142,25 +142,35 @@ HD T rounded_entry(const uint32_t (&z)[groups_of(N)], int exponent, const Groupe
 #pragma unroll
     for (int g = 0; g < GROUPS; ++g) s[i] = fused(v[g], c.weight[g][i], s[i]);
   }
-  T rounded;
-  if constexpr (DIGITS <= 4) {
-    constexpr int LAST = DIGITS - 1;
-    const double unit = power_of_two(Places::at[smaller(1, LAST)]);
-    // The lower two digits, and what their sum loses.
-    double sum = fused(s[1], unit, s[0]), tail = fused(s[1], unit, -sum) + s[0];
-    if constexpr (DIGITS > 2) {  // the upper two, whose sum is exact
-      constexpr int HIGH = smaller(2, LAST);
-      const double upper = DIGITS == 4 ? fused(s[LAST], power_of_two(Places::at[LAST] - Places::at[HIGH]), s[HIGH]) : s[HIGH];
-      const double of_upper = power_of_two(Places::at[HIGH]), lower = sum;
-      sum = fused(upper, of_upper, lower);
-      tail = sum_to_odd(fused(upper, of_upper, -sum) + lower, tail);
-    }
-    round_sum(sum, tail, exponent, rounded);
-    if (is_usual<T, BITS>(exponent)) return rounded;
+}
+
+// RN(Cbar 2^exponent) from at most four digits, if `is_usual` says so of the exponent. Places: a struct with `static
+// constexpr int at[DIGITS]`.
+template <typename T, typename Places, int DIGITS> HD T round_few_digits(const double (&s)[DIGITS], int exponent) {
+  static_assert(DIGITS <= 4, "");
+  constexpr int LAST = DIGITS - 1, HIGH = smaller(2, LAST);
+  const double unit = power_of_two(Places::at[1]);
+  // The lower two digits, and what their sum loses; then the upper two, whose sum is exact.
+  double sum = fused(s[1], unit, s[0]), tail = fused(s[1], unit, -sum) + s[0];
+  if constexpr (DIGITS > 2) {
+    constexpr int APART = Places::at[LAST] - Places::at[HIGH];
+    const double upper = DIGITS == 4 ? fused(s[LAST], power_of_two(APART), s[HIGH]) : s[HIGH];
+    const double of_upper = power_of_two(Places::at[HIGH]), lower = sum;
+    sum = fused(upper, of_upper, lower);
+    tail = sum_to_odd(fused(upper, of_upper, -sum) + lower, tail);
   }
+  T rounded;
+  round_sum(sum, tail, exponent, rounded);
+  return rounded;
+}
+
+// RN(Cbar 2^exponent) from any digits, for any exponent.
+template <typename T, typename Places, int BITS, int DIGITS>
+HD T round_digits(const double (&s)[DIGITS], int exponent) {
   constexpr int LENGTH = larger((BITS + 32) / 32, 3);
   uint32_t limbs[LENGTH];
   limbs_of_digits<DIGITS, LENGTH>(s, Places::at, limbs);
+  T rounded;
   if constexpr (DIGITS > 4) {
     if (round_by_addition<BITS>(limbs, exponent, rounded)) return rounded;
     if (round_by_leading_bits(limbs, exponent, rounded)) return rounded;

@@ -27,6 +27,7 @@ template <int N> struct Cutting {
 // Lines without an element above 2^-424 are multiplied by 2^LIFT before all else, so that powers of two that scale them
 // are normal numbers, as are all of their elements.
 constexpr uint32_t LOW = 600u << 20, INFINITE = 0x7ffu << 20;
+constexpr int FLAGGED = -(1 << 20);  // in place of -mu
 constexpr int LIFT = 600, WIDTH = 20;  // magnitude bits, for k <= 2^20 (docs/definitions.md, section 1)
 
 // What warps that share lines tell one another; all threads of the block call these functions.
@@ -175,10 +176,10 @@ template <int PIECES> struct Lines {
     }
   }
 
-  // 2 mu, of the elements as they were read, plus 1 if line r has NaN or Inf.
-  __device__ __forceinline__ int with_flag(int r) const {
-    const int mu = (r == 0 ? exponent[0] : exponent[1]) + (r == 0 ? lift[0] : lift[1]);
-    return 2 * mu + ((r == 0 ? nonfinite[0] : nonfinite[1]) ? 1 : 0);
+  // mu of line r as it was read; -FLAGGED if it has NaN or Inf.
+  __device__ __forceinline__ int exponent_or_flag(int r) const {
+    const int mu = r == 0 ? exponent[0] + lift[0] : exponent[1] + lift[1];
+    return (r == 0 ? nonfinite[0] : nonfinite[1]) ? -FLAGGED : mu;
   }
 
   // From elements to images X = RN(y), y = 2^mu x, and y - 127.5 in place of the elements.

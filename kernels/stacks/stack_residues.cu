@@ -101,33 +101,69 @@ __device__ __forceinline__ void cut(const Lines<PIECES_HELD>& lines, int step, b
 #endif
 
 // Rounds and stores 16 x 16 entries, of which a lane has the sums of eight: rows g and g + 8, columns 2 h and 2 h + 1, and
-// the same 8 columns on. mu, nu: exponents with flags of the tile's rows and columns, from `row` and `col` of C on.
+// the same 8 columns on. mu, nu: exponents, or flags, of the tile's rows and columns, from `row` and `col` of C on.
 __device__ __forceinline__ void finish(const GroupSums<MODULI> (&sums)[8], const int* mu, const int* nu,
-                                       const Operand<INPUT_A>& a, const Operand<INPUT_B>& b, const Result& to, int64_t product, int row,
-                                       int col, int m, int n, int k, const Grouped& grouped) {
+                                       const Operand<INPUT_A>& a, const Operand<INPUT_B>& b, const Result& to,
+                                       int64_t product, int row, int col, int m, int n, int k, const Grouped& grouped) {
+  constexpr int BITS = 8 * MODULI - 1;
+  constexpr bool FEW = PLACE_COUNT <= 4;
   const int g = threadIdx.x >> 2 & 7, h = threadIdx.x & 3;
-  OutputBits* const c = to.c + product * to.batch;
+  mu += g, nu += 2 * h, row += g, col += 2 * h;
+  OutputBits* const c = to.c + product * to.batch + row * to.row + col * to.col;
+  const bool in_pairs = to.col == 1 && ((reinterpret_cast<uint64_t>(c) | static_cast<uint64_t>(to.row) * sizeof(OutputBits)) &
+                                        (2 * sizeof(OutputBits) - 1)) == 0;
+  bool usual = true;
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
-    const int down = g + 8 * (i / 2 % 2), over = 2 * h + 8 * (i / 4);
-    const int of_row = mu[down];
+    const int down = 8 * (i / 2 % 2), over = 8 * (i / 4);
     OutputBits bits[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const int of_col = nu[over + j];
-      bits[j] = bits_of(rounded_entry<OUTPUT, Places, MODULI>(sums[i + j].z, -(of_row >> 1) - (of_col >> 1), grouped));
-      if (((of_row | of_col) & 1) != 0 && row + down < m && col + over + j < n)
-        bits[j] = special_entry<OUTPUT>(a.x + product * a.batch + (row + down) * a.line, a.k,
-                                        b.x + product * b.batch + (col + over + j) * b.line, b.k, k);
+      const int exponent = -mu[down] - nu[over + j];
+      double s[PLACE_COUNT];
+      digit_sums<MODULI>(sums[i + j].z, grouped, s);
+      if constexpr (FEW) {
+        bits[j] = bits_of(round_few_digits<OUTPUT, Places>(s, exponent));
+        usual = is_usual<OUTPUT, BITS>(exponent) && usual;
+      } else {
+        bits[j] = bits_of(round_digits<OUTPUT, Places, BITS>(s, exponent));
+        usual = exponent > FLAGGED / 2 && usual;
+      }
     }
     if (row + down >= m) continue;
-    OutputBits* const at = c + (row + down) * to.row + (col + over) * to.col;
-    if (to.col == 1 && col + over + 1 < n && (reinterpret_cast<uint64_t>(at) & (2 * sizeof(OutputBits) - 1)) == 0) {
+    OutputBits* const at = c + down * to.row + over * to.col;
+    if (in_pairs && col + over + 1 < n) {
       store_pair(at, bits);
     } else {
       if (col + over < n) at[0] = bits[0];
       if (col + over + 1 < n) at[to.col] = bits[1];
     }
+  }
+  if (usual) return;
+  // Rare: a line has NaN or Inf, or some result may be near over- or underflow.
+#pragma unroll 1
+  for (int i = 0; i < 8; ++i) {
+    const int down = 8 * (i / 2 % 2), over = 8 * (i / 4) + i % 2;
+    if (row + down >= m || col + over >= n) continue;
+    const int exponent = -mu[down] - nu[over];
+    OutputBits bits;
+    if (exponent > FLAGGED / 2) {
+      uint32_t z[groups_of(MODULI)];
+#pragma unroll
+      for (int of = 0; of < groups_of(MODULI); ++of) {
+        z[of] = sums[0].z[of];
+#pragma unroll
+        for (int j = 1; j < 8; ++j)
+          if (i == j) z[of] = sums[j].z[of];
+      }
+      double s[PLACE_COUNT];
+      digit_sums<MODULI>(z, grouped, s);
+      bits = bits_of(round_digits<OUTPUT, Places, BITS>(s, exponent));
+    } else {
+      bits = special_entry<OUTPUT>(a.x + product * a.batch + (row + down) * a.line, a.k,
+                                   b.x + product * b.batch + (col + over) * b.line, b.k, k);
+    }
+    c[down * to.row + over * to.col] = bits;
   }
 }
 
@@ -163,7 +199,7 @@ stack_residues(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, in
       load_from(of, left, right, of_right, product, first, count, 16 * PIECES_HELD * part, k);
       const Exchange<SHARED_BY> exchange = {squares + 16 * SHARED_BY * unit, tops + 16 * SHARED_BY * unit};
       of.describe(exchange, part, base, threshold);
-      if (part == 0 && h < 2) exponents[16 * unit + 8 * h + g] = of.with_flag(h);
+      if (part == 0 && h < 2) exponents[16 * unit + 8 * h + g] = of.exponent_or_flag(h);
 #if QUOTIENTS
       of.scale(constants);
 #endif
