@@ -30,6 +30,14 @@ constexpr uint32_t LOW = 600u << 20, INFINITE = 0x7ffu << 20;
 constexpr int FLAGGED = -(1 << 20);  // in place of -mu
 constexpr int LIFT = 600, WIDTH = 20;  // magnitude bits, for k <= 2^20 (docs/definitions.md, section 1)
 
+__device__ __forceinline__ void add_square(uint64_t& sum, uint32_t y) {
+#if __CUDA_ARCH__
+  asm("mad.wide.u32 %0, %1, %1, %0;" : "+l"(sum) : "r"(y));  // else the compiler multiplies 64 bits
+#else
+  sum += static_cast<uint64_t>(y) * y;
+#endif
+}
+
 // What warps that share lines tell one another; all threads of the block call these functions.
 template <int SHARE> struct Exchange {
   uint64_t* squares;  // [line][SHARE], of the warp's own lines
@@ -160,19 +168,20 @@ template <int PIECES> struct Lines {
     uint64_t squares[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const FastCeiling<uint64_t> ceiling(WIDTH, larger(static_cast<int>(field[r]), 1) - 1022);
+      // ceil(abs(x) 2^(WIDTH - top)), as FastCeiling has it, and its square.
+      const double factor = double_of_limbs((WIDTH + 1022 + 1023 - larger(field[r], 1u)) << 20, 0);
       squares[r] = 0;
 #pragma unroll
-      for (double y : x[r]) {
-        const uint32_t magnitude = ceiling(bits_of(y));
-        squares[r] += static_cast<uint64_t>(magnitude) * magnitude;
-      }
+      for (double y : x[r]) add_square(squares[r], low_limb(bits_of(fused_up(fabs(y), factor, 0x1p52))));
     }
     exchange.sum(squares, part);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int top = field[r] == 0 ? EMPTY_TOP : static_cast<int>(field[r]) - 1022;
-      exponent[r] = row_exponent(top, static_cast<int64_t>(squares[r]), 4, base, threshold);
+      // As row_exponent: the sum is at most 2^60, and so below the threshold (docs/definitions.md, section 2).
+      const uint64_t limit = static_cast<uint64_t>(threshold);
+      int g = (bit_length(limit) - bit_length(squares[r])) >> 1;
+      if (squares[r] << (2 * g) > limit) --g;
+      exponent[r] = field[r] == 0 ? 0 : base + g - static_cast<int>(field[r]) + 1022;
     }
   }
 
