@@ -46,7 +46,7 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
     counted = not pair.empty and not plan.native and (relative or nonfinite is not None)
     outside = _out_of_range(works, plan, c) if counted else None
     relative_error = (inf if outside else _relative_bound(works, plan, bound)) if relative else None
-    prepared = any(x.prepared for x, _ in pair.operands)
+    in_steps = works.verification is not None or any(x.prepared for x, _ in pair.operands)
     once = None if pair.combination is None else plan.rounds_once(pair.combination)
     return Report(
         bound=bound,
@@ -56,7 +56,7 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         slices=plan.slices,
         products=plan.products,
         exponent=plan.target.exponent,
-        engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True, prepared),
+        engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True, in_steps),
         native=plan.native,
         why=plan.why,
         workspace_bytes=pair.memory.most,

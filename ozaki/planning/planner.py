@@ -37,10 +37,11 @@ class Planner(Protocol):
         """
         ...
 
-    def engine_name(self, plan: Plan, combined: bool = False, prepared: bool = False) -> str:
+    def engine_name(self, plan: Plan, combined: bool = False, in_steps: bool = False) -> str:
         """Device and engine that run a plan, as the report names them.
 
-        `combined`: with an addend, rounded once; `prepared`: of operands that are split already.
+        `combined`: with an addend, rounded once; `in_steps`: of operands that are split already, or a product that is
+        checked, which no kernel computes as a whole.
         """
         ...
 

@@ -81,9 +81,9 @@ def _here() -> DevicePlanner:
     return DevicePlanner(devices.current())
 
 
-def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> str:
+def engine_name(plan: Plan, combined: bool = False, in_steps: bool = False) -> str:
     """Names of the current device and of the plan's engine, for reports."""
-    return _here().engine_name(plan, combined, prepared)
+    return _here().engine_name(plan, combined, in_steps)
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:

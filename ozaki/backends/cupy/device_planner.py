@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.products import program_of
+from ozaki.backends.cupy.steps import stacks
 from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.records.plan import Plan
 from ozaki.schemes import Scheme, Words
@@ -38,10 +39,12 @@ class DevicePlanner:
         """None: its native product is taken for an IEEE one. A record has no settings by which cuBLAS emulates it."""
         return None
 
-    def engine_name(self, plan: Plan, combined: bool = False, prepared: bool = False) -> str:
+    def engine_name(self, plan: Plan, combined: bool = False, in_steps: bool = False) -> str:
         """Names of the device and of the plan's engine, for reports."""
         if plan.scheme is None:
             return self.device.name
+        if not (combined or in_steps) and stacks.multiplies(self.device, plan):
+            return f"{self.device.name}, {stacks.LABEL}"
         return f"{self.device.name}, {engine_of(self.device, plan, combined=combined).label}"
 
     def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:

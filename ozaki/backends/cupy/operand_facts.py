@@ -14,6 +14,7 @@ from ozaki.backends.cupy.facts import Asked, facts_program
 from ozaki.backends.cupy.made import Made
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Reader
+from ozaki.backends.cupy.products import as_stack
 from ozaki.backends.cupy.proofs import needs_descriptions
 from ozaki.backends.cupy.running import ProgramRuns
 from ozaki.backends.cupy.steps.inner import Factors, factors_beside
@@ -51,8 +52,13 @@ class OperandFacts:
         The device splits the operands before it is asked for them, so that a product by that plan, if it is chosen, can
         begin at once. Memory must not be limited, because slices and what the facts take are held at once.
         """
-        self._likely = True
-        self._find(needs, likely=plan)
+        self._likely = not self._as_stack(plan)
+        self._find(needs, likely=plan if self._likely else None)
+
+    def _as_stack(self, plan: Plan) -> bool:
+        """Whether one kernel computes the product by this plan, which reads no slices."""
+        runs = self._runs
+        return runs.combination is None and as_stack(runs.device, plan, runs.inputs())
 
     def measure(self, need: Need) -> Any:
         """Find a fact other than `RelativeError`: begins it if that was not done before, and waits for the device.
@@ -114,7 +120,7 @@ class OperandFacts:
         needs = [need for need in self._needs if facts is None or need in facts]
         split_early = self._likely or (bool(needs) and isinstance(needs[0], Spans) and self._limit is None)
         of_slices = plan.scheme is not None and plan.scheme.exact and not plan.inner_scaling
-        likely = plan if split_early and of_slices else None
+        likely = plan if split_early and of_slices and not self._as_stack(plan) else None
         return Asked(needs, self._runs.dtype, likely, sampled=frozenset(self._sampled), limit=self._limit)
 
     def scale_beside_prepared(self) -> None:

@@ -83,7 +83,7 @@ def native_obstacle(dtype: str) -> str | None:
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
-def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> str:
+def engine_name(plan: Plan, combined: bool = False, in_steps: bool = False) -> str:
     """The engine that multiplies by this plan, as reports name it; of expressions and prepared operands, too."""
     if plan.scheme is None:
         return "NumPy"
