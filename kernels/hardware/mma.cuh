@@ -41,6 +41,36 @@ __device__ __forceinline__ void multiply_bytes(uint32_t (&d)[4], const uint32_t 
 #endif
 }
 
+// The same of signed bytes.
+__device__ __forceinline__ void multiply_signed_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first,
+                                                      uint32_t second, uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(first), "r"(second), "r"(b), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+#else
+  asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+      : "=r"(d[0]), "=r"(d[1])
+      : "r"(first), "r"(b), "r"(c[0]), "r"(c[1]));
+  asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+      : "=r"(d[2]), "=r"(d[3])
+      : "r"(second), "r"(b), "r"(c[2]), "r"(c[3]));
+#endif
+}
+__device__ __forceinline__ void multiply_signed_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first,
+                                                      uint32_t second, uint32_t b, uint32_t first_next,
+                                                      uint32_t second_next, uint32_t b_next) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(first), "r"(second), "r"(first_next), "r"(second_next), "r"(b), "r"(b_next), "r"(c[0]), "r"(c[1]),
+        "r"(c[2]), "r"(c[3]));
+#else
+  multiply_signed_bytes(d, c, first, second, b);
+  multiply_signed_bytes(d, d, first_next, second_next, b_next);
+#endif
+}
+
 // Four matrices of eight rows of 16 bytes in shared memory: lane 8 i + j gives the address of row j of matrix i, and lane
 // 4 g + c receives limb c of row g of matrix i in part[i].
 __device__ __forceinline__ void load_matrices(uint32_t (&part)[4], const uint32_t* row) {

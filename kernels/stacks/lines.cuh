@@ -1,27 +1,16 @@
-// Lines of a product in a warp's registers: rows of A or columns of B, read, described, scaled and cut to residues where
-// the fragments of mma.sync need them.
-//
-// Macros: those of stack_residues.cu.
+// Lines of a product in a warp's registers: rows of A or columns of B, read and described.
 //
 // A warp has 16 lines. Lane 4 g + h has lines g and g + 8, and of every 16 inner indices, a piece, those from 4 h to
-// 4 h + 3: four bytes of a residue, which are a register of a fragment. (A fragment has others there, but A and B have
+// 4 h + 3: four bytes of a slice, which are a register of a fragment. (A fragment has others there, but A and B have
 // the same, and a sum has no order.) SHARE warps have the same lines, one after the other PIECES pieces of each.
 #pragma once
 #include "arithmetic/fixed_point.cuh"
-#include "arithmetic/residues.cuh"
 
 // Where the lines of an operand of type T lie.
 template <typename T> struct Operand {
   typedef typename BitsOf<T>::type Bits;
   const Bits* x;
   int64_t batch, line, k;  // strides
-};
-
-// Constants of modulus m_t: RN(1 / m_t), -m_t, and of which elements the quotients below may be off by one.
-template <int N> struct Cutting {
-  double inverse[N];
-  double sure;
-  uint32_t minus[N + N % 2];
 };
 
 // Lines without an element above 2^-424 are multiplied by 2^LIFT before all else, so that powers of two that scale them
@@ -40,7 +29,7 @@ __device__ __forceinline__ void add_square(uint64_t& sum, uint32_t y) {
 
 // What warps that share lines tell one another; all threads of the block call these functions.
 template <int SHARE> struct Exchange {
-  uint64_t* squares;  // [line][SHARE], of the warp's own lines
+  uint64_t* statistics;  // [line][SHARE], of the warp's own lines
   unsigned short* tops;
 
   // The largest exponent field of the lines; `field`: of this lane's elements.
@@ -61,34 +50,33 @@ template <int SHARE> struct Exchange {
         for (int i = 0; i < SHARE; ++i) field[r] = larger<uint32_t>(field[r], tops[(8 * r + g) * SHARE + i]);
     }
   }
-  __device__ __forceinline__ void sum(uint64_t (&of)[2], int part) const {
+  // The statistic of the lines, a sum or a maximum, from that of this lane's elements.
+  template <typename Merge> __device__ __forceinline__ void merge(uint64_t (&of)[2], int part, Merge merged) const {
     const int lane = threadIdx.x & 31, g = lane >> 2;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      of[r] += __shfl_xor_sync(ALL, of[r], 1);
-      of[r] += __shfl_xor_sync(ALL, of[r], 2);
+      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 1));
+      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 2));
     }
     if constexpr (SHARE > 1) {
-      if ((lane & 3) < 2) squares[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
+      if ((lane & 3) < 2) statistics[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
       __syncthreads();
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         of[r] = 0;
 #pragma unroll
-        for (int i = 0; i < SHARE; ++i) of[r] += squares[(8 * r + g) * SHARE + i];
+        for (int i = 0; i < SHARE; ++i) of[r] = merged(of[r], statistics[(8 * r + g) * SHARE + i]);
       }
     }
   }
 };
 
 template <int PIECES> struct Lines {
-  double x[2][4 * PIECES];  // elements; once scaled, in units of the image, less 127.5
+  double x[2][4 * PIECES];
   int exponent[2];          // mu of the elements as they are held
   int lift[2];              // and of the elements themselves that much more
   bool nonfinite[2];
   uint32_t largest[2];      // upper limb of the largest magnitude of this lane
-  // Of the images X_i of four elements: sum_i 2^(8 i) X_i, the same for the modulus UNSURE, and their low bytes.
-  uint32_t sum[2][PIECES], of_unsure[2][PIECES], low[2][PIECES];
 
   // Lines `first` + g and + 8, of `lines`; from inner index `from` of k.
   template <typename T>
@@ -136,8 +124,8 @@ template <int PIECES> struct Lines {
     field[r] = largest[r] >> 20;
   }
 
-  // mu of both lines (docs/definitions.md, sections 1 and 2).
-  template <int SHARE>
+  // mu of both lines (docs/definitions.md, sections 1 and 2), by norm scaling (STEP_BITS = 2) or max scaling (1).
+  template <int STEP_BITS, int SHARE>
   __device__ __forceinline__ void describe(const Exchange<SHARE>& exchange, int part, int base, int64_t threshold) {
     uint32_t field[2];
 #pragma unroll
@@ -165,22 +153,28 @@ template <int PIECES> struct Lines {
       }
     }
     if (SHARE > 1 ? __syncthreads_or(lifted) : lifted) exchange.largest(field, part);
-    uint64_t squares[2];
+    uint64_t statistic[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      // ceil(abs(x) 2^(WIDTH - top)), as FastCeiling has it, and its square.
+      // ceil(abs(x) 2^(WIDTH - top)), as FastCeiling has it: the sum of squares, or the largest.
       const double factor = double_of_limbs((WIDTH + 1022 + 1023 - larger(field[r], 1u)) << 20, 0);
-      squares[r] = 0;
+      uint32_t peak = 0;
+      statistic[r] = 0;
 #pragma unroll
-      for (double y : x[r]) add_square(squares[r], low_limb(bits_of(fused_up(fabs(y), factor, 0x1p52))));
+      for (double y : x[r]) {
+        const uint32_t magnitude = low_limb(bits_of(fused_up(fabs(y), factor, 0x1p52)));
+        if (STEP_BITS == 2) add_square(statistic[r], magnitude);
+        else peak = larger(peak, magnitude);
+      }
+      if (STEP_BITS == 1) statistic[r] = peak;
     }
-    exchange.sum(squares, part);
+    exchange.merge(statistic, part, [](uint64_t a, uint64_t b) { return STEP_BITS == 2 ? a + b : larger(a, b); });
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      // As row_exponent: the sum is at most 2^60, and so below the threshold (docs/definitions.md, section 2).
+      // As row_exponent: no statistic is above the threshold (docs/definitions.md, section 2).
       const uint64_t limit = static_cast<uint64_t>(threshold);
-      int g = (bit_length(limit) - bit_length(squares[r])) >> 1;
-      if (squares[r] << (2 * g) > limit) --g;
+      int g = (bit_length(limit) - bit_length(statistic[r])) >> (STEP_BITS - 1);
+      if (statistic[r] << (STEP_BITS * g) > limit) --g;
       exponent[r] = field[r] == 0 ? 0 : base + g - static_cast<int>(field[r]) + 1022;
     }
   }
@@ -189,58 +183,5 @@ template <int PIECES> struct Lines {
   __device__ __forceinline__ int exponent_or_flag(int r) const {
     const int mu = r == 0 ? exponent[0] + lift[0] : exponent[1] + lift[1];
     return (r == 0 ? nonfinite[0] : nonfinite[1]) ? -FLAGGED : mu;
-  }
-
-  // From elements to images X = RN(y), y = 2^mu x, and y - 127.5 in place of the elements.
-  template <typename Constants> __device__ __forceinline__ void scale(const Constants& c) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const double by = double_of_limbs(static_cast<uint32_t>(exponent[r] + 1023) << 20, 0);
-      const bool unsure = UNSURE >= 0 && __any_sync(ALL, double_of_limbs(largest[r], ~0u) * by > c.sure);
-#pragma unroll
-      for (int i = 0; i < PIECES; ++i) {
-        uint32_t image[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          double& y = x[r][4 * i + j];
-          image[j] = IMAGE_BITS <= 50 ? low_limb(bits_of(fused(y, by, 0x1.8p52)))
-                                      : low_limb(static_cast<uint64_t>(nearest_integer(y * by)));
-          y = fused(y, by, -127.5);
-        }
-        sum[r][i] = packed(image);
-        low[r][i] = gather_bytes(image[0], image[1], image[2], image[3], 0);
-        if (UNSURE >= 0) of_unsure[r][i] = sum[r][i];
-        if (unsure) {  // takes back what is off
-          constexpr int T = UNSURE < 0 ? 0 : UNSURE;
-          uint32_t off[4];
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const int rest = static_cast<int>(image[j] + quotient(r, 4 * i + j, c.inverse[T]) * c.minus[T]);
-            off[j] = rest < 0 ? ~0u : rest > 255 ? 1u : 0u;
-          }
-          of_unsure[r][i] += packed(off) * c.minus[T];
-        }
-      }
-    }
-  }
-
-  // The residues in [0, 255] modulo m_t, t a compile-time constant, of piece i of line r, a byte each. q = RN((y - 127.5)
-  // / m_t) is the low limb of one product, and X - q m_t lies in [0, 255]: it is off the middle by at most m_t / 2, 1/2
-  // for the rounding of the image, and what the inverse is off by. Of four elements at once: no byte disturbs another.
-  template <typename Constants> __device__ __forceinline__ uint32_t residues(int r, int i, int t, const Constants& c) const {
-    if (t == 0) return low[r][i];  // modulo 256
-    uint32_t q[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) q[j] = quotient(r, 4 * i + j, c.inverse[t]);
-    return packed(q) * c.minus[t] + (t == UNSURE ? of_unsure[r][i] : sum[r][i]);
-  }
-
-  // sum_i 2^(8 i) v_i, modulo 2^32.
-  static __device__ __forceinline__ uint32_t packed(const uint32_t (&v)[4]) {
-    return ((v[3] * 256 + v[2]) * 256 + v[1]) * 256 + v[0];
-  }
-  // RN((y - 127.5) / m) of element j, modulo 2^32.
-  __device__ __forceinline__ uint32_t quotient(int r, int j, double inverse) const {
-    return low_limb(bits_of(fused(x[r][j], inverse, 0x1.8p52)));
   }
 };

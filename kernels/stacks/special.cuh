@@ -22,11 +22,3 @@ __device__ __forceinline__ typename BitsOf<Output>::type special_entry(const Bit
   }
   return nan || (positive && negative) ? Special<Output>::nan() : Special<Output>::infinite(negative);
 }
-
-// Stores two neighbouring entries at once.
-__device__ __forceinline__ void store_pair(uint64_t* to, const uint64_t (&bits)[2]) {
-  *reinterpret_cast<ulonglong2*>(to) = make_ulonglong2(bits[0], bits[1]);
-}
-__device__ __forceinline__ void store_pair(uint32_t* to, const uint32_t (&bits)[2]) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(bits[0], bits[1]);
-}

@@ -140,7 +140,7 @@ template <typename T> void wgmma_bytes(uint32_t* d, int count, uint32_t a, uint3
 template EXPORTED void wgmma_bytes<uint8_t>(uint32_t*, int, uint32_t, uint32_t, int);
 template EXPORTED void wgmma_bytes<int8_t>(uint32_t*, int, uint32_t, uint32_t, int);
 
-template <int PARTS>
+template <typename Byte, int PARTS>
 void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
   const int g = current->lane / 4, part = current->lane % 4;
   Group& warp = *current->warp;
@@ -150,12 +150,14 @@ void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&o
   for (int entry = 0; entry < 4; ++entry) {
     uint32_t sum = c[entry];
     for (int i = 0; i < 3 * PARTS; i += 3)
-      sum += products_of<uint8_t, 16>(bytes[i + entry / 2][g], bytes[i + 2][2 * part + entry % 2]);
+      sum += products_of<Byte, 16>(bytes[i + entry / 2][g], bytes[i + 2][2 * part + entry % 2]);
     d[entry] = sum;
   }
 }
-template EXPORTED void multiply_bytes<1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
-template EXPORTED void multiply_bytes<2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
+template EXPORTED void multiply_bytes<uint8_t, 1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+template EXPORTED void multiply_bytes<uint8_t, 2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
+template EXPORTED void multiply_bytes<int8_t, 1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+template EXPORTED void multiply_bytes<int8_t, 2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
 
 Barrier& barrier_of(const Block& block, uint32_t address) { return held[&block - cluster].barriers[address]; }
 

@@ -259,19 +259,24 @@ template <typename T> T atomicAdd(T* p, T value) {
   return before;
 }
 
-// mma.sync m16n8k16 (and twice that depth, PARTS = 2) of unsigned bytes: `own` has limbs of two rows and of a column.
-template <int PARTS>
+// mma.sync m16n8k16 (and twice that depth, PARTS = 2) of bytes: `own` has limbs of two rows and of a column.
+template <typename Byte, int PARTS>
 EXPORTED void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]);
-extern template void multiply_bytes<1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
-extern template void multiply_bytes<2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
+extern template void multiply_bytes<uint8_t, 1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+extern template void multiply_bytes<uint8_t, 2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
+extern template void multiply_bytes<int8_t, 1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+extern template void multiply_bytes<int8_t, 2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
 
-inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
-  multiply_bytes<1>(d, c, {first, second, b});
-}
-inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b,
-                           uint32_t first_next, uint32_t second_next, uint32_t b_next) {
-  multiply_bytes<2>(d, c, {first, second, b, first_next, second_next, b_next});
-}
+#define MULTIPLY(name, Byte) \
+  inline void name(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) { \
+    multiply_bytes<Byte, 1>(d, c, {first, second, b}); \
+  } \
+  inline void name(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b, \
+                   uint32_t first_next, uint32_t second_next, uint32_t b_next) { \
+    multiply_bytes<Byte, 2>(d, c, {first, second, b, first_next, second_next, b_next}); \
+  }
+MULTIPLY(multiply_bytes, uint8_t)
+MULTIPLY(multiply_signed_bytes, int8_t)
 
 inline void load_matrices(uint32_t (&part)[4], const uint32_t* row) {
   exchanged(row, [&](const uint64_t (&slots)[32]) {

@@ -1,4 +1,4 @@
-"""Stacks of small products by residues: one kernel reads the operands and leaves the rounded result.
+"""Stacks of small products by residues or digits: one kernel reads the operands and leaves the rounded result.
 
 Nothing else lies in memory: no description, no slices, no slice products. So what it is given are rows as they are, and
 all that it does is to round the product alone; other products have engines (`steps/engines`).
@@ -18,8 +18,8 @@ from ozaki.backends.cupy.program.steps import Out
 from ozaki.caches import cached
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
-from ozaki.schemes import Residues, Scheme, Words, scaling_of
-from ozaki.schemes.constants import image_limbs, residue_constants
+from ozaki.schemes import Digits, Residues, Scheme, Words, scaling_of
+from ozaki.schemes.constants import KernelScheme, image_limbs, residue_constants
 from ozaki.schemes.grouped import (
     DEPTH,
     FEWEST,
@@ -41,12 +41,12 @@ _LONG, _NARROW = 128, 64
 rows and columns, which engines pad or multiply one by one, take less time than theirs."""
 
 _LANES, _PIECE, _STEP = 32, 16, 32
-"""Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack_residues.cu)."""
+"""Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack.cu)."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """How blocks share a product: macros of kernels/stacks/stack_residues.cu.
+    """How blocks share a product: macros of kernels/stacks/stack.cu.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def multiplies(device: Device, plan: Plan) -> bool:
     It does for a stack of at least two, if nothing but the product is asked for.
     """
     m, k, n = plan.shape
-    if not isinstance(plan.scheme, Residues) or plan.dtype not in ("float32", "float64"):
+    if plan.dtype not in ("float32", "float64"):
         return False
     others = plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused")
     small = max(m, n) <= (_LARGEST if k <= _LONG else _NARROW)
@@ -98,10 +98,11 @@ def multiplies(device: Device, plan: Plan) -> bool:
 @cached(1024)
 def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: int) -> Tile | None:
     """The tile for products of a scheme; None if the kernel does not multiply them on this device."""
-    if type(scheme) is not Residues or not FEWEST <= scheme.count <= MOST or not 0 < k <= DEPTH:
+    if not _has_slices(scheme) or not 0 < k <= DEPTH:
         return None
+    assert isinstance(scheme, KernelScheme)
     pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
-    if pieces == 1 and quotients_of(scheme) is not None:
+    if pieces == 1 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
         return Tile(16, 16, 1, 1)
     pieces, shared_by = min(max(pieces, 2), 4), max(pieces // 4, 1)
     rows, cols = (min(round_up(x, 16), 64) for x in (m, n))
@@ -117,25 +118,34 @@ def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: in
             cols = max(cols // 32, 1) * 16
 
 
+def _has_slices(scheme: Scheme | Words | None) -> bool:
+    """Whether the kernel has slices of this scheme."""
+    if isinstance(scheme, Digits):
+        return scheme.bits == 8 and scheme.word == "int8" and scheme.count <= _MOST_DIGITS
+    return type(scheme) is Residues and FEWEST <= scheme.count <= MOST
+
+
+_MOST_DIGITS = 6
+"""The most digits: the sum of their diagonals is then below 2**63 (kernels/stacks/digit_slices.cuh)."""
+
 _MOST_WARPS = 16
 """Warps of a multiprocessor, of 128 registers a thread."""
 
 
 def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, out: Array) -> None:
     """Add the step that computes left right^T, shape (batch, m, n), from rows (batch or 1, m or n, k)."""
-    assert isinstance(plan.scheme, Residues)
+    assert isinstance(plan.scheme, KernelScheme)
     (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
     b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
     b.launch(_kernel(device, plan.scheme, left.view, right.view, out.view), left, right, Out(out))
 
 
 @cached(1024)
-def _kernel(device: Device, scheme: Residues, a: View, b: View, out: View) -> Kernel:
+def _kernel(device: Device, scheme: KernelScheme, a: View, b: View, out: View) -> Kernel:
     (batch, m, n), k = out.shape, a.shape[2]
     tile = tile_of(device, scheme, m, k, n)
     assert tile is not None
-    quotients, scaling = quotients_of(scheme), scaling_of(scheme, k)
-    places, nbytes = places_of(scheme), tile.nbytes(scheme.count)
+    scaling, nbytes = scaling_of(scheme, k), tile.nbytes(scheme.count)
     blocks = _MOST_WARPS // tile.warps
     if nbytes:
         blocks = max(min(blocks, device.shared_memory // (nbytes + 1024)), 1)
@@ -143,13 +153,9 @@ def _kernel(device: Device, scheme: Residues, a: View, b: View, out: View) -> Ke
         "INPUT_A": a.dtype.ctype,
         "INPUT_B": b.dtype.ctype,
         "OUTPUT": out.dtype.ctype,
-        "MODULI": scheme.count,
-        "PLACE_COUNT": len(places),
-        "PLACES": f"{{{','.join(map(str, places))}}}",
-        "QUOTIENTS": int(quotients is not None),
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "SLICES": scheme.count,
         "LIMBS": image_limbs(scheme),
-        "IMAGE_BITS": image_bits(scheme),
-        "UNSURE": -1 if quotients is None else quotients.unsure,
         "BLOCK_ROWS": tile.rows,
         "BLOCK_COLS": tile.cols,
         "WARPS": tile.warps,
@@ -157,12 +163,29 @@ def _kernel(device: Device, scheme: Residues, a: View, b: View, out: View) -> Ke
         "SHARED_BY": tile.shared_by,
         "PIECES_HELD": tile.pieces,
     }
-    of_residues = residue_constants(scheme, "right", True, scheme.count) if quotients is None else quotients.constants
+    constants: tuple[int, ...] = (0, 0)
+    if isinstance(scheme, Residues):
+        of_residues, constants = _of_residues(scheme)
+        macros |= of_residues
     jobs = batch * -(-m // tile.rows) * -(-n // tile.cols)
     strides = ((0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (a, b, out))
     of_a, of_b, of_out = strides
     return Kernel.of(
-        "stacks/stack_residues.cu", "stack_residues", macros, (min(jobs, blocks * device.multiprocessors),),
+        "stacks/stack.cu", "stack", macros, (min(jobs, blocks * device.multiprocessors),),
         (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, m, n, k, scaling.base, scaling.threshold,
-        struct(of_residues), struct(grouped_constants(scheme)), shared_mem=nbytes,
+        struct(constants), shared_mem=nbytes,
     )  # fmt: skip
+
+
+def _of_residues(scheme: Residues) -> tuple[Macros, tuple[int, ...]]:
+    """Macros of residues alone, and the struct Constants (kernels/stacks/residue_slices.cuh), in 32-bit numbers."""
+    quotients, places = quotients_of(scheme), places_of(scheme)
+    macros: Macros = {
+        "PLACE_COUNT": len(places),
+        "PLACES": f"{{{','.join(map(str, places))}}}",
+        "QUOTIENTS": int(quotients is not None),
+        "IMAGE_BITS": image_bits(scheme),
+        "UNSURE": -1 if quotients is None else quotients.unsure,
+    }
+    cut = residue_constants(scheme, "right", True, scheme.count) if quotients is None else quotients.constants
+    return macros, (*cut, *[0] * (len(cut) % 2), *grouped_constants(scheme))
