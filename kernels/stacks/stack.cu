@@ -193,11 +193,8 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
       if (row >= m || col >= n) continue;
       Entry entries[8];
       const auto load = [&](int side, int t, int step) {
-#if DIGIT_BITS == 0 && !QUOTIENTS
-        constexpr bool FROM_REGISTERS = false;
-#else
-        constexpr bool FROM_REGISTERS = DIRECT;
-        if constexpr (FROM_REGISTERS) {
+#if DIGIT_BITS != 0 || QUOTIENTS
+        if constexpr (DIRECT) {
           const OfLines& of = lines[side];
           const uint32_t first = of.slice(0, 0, t, constants), second = of.slice(1, 0, t, constants);
           return make_uint4(first, second, second, 0);
