@@ -7,6 +7,10 @@ import re
 import pytest
 
 from benchmarks import tensor_cores
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.program.arrays import DTYPES, View
+from ozaki.backends.cupy.steps import stacks
+from ozaki.schemes import Digits, Residues
 
 core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
 
@@ -69,6 +73,7 @@ REGISTERS = {
     "row_terms": 48,
     "entry_bounds": 64,
     "project": 96,
+    "stack": 255,  # as many as its blocks leave
     **dict.fromkeys(("random_vector", "reduce_sums", "check_exponents", "verify_sums", "flip"), 40),
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
@@ -82,14 +87,14 @@ FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "U
 
 # The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
 # all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
-# bytes; those that split keep what is not needed for each slice, so that one block more fits a multiprocessor; the last
-# three keep a few numbers, which NVRTC 13.5 has registers for.
+# bytes; those that split keep what is not needed for each slice, so that one block more fits a multiprocessor, and those of
+# stacks what is not needed for each entry; the last three of the others keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40,
+    "inner_products": 40, "stack": 96,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -97,7 +102,7 @@ SPILLED = {
     "split": 68,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164,
+    "inner_products": 164, "stack": 176,
 }  # fmt: skip
 
 
@@ -265,6 +270,13 @@ def tops_split_words(rows, cluster, warps, *case):
     return "sm_90a", "words/tops_split_words_sm90.cu", macros
 
 
+def stack(scheme, n, char="d"):
+    device = devices.of("90", multiprocessors=132, shared_memory=233472)
+    view = View(DTYPES[char], (4096, n, n), (n * n, n, 1))
+    kernel = stacks.kernel_of(device, scheme, view, view, view)
+    return kernel.file, kernel.macros
+
+
 ONE_PRODUCT = "{1,4,{0},{0},{1},{1},{0},{0}}"
 BY_BLOCKS = "{1,4,{1,0,0},{0,1,0},{2,3},{2},{0,11},{0}}"  # halfhalf
 OF_ALL_K = "{1,0,{1,1,0,0},{1,0,1,0},{4},{1},{0},{0}}"  # markidis
@@ -404,6 +416,9 @@ EVERYWHERE = [
     *(("conversion/combine_digits.cu", {"DIGITS": digits}) for digits in (2, 3)),
     recombine_numbers(None, 8),
     recombine_numbers("double", 8),
+    stack(Residues(14), 16),
+    stack(Residues(14), 64),
+    stack(Digits(3), 32, "f"),
 ]
 MORE = [
     projected(recombine("float", 7, 2, 0)),
@@ -503,6 +518,11 @@ MORE = [
     split_words("FP16", "RNA", 8, 11, 1),
     split_words("BF16", "RZ", 3, 0, 0),
     word_mma("FP16", SEVERAL, tile=(8, 64, 32)),
+    stack(Residues(7), 64, "f"),
+    stack(Residues(14), 128),
+    stack(Residues(15), 64),
+    stack(Residues(20), 128),
+    stack(Digits(6), 256),
     word_mma("TF32", BY_BLOCKS, held=2),  # shared memory holds less than a block, which is loaded turn by turn
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]

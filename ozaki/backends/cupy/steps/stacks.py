@@ -137,11 +137,12 @@ def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, 
     assert isinstance(plan.scheme, KernelScheme)
     (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
     b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
-    b.launch(_kernel(device, plan.scheme, left.view, right.view, out.view), left, right, Out(out))
+    b.launch(kernel_of(device, plan.scheme, left.view, right.view, out.view), left, right, Out(out))
 
 
 @cached(1024)
-def _kernel(device: Device, scheme: KernelScheme, a: View, b: View, out: View) -> Kernel:
+def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View) -> Kernel:
+    """The kernel for rows of these views; `out`: the view of the result."""
     (batch, m, n), k = out.shape, a.shape[2]
     tile = tile_of(device, scheme, m, k, n)
     assert tile is not None

@@ -1,0 +1,198 @@
+"""Stacks of small products: which run by one kernel, and the arithmetic of it against Python's integers."""
+
+import ctypes
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from shim import call, compiled, rounded_bits
+
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.device_planner import DevicePlanner
+from ozaki.backends.cupy.products import program_of
+from ozaki.backends.cupy.steps import stacks
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.plan import Plan
+from ozaki.schemes import Digits, Residues
+from ozaki.schemes.grouped import (
+    DEPTH,
+    FEWEST,
+    MOST,
+    digits_at,
+    grouped_constants,
+    groups_of,
+    places_of,
+    quotients_of,
+)
+
+H100 = devices.of("90", multiprocessors=132, shared_memory=233472)
+L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
+COUNTS = range(FEWEST, MOST + 1)
+
+
+def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
+    target = Accuracy("componentwise", 1e-10)
+    return Plan(shape, batch, dtype, scheme, target, math.inf, math.inf, True, **more)
+
+
+# Which run by one kernel ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", [H100, L4])
+@pytest.mark.parametrize("shape", [(16, 16, 16), (1, 1, 1), (64, 64, 64), (5, 33, 200), (256, 128, 256), (17, 256, 33)])
+@pytest.mark.parametrize(
+    ("scheme", "dtype"), [(Residues(14), "float64"), (Residues(7), "float32"), (Digits(3), "float32")]
+)
+def test_a_stack_is_one_launch_without_workspace(device, shape, scheme, dtype):
+    m, k, n = shape
+    if device is L4 and k > 128 and scheme == Residues(14):
+        pytest.skip("residues of so long rows do not fit its shared memory")
+    plan = plan_of(scheme, shape, dtype=dtype, workspace_limit=1)
+    program = program_of(plan, device)
+    assert [step.name for step in program.steps] == ["stack"] and program.room.workspace == 0
+    assert DevicePlanner(device).engine_name(plan).endswith(stacks.LABEL)
+    (launch,) = program.steps
+    assert launch.kernel.shared_mem <= device.block_memory
+    assert launch.kernel.block[0] * launch.kernel.macros["BLOCKS"] <= 1024
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shape", "more"),
+    [
+        (Residues(14), (64, 64, 64), {"batch": ()}),
+        (Residues(14), (64, 64, 64), {"engine": "cublas"}),
+        (Residues(14), (64, 64, 64), {"inner_scaling": True}),
+        (Residues(6), (64, 64, 64), {"undecided_apart": True}),
+        (Residues(14), (64, 257, 64), {}),
+        (Residues(14), (300, 64, 64), {}),
+        (Residues(14), (256, 256, 256), {}),
+        (Residues(3), (8, 8, 8), {}),
+        (Residues(21), (8, 8, 8), {}),
+        (Digits(7), (8, 8, 8), {}),
+        (Digits(4, 7), (8, 8, 8), {}),
+    ],
+)
+def test_other_products_have_engines(scheme, shape, more):
+    assert not stacks.multiplies(H100, plan_of(scheme, shape, **more))
+
+
+def test_checked_and_prepared_products_have_engines():
+    name = DevicePlanner(H100).engine_name(plan_of(Residues(14), (64, 64, 64)), in_steps=True)
+    assert not name.endswith(stacks.LABEL)
+
+
+# Arithmetic ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_weights_have_the_residues_that_recombine(count):
+    scheme = Residues(count)
+    groups, places = groups_of(scheme.moduli), places_of(scheme)
+    for t, m in enumerate(scheme.moduli):
+        for g, (p, weight) in enumerate(zip(groups.products, groups.weights, strict=True)):
+            assert weight * (p // m) % m == 1 if t // 3 == g else weight % m == 0
+    for weight in groups.weights:
+        assert sum(d * 2**place for d, place in zip(digits_at(weight, places), places, strict=True)) == weight
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_quotients_leave_a_byte(count):
+    """For the longest images, where they are sure, and where not, as far as they are said to be."""
+    scheme = Residues(count)
+    found = quotients_of(scheme)
+    if found is None:
+        assert count > 14
+        return
+    longest = math.isqrt(scheme.range)
+    sure = int(np.array(found.constants, np.uint32)[2 * count : 2 * count + 2].view(np.float64)[0])
+    for t, m in enumerate(scheme.moduli[1:], 1):
+        largest = min(longest, sure) if t == found.unsure else longest
+        for sign in (1, -1):
+            for below in (0, largest // 3, largest - 2000):
+                for i in range(2 * m):
+                    x = int(float(sign * (largest - below - 8 * i)))
+                    if abs(x) <= largest:
+                        q = round(Fraction(float(x - Fraction(255, 2))) * Fraction(1 / m))
+                        assert 0 <= x - q * m <= 255, (m, x)
+
+
+SOURCE = """
+#include "arithmetic/grouped.cuh"
+"""
+OF_COUNT = """
+struct Places{n} {{ static constexpr int at[] = {{{places}}}; }};
+template <typename T> void entries_{n}(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  const auto& constants = *static_cast<const GroupedConstants<{n}, {d}>*>(c);
+  for (int64_t i = 0; i < count; ++i) {{
+    GroupSums<{n}> sums = {{}};
+    for (int t = 0; t < {n}; ++t) sums.add(t, x[i * {n} + t], constants);
+    double s[{d}];
+    digit_sums<{n}>(sums.z, constants, s);
+    T rounded = round_digits<T, Places{n}, 8 * {n} - 1>(s, e[i]);
+    if constexpr ({d} <= 4)
+      if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_few_digits<T, Places{n}>(s, e[i]);
+    static_cast<T*>(out)[i] = rounded;
+  }}
+}}
+extern "C" void entries_{n}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{n}<double>(x, e, c, out, count);
+}}
+extern "C" void entries_{n}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{n}<float>(x, e, c, out, count);
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    source = SOURCE
+    for n in COUNTS:
+        places = places_of(Residues(n))
+        source += OF_COUNT.format(n=n, d=len(places), places=", ".join(map(str, places)))
+    return compiled(source, tmp_path_factory.mktemp("stacks"))
+
+
+def integers(rng, scheme):
+    """Integers Cbar that are allowed: of all lengths, sums of few powers of two, ties of both formats, the ends."""
+    most = scheme.range
+    found = [0, 1, -1, most, -most]
+    for _ in range(300):
+        x = int(rng.integers(2**63)) * 2**130 + int(rng.integers(2**63)) * 2**67 + int(rng.integers(2**63))
+        found.append(x % (2 ** int(rng.integers(1, most.bit_length() + 1))) * int(rng.choice([-1, 1])))
+        tie = (int(rng.integers(2**54)) | 1) << int(rng.integers(130))
+        found += [tie, tie + 1, tie - 1, -tie, (int(rng.integers(2**25)) | 1) << int(rng.integers(130))]
+        found.append(2 ** int(rng.integers(155)) - 2 ** int(rng.integers(155)))
+    return [x for x in found if abs(x) <= most]
+
+
+@pytest.mark.parametrize("size", [64, 32])
+@pytest.mark.parametrize("count", COUNTS)
+def test_entries_are_rounded_once(shim, count, size):
+    scheme, rng = Residues(count), np.random.default_rng(count)
+    exact = integers(rng, scheme)
+    usual = -scheme.range.bit_length() // 2 + rng.integers(-30, 30, len(exact))
+    unusual = rng.integers(-1300, 1100, len(exact)) if size == 64 else rng.integers(-300, 150, len(exact))
+    exponents = np.where(rng.random(len(exact)) < 0.7, usual, unusual).astype(np.int32)
+    largest = DEPTH * 255**2
+    accumulators = np.array(
+        [[x % m + m * int(rng.integers((largest - m) // m)) for m in scheme.moduli] for x in exact], np.uint32
+    )
+    out = np.zeros(len(exact), f"f{size // 8}")
+    constants = np.array(grouped_constants(scheme), np.uint32)
+    function = getattr(shim, f"entries_{count}_{size}")
+    call(function, accumulators, exponents, constants, out, len(exact))
+    expected = [rounded_bits(x, int(e), size) for x, e in zip(exact, exponents, strict=True)]
+    assert out.view(f"u{size // 8}").tolist() == expected
+
+
+def test_constants_are_as_long_as_their_struct(tmp_path):
+    sizes = "".join(
+        f'extern "C" int size_{n}() {{ return sizeof(GroupedConstants<{n}, {len(places_of(Residues(n)))}>); }}\n'
+        for n in COUNTS
+    )
+    library = compiled(SOURCE + sizes, tmp_path)
+    for n in COUNTS:
+        size = getattr(library, f"size_{n}")
+        size.restype = ctypes.c_int
+        assert size() == 4 * len(grouped_constants(Residues(n)))
