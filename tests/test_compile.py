@@ -87,8 +87,8 @@ FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "U
 
 # The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
 # all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
-# bytes; those that split keep what is not needed for each slice, so that one block more fits a multiprocessor, and those of
-# stacks what is not needed for each entry; the last three of the others keep a few numbers, which NVRTC 13.5 has registers for.
+# bytes; those that split keep what is not needed for each slice, so that one block more fits a multiprocessor, and that
+# of stacks what is not needed for each entry; the others keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,

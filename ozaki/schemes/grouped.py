@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import isqrt, ldexp, log2, prod
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ def groups_of(moduli: tuple[int, ...]) -> Groups:
 def digits_at(x: int, places: tuple[int, ...]) -> tuple[int, ...]:
     """Balanced digits of an integer: it is the sum of digit i times 2**places[i]."""
     digits = []
-    for place, above in zip(places, places[1:], strict=False):
+    for place, above in pairwise(places):
         radix = 1 << (above - place)
         digit = (x + radix // 2) % radix - radix // 2
         digits.append(digit)
@@ -150,9 +150,9 @@ class Quotients(NamedTuple):
 def quotients_of(scheme: Residues) -> Quotients | None:
     """How residues of images follow from quotients in float64; None if several moduli would need to be corrected.
 
-    With w = X - 127.5, which is off by at most 1/2 (and 2**-44) since y - 127.5 is rounded and not y, q = RN(w / m) leaves
-    abs(X - q m - 127.5) <= 1/2 + 2**-44 + m/2 + abs(w) d, d what RN(1 / m) m differs from 1 by. It has to be below 128.5,
-    so that X - q m, an integer, is in [0, 255].
+    With w = X - 127.5, which is off by at most 1/2 (and 2**-44) since y - 127.5 is rounded and not y, q = RN(w / m)
+    leaves abs(X - q m - 127.5) <= 1/2 + 2**-44 + m/2 + abs(w) d, d what RN(1 / m) m differs from 1 by. It has to be
+    below 128.5, so that X - q m, an integer, is in [0, 255].
     """
     largest = isqrt(scheme.range) + 128
     inverses = [1 / m for m in scheme.moduli]

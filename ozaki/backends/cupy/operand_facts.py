@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from ozaki.backends.cupy.facts import Asked, facts_program
 from ozaki.backends.cupy.made import Made
+from ozaki.backends.cupy.products import as_stack
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Reader
-from ozaki.backends.cupy.products import as_stack
 from ozaki.backends.cupy.proofs import needs_descriptions
 from ozaki.backends.cupy.running import ProgramRuns
 from ozaki.backends.cupy.steps.inner import Factors, factors_beside

@@ -44,7 +44,10 @@ def stacks(rng: np.random.Generator) -> None:
     shapes += [(2, 70, 50, 35), (2, 20, 100, 40), (2, 16, 200, 33), (2, 1, 256, 1)]
     for batch, m, k, n in shapes:
         dtypes = "f8", rng.choice(["f8", "f4"])
-        a, b = strided(rng, (batch, m, k), dtypes[0], int(rng.integers(4))), strided(rng, (batch, k, n), dtypes[1], int(rng.integers(5)))
+        a, b = (
+            strided(rng, (batch, m, k), dtypes[0], int(rng.integers(4))),
+            strided(rng, (batch, k, n), dtypes[1], int(rng.integers(5))),
+        )
         if batch % 2:
             a, b = b.swapaxes(1, 2), a.swapaxes(1, 2)
         product(a, b, scheme="residues", slices=14)
@@ -61,7 +64,13 @@ def stacks(rng: np.random.Generator) -> None:
 
 def hard_stacks(rng: np.random.Generator) -> None:
     """NaN, Inf, zeros, subnormal numbers and huge ranges; results that over- and underflow; integers; ties."""
-    schemes = ("residues", "f8", 14), ("residues", "f4", 7), ("residues", "f8", 15), ("digits", "f4", 3), ("digits", "f8", 6)
+    schemes = (
+        ("residues", "f8", 14),
+        ("residues", "f4", 7),
+        ("residues", "f8", 15),
+        ("digits", "f4", 3),
+        ("digits", "f8", 6),
+    )
     for scheme, dtype, slices in schemes:
         for k in (12, 30, 90):
             x = hard(rng, max(k, 12), dtype)[:, :, :k]

@@ -37,7 +37,7 @@ _LARGEST = 256
 """The most rows and columns of a product; larger ones fill the tiles of engines."""
 
 _LONG, _NARROW = 128, 64
-"""With k above _LONG the tiles of C are small, so that residues are made several times: only products of at most _NARROW
+"""With k above _LONG tiles of C are small, so that residues are made several times: only products of at most _NARROW
 rows and columns, which engines pad or multiply one by one, take less time than theirs."""
 
 _LANES, _PIECE, _STEP = 32, 16, 32
@@ -77,13 +77,13 @@ class Tile:
 
     def nbytes(self, count: int) -> int:
         """Bytes of shared memory of a block, for so many residues."""
-        fragments = 0 if self.direct else count * (self.rows + self.cols) * self.shared_by * -(-self.pieces // 2) * _STEP
+        of_line = 0 if self.direct else count * self.shared_by * -(-self.pieces // 2) * _STEP
         exchanged = 10 * self.shared_by if self.shared_by > 1 else 0
-        return fragments + (4 + exchanged) * 16 * self.units
+        return (of_line + 4 + exchanged) * 16 * self.units
 
 
 def multiplies(device: Device, plan: Plan) -> bool:
-    """Whether the kernel computes the product of a plan, of two operands that are rows of floats of its dtype or another.
+    """Whether the kernel computes the product of a plan, of two operands that are rows of floats.
 
     It does for a stack of at least two, if nothing but the product is asked for.
     """
@@ -173,8 +173,8 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
     of_a, of_b, of_out = strides
     return Kernel.of(
         "stacks/stack.cu", "stack", macros, (min(jobs, blocks * device.multiprocessors),),
-        (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, m, n, k, scaling.base, scaling.threshold,
-        struct(constants), shared_mem=nbytes,
+        (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, m, n, k,
+        scaling.base, scaling.threshold, struct(constants), shared_mem=nbytes,
     )  # fmt: skip
 
 
