@@ -11,6 +11,17 @@ template <typename T> struct Operand {
   typedef typename BitsOf<T>::type Bits;
   const Bits* x;
   int64_t batch, line, k;  // strides
+
+  // Has a matrix without gaps brought to the second-level cache, by a block of so many threads.
+  __device__ __forceinline__ void prefetch(int64_t product, int lines, int length, int threads) const {
+    if (!(k == 1 && line == length) && !(line == 1 && k == lines)) return;
+#if __CUDA_ARCH__
+    const Bits* const first = x + product * batch;
+    constexpr int AT_ONCE = 128 / sizeof(Bits);
+    for (int i = AT_ONCE * threadIdx.x; i < lines * length; i += AT_ONCE * threads)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(first + i));
+#endif
+  }
 };
 
 // Lines without an element above 2^-424 are multiplied by 2^LIFT before all else, so that powers of two that scale them
@@ -31,9 +42,13 @@ __device__ __forceinline__ void add_square(uint64_t& sum, uint32_t y) {
 template <int SHARE> struct Exchange {
   uint64_t* statistics;  // [line][SHARE], of the warp's own lines
   unsigned short* tops;
+  bool active;  // whether the warp has lines
 
-  // The largest exponent field of the lines; `field`: of this lane's elements.
-  __device__ __forceinline__ void largest(uint32_t (&field)[2], int part) const {
+  static constexpr uint32_t FLAG = 1u << 15;  // beside a top: NaN or Inf
+
+  // The largest exponent field of the lines, from that of this lane's elements, and whether they have NaN or Inf, from
+  // whether this warp has seen some.
+  __device__ __forceinline__ void largest(uint32_t (&field)[2], bool (&nonfinite)[2], int part) const {
     const int lane = threadIdx.x & 31, g = lane >> 2;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -42,12 +57,18 @@ template <int SHARE> struct Exchange {
     }
     if constexpr (SHARE > 1) {
       __syncthreads();  // what was exchanged before is read
-      if ((lane & 3) < 2) tops[(8 * (lane & 3) + g) * SHARE + part] = static_cast<unsigned short>((lane & 3) == 0 ? field[0] : field[1]);
+      const uint32_t first = field[0] | (nonfinite[0] ? FLAG : 0), second = field[1] | (nonfinite[1] ? FLAG : 0);
+      const uint32_t own = (lane & 1) == 0 ? first : second;
+      if (active && (lane & 3) < 2) tops[(8 * (lane & 3) + g) * SHARE + part] = static_cast<unsigned short>(own);
       __syncthreads();
 #pragma unroll
       for (int r = 0; r < 2; ++r)
 #pragma unroll
-        for (int i = 0; i < SHARE; ++i) field[r] = larger<uint32_t>(field[r], tops[(8 * r + g) * SHARE + i]);
+        for (int i = 0; i < SHARE; ++i) {
+          const uint32_t of = tops[(8 * r + g) * SHARE + i];
+          field[r] = larger<uint32_t>(field[r], of & (FLAG - 1));
+          nonfinite[r] = nonfinite[r] || of >= FLAG;
+        }
     }
   }
   // The statistic of the lines, a sum or a maximum, from that of this lane's elements.
@@ -59,7 +80,8 @@ template <int SHARE> struct Exchange {
       of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 2));
     }
     if constexpr (SHARE > 1) {
-      if ((lane & 3) < 2) statistics[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
+      if (active && (lane & 3) < 2)
+        statistics[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
       __syncthreads();
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -140,8 +162,8 @@ template <int PIECES> struct Lines {
         find_largest(r, field);
       }
     }
-    exchange.largest(field, part);
-    const bool lifted = __any_sync(ALL, smaller(field[0], field[1]) < LOW >> 20);
+    exchange.largest(field, nonfinite, part);
+    const bool lifted = exchange.active && __any_sync(ALL, smaller(field[0], field[1]) < LOW >> 20);
     if (lifted) {  // the same for warps that share lines
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -152,7 +174,7 @@ template <int PIECES> struct Lines {
         find_largest(r, field);
       }
     }
-    if (SHARE > 1 ? __syncthreads_or(lifted) : lifted) exchange.largest(field, part);
+    if (SHARE > 1 ? __syncthreads_or(lifted) : lifted) exchange.largest(field, nonfinite, part);
     uint64_t statistic[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -9,8 +9,8 @@
 
 constexpr int STEP_BITS = 2, SHIFT = 0;  // norm scaling; C = RN(Cbar 2^(SHIFT - mu - nu))
 
-// Constants of modulus m_t: RN(1 / m_t), -m_t, and up to which magnitude of an image the quotients below are sure for all
-// moduli.
+// Constants of modulus m_t: RN(1 / m_t), -m_t, and up to which magnitude of an image the quotients below are sure for
+// all moduli.
 template <int N> struct Cutting {
   double inverse[N];
   double sure;
@@ -30,10 +30,10 @@ struct Constants {
 
 #if QUOTIENTS
 
-// Residues from quotients in float64: with y = 2^mu x and the image X = RN(y), q = RN((y - 127.5) / m) is the low limb of
-// one product, and X - q m lies in [0, 255]: it is off the middle by at most m / 2, 1/2 for the rounding of the image, and
-// what the inverse is off by (ozaki/schemes/grouped.py). For one modulus, UNSURE, that may be too much for the largest
-// images: there it is corrected. Four elements are reduced at once; no byte disturbs another.
+// Residues from quotients in float64: with y = 2^mu x and the image X = RN(y), q = RN((y - 127.5) / m) is the low limb
+// of one product, and X - q m lies in [0, 255]: it is off the middle by at most m / 2, 1/2 for the rounding of the
+// image, and what the inverse is off by (ozaki/schemes/grouped.py). For one modulus, UNSURE, that may be too much for
+// the largest images: there it is corrected. Four elements are reduced at once; no byte disturbs another.
 template <int PIECES> struct Slices : Lines<PIECES> {
   using Lines<PIECES>::x;  // after cut() y - 127.5
   // Of the images X_i of four elements: sum_i 2^(8 i) X_i, the same for the modulus UNSURE, and their low bytes.
@@ -99,7 +99,8 @@ template <int PIECES> struct Slices : Lines<PIECES> {
   __device__ __forceinline__ void cut(const Constants&) {}
 
   // Those of a step of both lines; a fragment of this lane is at `to`, that of the next slice `apart` limbs on.
-  __device__ __forceinline__ void store(int step, bool right, uint32_t* to, int apart, const Constants& constants) const {
+  __device__ __forceinline__ void store(int step, bool right, uint32_t* to, int apart,
+                                        const Constants& constants) const {
     const CutConstants& c = constants.cut;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -154,8 +155,8 @@ struct Entry : GroupSums<SLICES> {
   }
 };
 
-// The eight entries that a lane has of 16 x 16 of C. load(operand, slice, step) gives a fragment; with HALF a step has one
-// piece, so that only the limbs x, y of A and x, z of B are there.
+// The eight entries that a lane has of 16 x 16 of C. load(operand, slice, step) gives a fragment; with HALF a step has
+// one piece, so that only the limbs x, y of A and x, z of B are there.
 template <int STEPS, bool HALF, typename Load>
 __device__ __forceinline__ void multiply(Entry (&entries)[8], Load load, const Constants& c) {
 #pragma unroll

@@ -21,7 +21,7 @@ FUNCTIONS = {
         "hopper-kept-and-finished",
         "out-that-shares-memory",
     ),
-    "stacks": ("stacks", "hopper-stacks", "hard-stacks", "long-images", "stacks-at-the-end-of-memory"),
+    "stacks": ("stacks", "hopper-stacks", "hard-stacks", "long-images", "tiles-in-turn", "stacks-at-the-end-of-memory"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

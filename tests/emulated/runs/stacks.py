@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 from typing import Any
 
@@ -9,8 +10,9 @@ import cupy as cp
 import numpy as np
 
 import ozaki
+from ozaki.backends.cupy import devices
 from ozaki.schemes import Residues
-from runs.device import guarded, seen
+from runs.device import guarded, in_place_of_the_device, seen
 from runs.operands import hard, matrix, same
 
 
@@ -85,6 +87,17 @@ def hard_stacks(rng: np.random.Generator) -> None:
         single[:, np.arange(20), rng.integers(0, 20, 20)] = rng.choice([-1.0, 1.0], (3, 20)) * (1 + rng.random((3, 20)))
         product(single, single.swapaxes(1, 2), scheme=scheme, slices=slices)
         product(single + single * 1e-9, matrix(rng, (3, 20, 4), dtype), scheme=scheme, slices=slices)
+
+
+def tiles_in_turn(rng: np.random.Generator) -> None:
+    """Blocks that compute several tiles of a product, and keep the slices of rows and columns; of many warps, too."""
+    with in_place_of_the_device(replace(devices.current(), multiprocessors=1)):
+        for shape in ((9, 70, 20, 100), (33, 40, 7, 50), (7, 150, 70, 70), (5, 40, 130, 64), (12, 16, 33, 130)):
+            batch, m, k, n = shape
+            a, b = matrix(rng, (batch, m, k), "f8"), matrix(rng, (batch, k, n), "f8")
+            a[0, rng.integers(m), k - 1], b[1, k - 1, rng.integers(n)] = np.nan, np.inf
+            product(a, b, scheme="residues", slices=14)
+            product(a.astype("f4"), b.astype("f4"), scheme="digits", slices=3)
 
 
 def long_images(rng: np.random.Generator) -> None:

@@ -40,6 +40,9 @@ _LONG, _NARROW = 128, 64
 """With k above _LONG tiles of C are small, so that residues are made several times: only products of at most _NARROW
 rows and columns, which engines pad or multiply one by one, take less time than theirs."""
 
+_ROUNDS = 4
+"""Runs of tiles that each block has at least, if there are so many: longer ones cut fewer slices, but end less evenly."""
+
 _LANES, _PIECE, _STEP = 32, 16, 32
 """Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack.cu)."""
 
@@ -72,14 +75,16 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """Warps of a block: one for each group of lines, or for two of short ones."""
-        return self.units * self.shared_by if self.pieces > 2 else -(-self.units // 2)
+        """Warps of a block: for each group of lines one, for two of short ones, or several, of one side at a time."""
+        if self.shared_by > 1:
+            return max(self.rows, self.cols) // 16 * self.shared_by
+        return self.units if self.pieces > 2 else -(-self.units // 2)
 
     def nbytes(self, count: int) -> int:
         """Bytes of shared memory of a block, for so many residues."""
         of_line = 0 if self.direct else count * self.shared_by * -(-self.pieces // 2) * _STEP
-        exchanged = 10 * self.shared_by if self.shared_by > 1 else 0
-        return (of_line + 4 + exchanged) * 16 * self.units
+        exchanged = 10 * self.shared_by * max(self.rows, self.cols) if self.shared_by > 1 else 0
+        return (of_line + 4) * (self.rows + self.cols) + exchanged
 
 
 def multiplies(device: Device, plan: Plan) -> bool:
@@ -104,7 +109,7 @@ def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: in
     pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
     if pieces == 1 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
         return Tile(16, 16, 1, 1)
-    pieces, shared_by = min(max(pieces, 2), 4), max(pieces // 4, 1)
+    pieces, shared_by = (max(pieces, 2), 1) if pieces <= 4 else (2, pieces // 2)
     rows, cols = (min(round_up(x, 16), 64) for x in (m, n))
     while True:
         tile = Tile(rows, cols, pieces, shared_by)
@@ -168,12 +173,14 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
     if isinstance(scheme, Residues):
         of_residues, constants = _of_residues(scheme)
         macros |= of_residues
-    jobs = batch * -(-m // tile.rows) * -(-n // tile.cols)
+    tiles, at_once = -(-m // tile.rows) * -(-n // tile.cols), blocks * device.multiprocessors
+    run = min(max(batch * tiles // (_ROUNDS * at_once), 1), tiles)
+    jobs = batch * -(-tiles // run)
     strides = ((0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (a, b, out))
     of_a, of_b, of_out = strides
     return Kernel.of(
-        "stacks/stack.cu", "stack", macros, (min(jobs, blocks * device.multiprocessors),),
-        (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, m, n, k,
+        "stacks/stack.cu", "stack", macros, (min(jobs, at_once),),
+        (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, run, m, n, k,
         scaling.base, scaling.threshold, struct(constants), shared_mem=nbytes,
     )  # fmt: skip
 
