@@ -41,7 +41,7 @@ _LONG, _NARROW = 128, 64
 rows and columns, which engines pad or multiply one by one, take less time than theirs."""
 
 _ROUNDS = 4
-"""Runs of tiles that each block has at least, if there are so many: longer ones cut fewer slices, but end less evenly."""
+"""Runs of tiles of a block, at least, where there are so many: longer ones cut fewer slices, but end less evenly."""
 
 _LANES, _PIECE, _STEP = 32, 16, 32
 """Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack.cu)."""
