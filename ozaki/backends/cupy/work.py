@@ -12,7 +12,7 @@ from ozaki.backends.cupy.bounds import entry_bounds
 from ozaki.backends.cupy.facts import engine_for
 from ozaki.backends.cupy.multiplying import Multiplication
 from ozaki.backends.cupy.operand_facts import OperandFacts
-from ozaki.backends.cupy.products import Repetition
+from ozaki.backends.cupy.products import Repetition, as_stack
 from ozaki.backends.cupy.relative import relative_error
 from ozaki.backends.cupy.running import ProgramRuns
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
@@ -163,6 +163,8 @@ class Work:
         if launched is None or launched[0].scheme is None or not runs.inputs().views.itself:
             return False
         plan, _, expression = launched
+        if as_stack(runs.device, plan, runs.inputs(), expression):
+            return False
         once = expression is not None and expression.once
         engine = engine_for(runs.device, plan, runs.inputs(), once, once and runs.addend is not None)
         return isinstance(engine, SymmetricResidues) and engine.symmetry == "symmetric"

@@ -107,7 +107,7 @@ def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: in
         return None
     assert isinstance(scheme, KernelScheme)
     pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
-    if pieces == 1 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
+    if pieces == 1 and min(m, n) <= 16 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
         return Tile(16, 16, 1, 1)
     pieces, shared_by = (max(pieces, 2), 1) if pieces <= 4 else (2, pieces // 2)
     rows, cols = (min(round_up(x, 16), 64) for x in (m, n))
