@@ -54,6 +54,7 @@ def stacks(rng: np.random.Generator) -> None:
             a, b = b.swapaxes(1, 2), a.swapaxes(1, 2)
         product(a, b, scheme="residues", slices=14)
         product(a.astype("f4"), b.astype("f4"), scheme="digits", slices=3)
+    product(matrix(rng, (2, 70, 200), "f4"), matrix(rng, (2, 200, 130), "f4"), scheme="digits", slices=3)
     for slices in range(1, 7):
         m, k, n = rng.integers(1, 40, 3)
         dtype = "f4" if slices < 4 else "f8"

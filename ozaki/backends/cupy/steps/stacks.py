@@ -36,9 +36,9 @@ LABEL = "kernel of stacks"
 _LARGEST = 256
 """The most rows and columns of a product; larger ones fill the tiles of engines."""
 
-_LONG, _NARROW = 128, 64
-"""With k above _LONG tiles of C are small, so that residues are made several times: only products of at most _NARROW
-rows and columns, which engines pad or multiply one by one, take less time than theirs."""
+_SIDE, _LONG = 64, 128
+"""The most rows and columns of a tile. With k above _LONG, slices are cut so often for smaller tiles, where there is no
+room for whole ones, that only products of few rows and columns, which engines pad, take less time than theirs."""
 
 _ROUNDS = 4
 """Runs of tiles of a block, at least, where there are so many: longer ones cut fewer slices, but end less evenly."""
@@ -96,31 +96,40 @@ def multiplies(device: Device, plan: Plan) -> bool:
     if plan.dtype not in ("float32", "float64"):
         return False
     others = plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused")
-    small = max(m, n) <= (_LARGEST if k <= _LONG else _NARROW)
-    return not others and small and prod(plan.batch) > 1 and tile_of(device, plan.scheme, m, k, n) is not None
+    tile = None if others or prod(plan.batch) < 2 or max(m, n) > _LARGEST else tile_of(device, plan.scheme, m, k, n)
+    if tile is None:
+        return False
+    return k <= _LONG or max(m, n) <= _SIDE or (tile.rows, tile.cols) == _whole_tile(m, n)
 
 
 @cached(1024)
 def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: int) -> Tile | None:
     """The tile for products of a scheme; None if the kernel does not multiply them on this device."""
-    if not _has_slices(scheme) or not 0 < k <= DEPTH:
+    if not _has_slices(scheme) or not 0 < k <= DEPTH or 0 in (m, n):
         return None
     assert isinstance(scheme, KernelScheme)
     pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
     if pieces == 1 and min(m, n) <= 16 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
         return Tile(16, 16, 1, 1)
-    pieces, shared_by = (max(pieces, 2), 1) if pieces <= 4 else (2, pieces // 2)
-    rows, cols = (min(round_up(x, 16), 64) for x in (m, n))
+    ways = ((max(pieces, 2), 1),) if pieces <= 4 else ((2, pieces // 2), (4, pieces // 4))
+    rows, cols = _whole_tile(m, n)
     while True:
-        tile = Tile(rows, cols, pieces, shared_by)
-        if tile.warps <= _MOST_WARPS and tile.nbytes(scheme.count) <= device.block_memory:
-            return tile
+        for way in ways:
+            tile = Tile(rows, cols, *way)
+            if tile.warps <= _MOST_WARPS and tile.nbytes(scheme.count) <= device.block_memory:
+                return tile
         if rows == cols == 16:
             return None
         if rows >= cols:
             rows = max(rows // 32, 1) * 16
         else:
             cols = max(cols // 32, 1) * 16
+
+
+def _whole_tile(m: int, n: int) -> tuple[int, int]:
+    """The size of the tile of C of a block, if its slices fit into shared memory."""
+    rows, cols = (min(round_up(x, 16), _SIDE) for x in (m, n))
+    return rows, cols
 
 
 def _has_slices(scheme: Scheme | Words | None) -> bool:
