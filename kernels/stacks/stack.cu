@@ -133,6 +133,7 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
       int64_t c_col, int64_t batch, int run, int m, int n, int k, int base, int64_t threshold,
       const __grid_constant__ Constants constants) {
   extern __shared__ __align__(16) uint8_t dynamic[];
+  after_previous();
   constexpr int FRAGMENTS = DIRECT ? 0 : SLICES * UNITS * SHARED_BY * STEPS * 32;
   constexpr int EXCHANGED = SHARED_BY > 1 ? 16 * larger(OF_ROWS, UNITS - OF_ROWS) * SHARED_BY : 0;
   uint4* const fragments = reinterpret_cast<uint4*>(dynamic);  // [slice][unit][SHARED_BY][STEPS][lane]
@@ -145,7 +146,6 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
   const Result result = {reinterpret_cast<OutputBits*>(c), c_batch, c_row, c_col};
   const int over = (n + BLOCK_COLS - 1) / BLOCK_COLS, tiles = (m + BLOCK_ROWS - 1) / BLOCK_ROWS * over;
   const int runs = (tiles + run - 1) / run;  // of a product
-  after_previous();
 
 #pragma unroll 1
   for (int64_t job = blockIdx.x; job < batch * runs; job += gridDim.x) {
