@@ -108,7 +108,7 @@ def found_of_stacks(rng: np.random.Generator) -> None:
         if dtype in ("c16", "c8"):
             schemes = [ComplexResidues(15), ComplexResidues(8), Digits(5)]
         wanted, expected = [], []
-        for _ in range(rng.integers(3)):
+        for _ in range(rng.choice([0, 1, 1, 2, 2])):
             scheme, rows = schemes[rng.integers(len(schemes))], int(rng.choice([m, m, max(m // 2, 1)]))
             wanted.append(Wanted(scheme, rows, scheme.dropped(x.k, spans)))
             with np.errstate(all="ignore"):
@@ -138,20 +138,17 @@ def products_of_stacks(rng: np.random.Generator) -> None:
             b = rng.standard_normal((batch, k, n)).astype(dtype)
             if i == 3:  # what is not ordinary: another count, or another level
                 a[0, 0] = np.ldexp(1.0, -np.arange(k))
+            x, y = cp.asarray(a), cp.asarray(b)
             with seen() as calls:
-                c, report = cp.zeros(0), None
-                if i < 3:
-                    c = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
-                else:
-                    c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
-            expected, of_numpy = ozaki.matmul(a, b, return_report=True, **options)
-            same(expected, c)
-            if report is not None:
-                assert (report.plan.scheme, report.bound) == (of_numpy.plan.scheme, of_numpy.bound)
+                c = ozaki.matmul(x, y, **options)
+            same(ozaki.matmul(a, b, **options), c)
+            if i == 3:
+                of_device, of_numpy = ozaki.plan(x, y, **options), ozaki.plan(a, b, **options)
+                assert (of_device.scheme, of_device.bound) == (of_numpy.scheme, of_numpy.bound)
                 continue
             assert calls.repeated == (i > 0)
             assert calls.names.count("stack_facts") == 1 and calls.names.count("arrive") == 1, calls.names
-            for name in ("cublas", "magnitudes", "error_terms", "worst_ratio", "copy to host"):
+            for name in ("magnitudes", "error_terms", "worst_ratio", "copy to host"):
                 assert name not in calls.names, calls.names
     # Without a reproducible product, and for exact ones.
     a, b = rng.standard_normal((6, 8, 9)), rng.integers(-9, 9, (6, 9, 7)).astype(float)
