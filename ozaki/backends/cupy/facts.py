@@ -238,8 +238,8 @@ class _Finding:
                 break
             some = ratios[first : first + MOST_WANTED]
             found = stack_facts(b, self._device, left, right, [self._proofs.wanted(need) for need in some])
-            for need, each in zip(some, found.ratios, strict=True):
-                b.read(need, (each,), evidence.unchanged)
+            for ratio, each in zip(some, found.ratios, strict=True):
+                b.read(ratio, (each,), evidence.unchanged)
             made = replace(made, spans=found.spans, extents=found.extents)
         operands.made = made
         assert made.spans is not None and made.extents is not None

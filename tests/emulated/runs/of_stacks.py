@@ -76,17 +76,23 @@ def laid_out(rng: np.random.Generator, x: Any) -> Any:
 
 def sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     """Batch, m, k, n: of few elements, since threads are emulated."""
+
+    def up_to(most: int) -> int:
+        return int(rng.integers(1, most + 1))
+
+    def one_of(*some: int) -> int:
+        return int(rng.choice(some))
+
     match rng.integers(5):
         case 0:
-            return int(rng.integers(1, 30)), *(int(n) for n in rng.integers(1, 20, 3))
+            return up_to(30), up_to(20), up_to(20), up_to(20)
         case 1:
-            return int(rng.integers(1, 4)), *(int(n) for n in rng.integers(1, 80, 3))
+            return up_to(4), up_to(80), up_to(80), up_to(80)
         case 2:
-            m, k, n = (int(rng.choice([1, 16, 130, 256])) for _ in range(3))
-            return 1 + (m * k * n < 10**5), m, k, n
+            return up_to(2), one_of(1, 16, 130, 256), one_of(1, 16, 130, 256), one_of(1, 16, 130, 256)
         case 3:
-            return int(rng.integers(17, 40)), 16, 16, 16
-    return 2, *(int(rng.choice([1, 31, 64, 100])) for _ in range(3))
+            return up_to(40), 16, 16, 16
+    return 2, one_of(1, 31, 64, 100), one_of(1, 31, 64, 100), one_of(1, 31, 64, 100)
 
 
 def found_of_stacks(rng: np.random.Generator) -> None:
@@ -99,7 +105,7 @@ def found_of_stacks(rng: np.random.Generator) -> None:
         part = Part()
         device = replace(part.device, multiprocessors=int(rng.choice([1, 1, 2, 132])))
         given = [cp.asarray(x) for x in (a, b)]
-        views = [part.given(laid_out(rng, x)) for x in given]
+        left, right = (part.given(laid_out(rng, x)) for x in given)
         x, y = (described_on_host(each) for each in (a, b))
         with np.errstate(all="ignore"):
             lower = on_host.lower_bound(x, y, "narrow")
@@ -114,7 +120,7 @@ def found_of_stacks(rng: np.random.Generator) -> None:
             with np.errstate(all="ignore"):
                 worst = on_host.worst_ratio(lower, x, y, spans, scheme, rows)
             expected.append(Ratio(worst, spans, min(x.spans[1], y.spans[1])))
-        facts = stack_facts(part.b, device, *views, wanted)
+        facts = stack_facts(part.b, device, left, right, wanted)
         part.run()
         case = (a.shape, b.shape, dtype, wanted)
         assert [part.value(each) for each in facts.ratios] == expected, case
@@ -131,7 +137,7 @@ def products_of_stacks(rng: np.random.Generator) -> None:
         ("f8", "fp64", (2, 64, 64, 64)),
     ):
         batch, m, k, n = shape
-        options = {"accuracy": accuracy, "reproducible": True}
+        options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
         kept.forget()
         for i in range(4):
             a = rng.standard_normal((batch, m, k)).astype(dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from struct import Struct
 from typing import Any, NamedTuple
@@ -70,7 +71,7 @@ def stack_facts(b: Builder, device: Device, left: Array, right: Array, wanted: S
     on_host = b.host("facts", (_FOUND.size,), "B")
     b.launch(kernel, left, right, Out(found), Out(on_host))
     arrival = b.arrive(on_host)
-    ratios = [b.evidence(arrival, _Ratio(i)) for i in range(len(wanted))]
+    ratios = [b.evidence(arrival, partial(_ratio, number=i)) for i in range(len(wanted))]
     return StackFacts(ratios, b.evidence(arrival, _spans), b.evidence(arrival, _extents))
 
 
@@ -85,14 +86,10 @@ def _found(raw: npt.NDArray[Any]) -> tuple[Any, ...]:
     return found
 
 
-class _Ratio(NamedTuple):
+def _ratio(raw: npt.NDArray[Any], number: int) -> Ratio:
     """The `Ratio` of one comparison."""
-
-    number: int
-
-    def __call__(self, raw: npt.NDArray[Any]) -> Ratio:
-        found = _found(raw)
-        return Ratio(found[self.number], found[2:4], NO_SPAN - found[4])
+    found = _found(raw)
+    return Ratio(found[number], found[2:4], NO_SPAN - found[4])
 
 
 def _spans(raw: npt.NDArray[Any]) -> tuple[int, int]:
@@ -145,7 +142,7 @@ class _Work(NamedTuple):
             last = tile == _TILES[-1]
             if batch * of_matrix < enough and not last:
                 continue
-            several = min(_TOGETHER // max(tiles), ceil(batch / enough)) if of_matrix == 1 else 1
+            several = min(_TOGETHER // max(tiles), batch // (2 * enough)) if of_matrix == 1 else 1
             matrices, threads = max(several, 1), 512 if sum(tiles) > 256 else 256
             at_once, row_bytes = threads // _lanes(k), _row_bytes(left)
             of_rows = matrices * sum(tiles) * _bytes_of_row(k)
@@ -167,7 +164,7 @@ class _Work(NamedTuple):
 _STRIP = 16
 """Rows of a strip, which a warp compares: tiles have whole ones."""
 
-_TILES = (256, 128, 64)
+_TILES = (256, 128, 64, 32)
 """Rows of an item in one matrix, at most."""
 
 _TOGETHER = 128
@@ -205,7 +202,9 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     for name, view, tile in zip("AB", (left, right), work.tiles, strict=True):
         macros[f"ALONG_{name}"] = view.along_k
         batch_step, row_step, step = view.steps_of_parts
-        operands.append((None, batch_step if view.shape[0] > 1 else 0, row_step, step, view.shape[1], tile, work.staged))
+        operands.append(
+            (None, batch_step if view.shape[0] > 1 else 0, row_step, step, view.shape[1], tile, work.staged)
+        )
     each = []
     for scaling, rows, dropped in wanted:
         of_peak = int(scaling.statistic == "peak")
@@ -214,8 +213,8 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     across = ceil(n / work.tiles[1])
     tiles = ceil(m / work.tiles[0]) * across
     arguments = (
-        *operands, tuple(each), len(wanted), None, None, max(batch_a, batch_b), work.items, across, tiles, work.matrices,
-        k, _lanes(k), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
+        *operands, tuple(each), len(wanted), None, None, max(batch_a, batch_b), work.items, across, tiles,
+        work.matrices, k, _lanes(k), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
     )  # fmt: skip
     grid = (work.blocks(device),)
     return Kernel.of(
