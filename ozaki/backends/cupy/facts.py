@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.descriptions import Descriptions
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.inputs import Inputs, Views
+from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
@@ -113,11 +113,6 @@ def engine_for(
     return engine_of(device, plan, inputs.multiprecision, combined, None if with_addend else symmetry)
 
 
-def takes_floats(plan: Plan, views: Views) -> bool:
-    """Whether the product by a plan reads the operands themselves, so that nothing is split before."""
-    return False  # no engine does, so far
-
-
 class _Finding:
     """Adds the steps that find facts about operands to a program.
 
@@ -192,8 +187,6 @@ class _Finding:
         of_stack = any(map(self._of_stack, needs))
         if of_stack:
             self._find_of_stack()
-            if takes_floats(plan, operands.inputs.views):
-                return
         ratios = [] if of_stack else [need for need in needs if isinstance(need, WorstRatio)]
         self._free_early()
         engine = engine_for(self._device, plan, operands.inputs)
