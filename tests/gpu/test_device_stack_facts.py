@@ -37,7 +37,7 @@ def test_same_plan_and_bits(shape, dtype):
     accuracy = "fp64" if dtype in ("f8", "c16") else "fp32"
     for spread in (0, 0, 0, 9):
         a, x = views(rng, stack(rng, (batch, m, k), dtype, spread))
-        b, y = views(rng, stack(rng, (batch, k, n), dtype, spread))
+        b, y = views(rng, stack(rng, (batch, a.shape[-1], n), dtype, spread))
         options = {"accuracy": accuracy, "reproducible": True}
         expected, on_device = (ozaki.plan(*of, **options) for of in ((a, b), (x, y)))
         assert (on_device.scheme, on_device.bound) == (expected.scheme, expected.bound)
