@@ -114,7 +114,8 @@ class _Work(NamedTuple):
     ----------
     tiles : rows of A, and columns of B, of an item
     matrices : of an item
-    staged : rows of either operand that are staged at a time
+    staged : rows that are staged at a time
+    units : a lane has so many times `_UNIT` elements of a row
     threads : of a block
     shared_mem : bytes of shared memory of a block
     items : parts of the stack
@@ -123,6 +124,7 @@ class _Work(NamedTuple):
     tiles: tuple[int, int]
     matrices: int
     staged: int
+    units: int
     threads: int
     shared_mem: int
     items: int
@@ -143,21 +145,23 @@ class _Work(NamedTuple):
             if batch * of_matrix < enough and not last:
                 continue
             several = min(_TOGETHER // max(tiles), batch // (2 * enough)) if of_matrix == 1 else 1
-            matrices, threads = max(several, 1), 512 if sum(tiles) > 256 else 256
-            at_once, row_bytes = threads // _lanes(k), _row_bytes(left)
-            of_rows = matrices * sum(tiles) * _bytes_of_row(k)
-            room = min(max(_STAGED, at_once * row_bytes), (device.block_memory - of_rows) // 2)
+            matrices = max(several, 1)
+            rows, row_bytes = matrices * sum(tiles), _row_bytes(left)
+            threads = next(threads for threads in _BLOCKS if rows <= threads or threads == 512)
+            units = 4 if left.dtype.parts == 1 and threads // _lanes(k, 4) * row_bytes <= _STAGED else 2
+            at_once = threads // _lanes(k, units)
+            room = min(max(_STAGED, at_once * row_bytes), (device.block_memory - rows * _bytes_of_row(k)) // 2)
             most = room // row_bytes
             if most < at_once / 2 and not last:
                 continue
-            staged = min(most // at_once * at_once or most, matrices * max(tiles))
-            shared = of_rows + 2 * staged * row_bytes
-            return cls(tiles, matrices, staged, threads, shared, ceil(batch / matrices) * of_matrix)
+            staged = min(most // at_once * at_once or most, rows)
+            shared = rows * _bytes_of_row(k) + 2 * staged * row_bytes
+            return cls(tiles, matrices, staged, units, threads, shared, ceil(batch / matrices) * of_matrix)
         raise AssertionError((left, right))
 
     def blocks(self, device: Device) -> int:
         """Blocks that the device holds at once, but no more than there are items."""
-        fit = min(device.shared_memory // (self.shared_mem + 1024), 1 if self.threads > 256 else _BLOCKS)
+        fit = min(device.shared_memory // (self.shared_mem + 1024), _BLOCKS[self.threads])
         return min(self.items, device.multiprocessors * max(fit, 1))
 
 
@@ -167,14 +171,17 @@ _STRIP = 16
 _TILES = (256, 128, 64, 32)
 """Rows of an item in one matrix, at most."""
 
-_TOGETHER = 128
+_TOGETHER = 64
 """Rows of an item in all its matrices, at most, if it has several."""
 
 _STAGED = 20 * 2**10
 """Bytes of a buffer of staged rows; more where a block describes more at once."""
 
-_BLOCKS = 3
-"""Blocks of 256 threads that registers allow a multiprocessor: __launch_bounds__ in kernels/proof/stack_facts.cu."""
+_BLOCKS = {128: 5, 256: 3, 512: 1}
+"""Threads of blocks, and how many such blocks registers are to allow a multiprocessor."""
+
+_UNIT = 4
+"""Neighbouring elements of a row that a lane has."""
 
 
 def _row_bytes(x: View) -> int:
@@ -182,14 +189,14 @@ def _row_bytes(x: View) -> int:
     return round_up(x.shape[2] * x.dtype.itemsize, 16) + 16
 
 
-def _lanes(k: int) -> int:
-    """Lanes that share a row of k elements, each of which has eight: a power of two."""
-    return min(1 << (ceil(k / 8) - 1).bit_length(), 32)
+def _lanes(k: int, units: int) -> int:
+    """Lanes that share a row of k elements: a power of two, at most 32."""
+    return 1 << (ceil(k / (_UNIT * units)) - 1).bit_length()
 
 
 def _bytes_of_row(k: int) -> int:
-    """Bytes of shared memory for a row of an item: its magnitudes, error terms twice, and its description."""
-    return round_up(k, 32) + 16 + 24 + 12 + 24
+    """Bytes of shared memory for a row of an item: its magnitudes, its description and its error terms."""
+    return round_up(k, 32) + 16 + 24 + 12
 
 
 @cached(1024)
@@ -197,7 +204,8 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     work = _Work.of(device, left, right)
     (batch_a, m, k), (batch_b, n, _) = left.shape, right.shape
     parts = left.dtype.parts
-    macros: Macros = {"INPUT": left.dtype.ctype_of_part, "REALS": parts, "THREADS": work.threads}
+    macros: Macros = {"INPUT": left.dtype.ctype_of_part, "REALS": parts, "UNITS": work.units, "THREADS": work.threads}
+    macros["BLOCKS"] = _BLOCKS[work.threads]
     operands = []
     for name, view, tile in zip("AB", (left, right), work.tiles, strict=True):
         macros[f"ALONG_{name}"] = view.along_k
@@ -214,7 +222,7 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     tiles = ceil(m / work.tiles[0]) * across
     arguments = (
         *operands, tuple(each), len(wanted), None, None, max(batch_a, batch_b), work.items, across, tiles,
-        work.matrices, k, _lanes(k), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
+        work.matrices, work.staged, k, _lanes(k, work.units), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
     )  # fmt: skip
     grid = (work.blocks(device),)
     return Kernel.of(
