@@ -64,6 +64,8 @@ def products() -> None:
     stack = made((4096, 64, 64), "f8")
     for options in ({"reproducible": True}, {"scheme": "residues", "slices": 14}):
         _run(stack, stack, options)
+    for dtype, size in itertools.product(("f8", "f4", "c16", "c8"), (16, 256)):  # facts of small stacks
+        _run(made((512, size, size), dtype), made((512, size, size), dtype), {"reproducible": True})
     for bits in (64, 106, 113, 212):
         x, y = (ozaki.mparray(made(shape, "f8"), bits=bits) for shape in ((300, 300), (300, 300)))
         _run(x, y, {"accuracy": bits})

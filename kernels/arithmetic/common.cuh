@@ -330,6 +330,18 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
+// Makes one group of this thread's asynchronous copies since the last group; there may be none.
+__device__ __forceinline__ void end_group_of_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Returns when all groups of copies of this thread are complete, except the last one.
+__device__ __forceinline__ void wait_for_older_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
 
 // The element at x, or (COUNT = 2) the magnitude of the larger part of the complex one that begins there, NaN and Inf
 // counted as zero: no more than the absolute value, and all that lower bounds need of an element.

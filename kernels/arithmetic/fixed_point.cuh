@@ -126,7 +126,8 @@ HD float fused_down(float x, float y, float z) {
 }
 
 template <typename Bits> struct FastCeiling;
-// FastCeiling(W, top)(bits) is y; the second form also sets `inexact` nonzero if abs(x) 2^(W - top) is no integer.
+// FastCeiling(W, top)(bits) is y; the second form also sets `inexact` nonzero if abs(x) 2^(W - top) is no integer, and
+// below(bits) is its floor.
 template <> struct FastCeiling<uint64_t> {
   double factor;
 
@@ -134,9 +135,12 @@ template <> struct FastCeiling<uint64_t> {
   HD uint32_t operator()(uint64_t bits) const {
     return low_limb(bits_of(fused_up(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
   }
+  HD uint32_t below(uint64_t bits) const {
+    return low_limb(bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
+  }
   HD uint32_t operator()(uint64_t bits, uint32_t& inexact) const {
     const uint32_t y = (*this)(bits);
-    inexact |= y ^ low_limb(bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
+    inexact |= y ^ below(bits);
     return y;
   }
 };
@@ -147,9 +151,12 @@ template <> struct FastCeiling<uint32_t> {
   HD uint32_t operator()(uint32_t bits) const {
     return bits_of(fused_up(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f)) & 0x7fffffu;
   }
+  HD uint32_t below(uint32_t bits) const {
+    return bits_of(fused_down(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f)) & 0x7fffffu;
+  }
   HD uint32_t operator()(uint32_t bits, uint32_t& inexact) const {
     const uint32_t y = (*this)(bits);
-    inexact |= y ^ (bits_of(fused_down(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f)) & 0x7fffffu);
+    inexact |= y ^ below(bits);
     return y;
   }
 };

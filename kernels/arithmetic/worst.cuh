@@ -18,6 +18,33 @@ __device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
   return value;
 }
 
+// 2^e for a normal double.
+__device__ __forceinline__ double double_power(int e) {
+  return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
+}
+
+// What a row contributes to the errors of entries (docs/bounds.md, B1), each operation rounded to nearest as NumPy does.
+// With ulp = 2^-(mu + top) the unit of the image relative to the row's top, u = ulp / 2 for a row that is rounded (mu +
+// bottom < 0), else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30:
+//
+//   of a row of A     (p0, p1, p2) = (u, s + k u, dropped ulp) UP
+//   of a column of B  (q0, q1, q2) = (s, u, ulp) UP
+//
+// and zeros for a row that is all zeros.
+__device__ __forceinline__ void terms_of_row(bool left, int64_t top, int64_t bottom, int64_t magnitudes, int mu, int width,
+                                             double k, double dropped, double (&term)[3]) {
+  double s = 0, u = 0, ulp = 0;
+  if (top != EMPTY_TOP) {
+    s = __dmul_rn(static_cast<double>(magnitudes), double_power(-width));
+    ulp = double_power(-(mu + static_cast<int>(top)));
+    if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+  }
+  const double up = 1.0 + double_power(-30);
+  term[0] = __dmul_rn(left ? u : s, up);
+  term[1] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
+  term[2] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+}
+
 // The error terms of an operand, all >= 0 and far below 2^127, as float64 and rounded up to float32:
 // - term s of row r of batch entry b at exact[s * stride + b * step + r]
 // - the same rounded up at rounded[b * rounded_step + place_of(r, s)], zero for rows that pad four rows or a tile

@@ -125,18 +125,8 @@ magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks
 
 #else
 
-// 2^e for a normal double.
-__device__ __forceinline__ double power_of_two(int e) {
-  return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
-}
-
-// error_terms: the error terms p of rows and q of columns for one or two schemes (`ErrorTerms` in Python), each
-// operation rounded to nearest as NumPy does. With ulp = 2^-(mu + top) the unit of the image relative to the row's top,
-// u = ulp / 2 for a row that is rounded (mu + bottom < 0), else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30:
-//
-//   left  (p0, p1, p2) = (u, s + k u, dropped ulp) UP
-//   right (q0, q1, q2) = (s, u, ulp) UP
-//
+// error_terms: the error terms p of rows and q of columns for one or two schemes (`ErrorTerms` in Python), as
+// terms_of_row has them.
 // `statistic` is the field of the description that the scaling reads. Besides,
 //   result[1], result[2]  largest top - bottom of the rows of a and of b
 //   result[3]             no_span - the smallest top - bottom of a row that is not all zeros
@@ -184,16 +174,7 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
       const int64_t top = side.description[i], bottom = side.description[4 * side.rows + i];
       const int mu = row_exponent(top, side.description[wanted.statistic * side.rows + i],
                                   static_cast<int>(wanted.step), static_cast<int>(wanted.base), wanted.threshold);
-      double s = 0, u = 0, ulp = 0;
-      if (top != EMPTY_TOP) {
-        s = __dmul_rn(static_cast<double>(side.description[2 * side.rows + i]), power_of_two(-width));
-        ulp = power_of_two(-(mu + static_cast<int>(top)));
-        if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
-      }
-      const double up = 1.0 + power_of_two(-30);
-      term[0] = __dmul_rn(left ? u : s, up);
-      term[1] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
-      term[2] = __dmul_rn(left ? __dmul_rn(wanted.dropped, ulp) : ulp, up);
+      terms_of_row(left, top, bottom, side.description[2 * side.rows + i], mu, width, k, wanted.dropped, term);
 #pragma unroll
       for (int t = 0; t < 3; ++t) exact[t * side.rows + i] = term[t];
       span = top - bottom;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple, Self
 
 from ozaki.bounds.description import Description
 from ozaki.bounds.rounding import UNIT_ROUNDOFF, UP
@@ -23,11 +24,34 @@ def bound(k: int, dtype: str, spread: float = 1.0) -> float:
     return ku / (1 - ku) * spread * UP if ku < 0.5 else inf
 
 
+class Extent(NamedTuple):
+    """Exponents between which the elements of an operand lie: what `in_range` asks of it.
+
+    Attributes
+    ----------
+    highest : the largest `top` of a row that is not all zeros
+    least : no nonzero element is below 2**least
+    """
+
+    highest: int
+    least: int
+
+    @classmethod
+    def of(cls, rows: Description) -> Self | None:
+        """That of described rows; None if all are zeros."""
+        if rows.empty.all():
+            return None
+        return cls(int(rows.top[rows.filled].max()), int(rows.least[rows.filled].min()))
+
+
 def in_range(left: Description, right: Description, dtype: str) -> bool:
     """Whether no product of two elements and no partial sum of a native product over- or underflows (B5)."""
-    least, past = RANGE[part_of(dtype)]
-    if left.empty.all() or right.empty.all():
+    return extents_in_range(Extent.of(left), Extent.of(right), left.k, dtype)
+
+
+def extents_in_range(left: Extent | None, right: Extent | None, k: int, dtype: str) -> bool:
+    """The same of operands of these extents, with rows of k real numbers."""
+    if left is None or right is None:
         return True
-    largest = sum(int(x.top[x.filled].max()) for x in (left, right))
-    smallest = sum(int(x.least[x.filled].min()) for x in (left, right))
-    return largest + ceil_log2(left.k) < past and smallest >= least
+    least, past = RANGE[part_of(dtype)]
+    return left.highest + right.highest + ceil_log2(k) < past and left.least + right.least >= least

@@ -208,6 +208,10 @@ inline float __int2float_rd(int x) {
   const volatile int y = x;
   return toward(FE_DOWNWARD, [&] { return static_cast<float>(y); });
 }
+inline float __int2float_ru(int x) {
+  const volatile int y = x;
+  return toward(FE_UPWARD, [&] { return static_cast<float>(y); });
+}
 inline long long __double_as_longlong(double x) {
   long long bits;
   std::memcpy(&bits, &x, 8);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -64,9 +65,14 @@ def native_in_range(left: Description, right: Description, dtype: str) -> bool:
     return native.in_range(left, right, dtype)
 
 
-def spans_of(ratio: Ratio) -> tuple[int, int]:
+def spans_of(raw: npt.NDArray[Any], ratio: Callable[[npt.NDArray[Any]], Ratio]) -> tuple[int, int]:
     """The spans that came with a ratio."""
-    return ratio.spans
+    return ratio(raw).spans
+
+
+def extents_in_range(extents: tuple[native.Extent | None, native.Extent | None], k: int, dtype: str) -> bool:
+    """The fact `NativeInRange` from the extents of both operands, with rows of k real numbers."""
+    return native.extents_in_range(*extents, k, dtype)
 
 
 def flag_is_set(flag: npt.NDArray[np.uint32]) -> bool:

@@ -14,7 +14,7 @@ from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.proofs import Proofs
+from ozaki.backends.cupy.proofs import Proofs, needs_descriptions
 from ozaki.backends.cupy.steps.crossings import sampled_products
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
@@ -24,6 +24,7 @@ from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.product import split_in_one_read
 from ozaki.backends.cupy.steps.sample import sample
+from ozaki.backends.cupy.steps.stack_facts import MOST_WANTED, stack_facts, takes
 from ozaki.backends.cupy.steps.unrounded import Symmetry
 from ozaki.bounds.description import Description
 from ozaki.planning.facts import (
@@ -143,6 +144,9 @@ class _Finding:
         b, operands = self._b, self._operands
         if b.reader(need) is not None:
             return
+        if self._of_stack(need):
+            self._find_of_stack()
+            return
         match need:
             case Sample():
                 b.read(need, (sample(b, *operands.both_rows()),), evidence.unchanged)
@@ -155,7 +159,7 @@ class _Finding:
                 found = () if factors is None else (inner_range(b, factors),)
                 b.read(need, found, evidence.inner_range)
             case Spans() if operands.made.spans is not None:
-                b.read(need, (operands.made.spans,), evidence.spans_of)
+                b.read(need, (operands.made.spans,), evidence.unchanged)
             case Spans():
                 b.read(need, operands.both_on_host(), evidence.spans)
             case RowsBound(scheme, measure, exponent):
@@ -180,7 +184,10 @@ class _Finding:
         """
         assert plan.scheme is not None and self._asked.limit is None
         b, operands = self._b, self._operands
-        ratios = [need for need in needs if isinstance(need, WorstRatio)]
+        of_stack = any(map(self._of_stack, needs))
+        if of_stack:
+            self._find_of_stack()
+        ratios = [] if of_stack else [need for need in needs if isinstance(need, WorstRatio)]
         self._free_early()
         engine = engine_for(self._device, plan, operands.inputs)
         self._proofs.stream = "proof"
@@ -192,13 +199,50 @@ class _Finding:
         left, right = operands.both()
         if ratios:
             self._proofs.open(ratios[0].level)
-        else:
+        elif not of_stack:
             with b.on("to_host", fork=True):
                 operands.both_on_host()
         if self._early is None and self._in_one_panel(engine, plan):
             x, y = (engine.split(b, of, side, plan.scheme) for of, side in zip((left, right), SIDES, strict=True))
             self._keep(EarlySlices(plan.scheme, engine, x, y))
         self._proofs.begin_ratios(ratios)
+
+    def _of_stack(self, need: Need) -> bool:
+        """Whether one launch finds the fact, of rows that are read whole and are not described already."""
+        match need:
+            case WorstRatio(inner_scaling=False, level="narrow"):
+                found = not needs_descriptions(need)
+            case Spans(inner_scaling=False) | NativeInRange():
+                found = not self._operands.made.on_host
+            case _:
+                return False
+        rows = self._operands.inputs.rows_given
+        return found and len(rows) == len(SIDES) and takes(rows["left"].view, rows["right"].view)
+
+    def _find_of_stack(self) -> None:
+        """Add the launches that find all facts of this kind that are asked for, and register their readers."""
+        b, operands = self._b, self._operands
+        left, right = operands.both_rows()
+        needs = [need for need in self._asked.needs if self._of_stack(need) and b.reader(need) is None]
+        ratios = [need for need in needs if isinstance(need, WorstRatio)]
+        made = operands.made
+        for first in range(0, max(len(ratios), 1), MOST_WANTED):
+            if not ratios and made.extents is not None:
+                break
+            some = ratios[first : first + MOST_WANTED]
+            found = stack_facts(b, self._device, left, right, [self._proofs.wanted(need) for need in some])
+            for ratio, each in zip(some, found.ratios, strict=True):
+                b.read(ratio, (each,), evidence.unchanged)
+            made = replace(made, spans=found.spans, extents=found.extents)
+        operands.made = made
+        assert made.spans is not None and made.extents is not None
+        k = left.dtype.parts * left.shape[2]
+        for need in needs:
+            if isinstance(need, Spans):
+                b.read(need, (made.spans,), evidence.unchanged)
+            elif isinstance(need, NativeInRange):
+                in_range = partial(evidence.extents_in_range, k=k, dtype=self._asked.dtype)
+                b.read(need, (made.extents,), in_range)
 
     def _in_one_panel(self, engine: Engine, plan: Plan) -> bool:
         """Whether the slices of whole operands fit the device."""

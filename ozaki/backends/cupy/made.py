@@ -49,7 +49,8 @@ class Made:
     on_host : the descriptions that arrive, or have arrived, on the host
     early : slices made before the plan is known, or None
     open : the lower bound of the last level of proof, or None
-    spans : evidence of a `Ratio`, which has the spans of the operands; None if there is none yet
+    spans : evidence of the fact `Spans`; None if there is none yet
+    extents : evidence of a pair of `bounds.native.Extent`, for the fact `NativeInRange`; None if there is none yet
     scaled : the same of the rows scaled along k, whose slices are never made early; None if nothing was asked of them
     factors : of the inner indices of such rows; None of rows as they are, and until they are found
     """
@@ -59,6 +60,7 @@ class Made:
     early: EarlySlices | None = None
     open: OpenLevel | None = None
     spans: Evidence | None = None
+    extents: Evidence | None = None
     scaled: Made | None = None
     factors: Factors | None = None
 

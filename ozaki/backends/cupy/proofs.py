@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.descriptions import Descriptions
@@ -86,8 +87,7 @@ class Proofs:
             self._begin_in_panels(panels, level, new)
             return
         opened = self.open(level)
-        m = left.x.shape[1]
-        wanted = [self._wanted(need, min(m, FEW_ROWS) if need.few_rows else m) for need in new]
+        wanted = [self.wanted(need) for need in new]
         with b.on(opened.stream):
             found = worst_ratios(b, self._device, opened.lower, left, right, wanted)
         for need, each in zip(new, found, strict=True):
@@ -95,7 +95,8 @@ class Proofs:
                 b.read(need, (each, *self._operands.both_on_host()), evidence.ratio_with_spans)
             else:
                 made = self._operands.made
-                self._operands.made = replace(made, spans=made.spans or each)
+                spans = made.spans or b.evidence(each.arrival, partial(evidence.spans_of, ratio=each.of))
+                self._operands.made = replace(made, spans=spans)
                 b.read(need, (each,), evidence.unchanged)
 
     def least_product(self) -> tuple[Evidence, ...]:
@@ -116,12 +117,18 @@ class Proofs:
             lower.release(b)
         return tuple(found)
 
+    def wanted(self, need: WorstRatio) -> Wanted:
+        """What the device is to compare with the lower bound."""
+        m = self._operands.rows("left").shape[1]
+        return self._wanted(need, min(m, FEW_ROWS) if need.few_rows else m)
+
     def _wanted(self, need: WorstRatio, rows: int, panel: Panel | None = None) -> Wanted:
         """What the device is to compare with the lower bound, in the first rows of A, or of a panel if one is given.
 
         The error terms of words, and those in units of another power of two than 1, are computed on the host.
         """
-        k = self._operands.of("left").k
+        rows_of_left = self._operands.rows("left")
+        k = rows_of_left.dtype.parts * rows_of_left.shape[2]
         dropped = k * need.scheme.drop if need.drops and not isinstance(need.scheme, Words) else 0.0
         if not needs_descriptions(need):
             assert not isinstance(need.scheme, Words)

@@ -10,6 +10,10 @@ HOPPER = "hopper-"
 FUNCTIONS = {
     "describing": ("descriptions", "magnitudes", "hopper-samples"),
     "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products", "crossings"),
+    "of_stacks": (
+        *("found-of-stacks", "hopper-found-of-stacks", "products-of-stacks", "hopper-products-of-stacks"),
+        "hopper-launches-of-stacks",
+    ),
     "one_read": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
         "rows-for-cublas",

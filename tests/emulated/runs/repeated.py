@@ -208,7 +208,7 @@ def plans_repeated(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((30, 300)), rng.standard_normal((300, 40))
     assert not held(a, b, accuracy="fp64", reproducible=True)
 
-    for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 200, 20), "cublas")):
+    for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 300, 20), "cublas")):
         usual = [rng.standard_normal((m, k)).astype(dtype) for _ in range(4)]
         peaks, whole = usual[0].copy(), rng.integers(-3, 4, (m, k)).astype(dtype)
         peaks[:, 5] *= 2.0**12

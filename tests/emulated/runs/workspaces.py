@@ -163,5 +163,6 @@ def planned_within_limits(rng: np.random.Generator) -> None:
             assert held.most <= limit + of_rows(70, 40), (k, accuracy, held.most, limit)
             assert (plan.scheme, plan.bound) == (ozaki.plan(a, b, **options).scheme, whole.bound), (k, accuracy)
             copies = (product.names + proof.names).count("copy")  # the descriptions of the rows of panels are copied
-            assert copies > 2 or whole.measure != "componentwise", (k, copies)
+            in_one_launch = "stack_facts" in proof.names and "magnitudes" not in proof.names  # without any workspace
+            assert copies > 2 or whole.measure != "componentwise" or in_one_launch, (k, copies)
         kept.forget()
