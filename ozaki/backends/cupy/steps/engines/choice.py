@@ -8,7 +8,14 @@ from typing import Literal
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
-from ozaki.backends.cupy.steps.engines import fused_digits, fused_residues, winograd, word_pairs, word_promoted
+from ozaki.backends.cupy.steps.engines import (
+    fused_digits,
+    fused_residues,
+    thin_residues,
+    winograd,
+    word_pairs,
+    word_promoted,
+)
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
@@ -19,6 +26,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     SymmetricResidues,
     triangle_is_faster,
 )
+from ozaki.backends.cupy.steps.engines.thin_residues import ThinResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.backends.cupy.steps.unrounded import Symmetry
@@ -154,6 +162,8 @@ def _own_engine(
     quadrants = quadrants and not isinstance(scheme, ComplexSlices)
     if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)
+    if quadrants and isinstance(scheme, Residues) and thin_residues.multiplies(scheme, shape[1]):
+        return ThinResidues(device)
     if isinstance(scheme, Digits) and not fused_digits.multiplies(device, scheme, shape[1]):
         return None
     return fused_engine(device, scheme)
