@@ -4,9 +4,9 @@
 //   z = sum_t c_t P / m_t - (q - 1) P,   q = RN(sum_t c_t / m_t),   computed modulo 2^32.
 //
 // Each c_t is below 256 255^2 < 2^24, so its bits as a float32 are the number c_t 2^-149 (numbers below 2^-125 all have
-// that unit), and with factors RN(2^127 / m_t) sums are sum c_t / m_t in units of 2^-22, below 3 2^24 / 128 / 2^22 < 1.
-// Added to 3.0, of which the unit is 2^-22, too, they leave q in the low bits. Products and sums before that are off by
-// 2^-24 of at most 2^-2.6 each, 2^-2.6 of a unit together: z is in (0, 2 P), which is what crt.cuh takes.
+// that unit). With factors RN(2^127 / m_t) the sums are those of c_t / m_t in units of 2^-22; for moduli above 96 they
+// are below 2^19 units, so the three factors, products and sums are off by 2^-5 of a unit each at most. Added to 3.0,
+// which has that unit, too, they leave q in the low bits: z is in (P / 4, 7 P / 4), and crt.cuh takes z from 0 to 3 P.
 #pragma once
 #include "arithmetic/crt.cuh"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 from unittest import mock
 
@@ -9,7 +10,6 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-
 from ozaki.backends.cupy.steps.engines import thin_residues
 from runs.device import seen
 from runs.operands import same
@@ -84,16 +84,18 @@ def thin_otherwise(rng: np.random.Generator) -> None:
             same(ozaki.gemm(0.3, a, b, -1.5, c, **options), ozaki.gemm(0.3, *given[:2], -1.5, given[2], **options))
             same(expected, ozaki.matmul(*given[:2], verify=True, **options))
         assert ran.names.count("thin_gemm") >= 2 and "residue_gemm" not in ran.names
-        prepared = ozaki.prepare(given[1], side="right", **options)
-        same(expected, ozaki.matmul(given[0], prepared))
-        combined = ozaki.gemm(0.3, given[0], prepared, -1.5, given[2])
+        plan = ozaki.plan(*given[:2], **options)
+        prepared = ozaki.prepare(given[1], "right", plan)
+        same(expected, ozaki.matmul(given[0], prepared, plan=plan))
+        combined = ozaki.gemm(0.3, given[0], prepared, -1.5, given[2], plan=plan)
         same(ozaki.gemm(0.3, a, b, -1.5, c, **options), combined)
-        limit = 100 * 128 * slices + 64 * 128 * slices + 2**16
-        same(expected, ozaki.matmul(*given[:2], workspace=limit, **options))
-    a, b = rng.standard_normal((60, 50)), rng.standard_normal((50, 40))
-    for accuracy in ("correctly-rounded", "exact"):
-        try:
-            expected = ozaki.matmul(a, b, accuracy=accuracy)
-        except ValueError:
-            continue
-        same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), accuracy=accuracy))
+        limit = 2 * (96 + 64) * (128 + 64) * slices
+        got, report = ozaki.matmul(*given[:2], workspace_limit=limit, return_report=True, **options)
+        same(expected, got)
+        assert report.workspace_bytes <= limit
+    a = np.rint(9 * rng.standard_normal((60, 50)))
+    a[0, 0], b = 2.0**70, rng.standard_normal((50, 40))
+    expected = ozaki.matmul(a, b, accuracy="exact")
+    plan = ozaki.plan(cp.asarray(a), cp.asarray(b), scheme="residues", slices=17)
+    apart = dataclasses.replace(plan, undecided_apart=True)
+    same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), plan=apart))

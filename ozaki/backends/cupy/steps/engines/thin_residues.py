@@ -37,7 +37,7 @@ _FEWEST, _MOST = 4, 18
 """Moduli. Of fewer the copies would be several tiles ahead; of more a thread has no registers for its entries."""
 
 _GROUP = 12
-"""Rows of tiles that are walked together: blocks at work at the same time then share 12 rows and 11 columns of tiles."""
+"""Rows of tiles that are walked together: blocks at work at the same time then share 12 rows and 11 columns."""
 
 
 @dataclass(frozen=True)
