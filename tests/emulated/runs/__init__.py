@@ -17,6 +17,8 @@ FUNCTIONS = {
         "far",
         "many-blocks",
         "hopper-many-blocks",
+        "matrices-in-turn",
+        "hopper-matrices-in-turn",
         "kept-and-finished",
         "hopper-kept-and-finished",
         "out-that-shares-memory",

@@ -87,7 +87,8 @@ def engine_of(
     if engine != cublas and plan.engine == "auto":
         # Panels of the library's own kernels are whole tiles, and panels do not shrink what digits keep aside: those of
         # cuBLAS may be smaller.
-        least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
+        at_once = batch if plan.undecided_apart else 1
+        least = workspace_of(engine, plan.scheme, k, at_once, *units_of(engine, plan.scheme, k))
         return engine if limit >= 2 * least else cublas
     return engine
 
@@ -180,7 +181,7 @@ def _is_faster(own: Engine, cublas: Engine, scheme: KernelScheme, batch: int, sh
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
         return False
-    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (own, cublas))
+    padded, plain = (workspace_of(engine, scheme, k, 1, m, n) for engine in (own, cublas))
     return padded <= max(_MOST_PADDED, plain)
 
 
@@ -188,7 +189,7 @@ _FEW_ENTRIES, _SHORT = 2**15, 2**13
 """cuBLAS is faster for results of fewer than _FEW_ENTRIES entries with k above _SHORT: its tiles are smaller."""
 
 _MOST_PADDED = 2**34
-"""Bytes that slices of small or narrow matrices may take when they are padded to whole tiles."""
+"""Bytes that slices of a small or narrow matrix may take when they are padded to whole tiles."""
 
 
 def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
@@ -199,6 +200,30 @@ def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int
         if word_pairs.multiplies(words):
             return word_pairs.PairedWords.of(device, words, batch, m, k, n)
     return MmaWords.of(device, words, batch, m, k, n)
+
+
+def matrices_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> int:
+    """Matrices of a product of that shape (batch, m, n) whose slices are held at a time.
+
+    All, if their slices and products take no more than the plan's limit or, without one, than `_MOST_OF_BATCH`; and of
+    words, and where undecided entries are computed apart, which takes the whole batch.
+    """
+    batch, m, n = shape
+    if batch == 1 or plan.undecided_apart or not isinstance(plan.scheme, KernelScheme):
+        return batch
+    limit = _MOST_OF_BATCH if plan.workspace_limit is None else plan.workspace_limit
+    return _matrices(engine, plan.scheme, plan.shape[1], batch, m, n, limit)
+
+
+@cached(1024, typed=True)
+def _matrices(engine: Engine, scheme: KernelScheme, k: int, batch: int, m: int, n: int, limit: int) -> int:
+    while batch > 1 and workspace_of(engine, scheme, k, batch, m, n) > limit:
+        batch = -(-batch // 2)
+    return batch
+
+
+_MOST_OF_BATCH = 2**34
+"""Bytes that slices and products of a batch may take together; those of a larger one are made part after part."""
 
 
 def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, int]:
