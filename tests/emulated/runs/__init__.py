@@ -32,7 +32,7 @@ FUNCTIONS = {
         "hopper-fair-shares",
         "hopper-triangles",
     ),
-    "thin": ("hopper-thin-products", "hopper-thin-in-rounds", "hopper-thin-otherwise"),
+    "thin": ("hopper-thin-products", "hopper-thin-in-rounds", "hopper-thin-otherwise", "hopper-thin-to-an-accuracy"),
     "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
     "apart": (
         "values",

@@ -99,3 +99,18 @@ def thin_otherwise(rng: np.random.Generator) -> None:
     plan = ozaki.plan(cp.asarray(a), cp.asarray(b), scheme="residues", slices=17)
     apart = dataclasses.replace(plan, undecided_apart=True)
     same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), plan=apart))
+
+
+def thin_to_an_accuracy(rng: np.random.Generator) -> None:
+    """Operands that are split early, beside a proof, in one read or two: of rows that end anywhere in a tile."""
+    for shape in ((250, 100, 190), (97, 33, 65), (16, 128, 400), (500, 20, 3)):
+        for dtype, accuracy in (("f8", "fp64"), ("f4", "fp32")):
+            m, k, n = shape
+            a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+            options: dict[str, Any] = {"accuracy": accuracy, "scheme": "residues"}
+            expected, of_host = ozaki.matmul(a, b, return_report=True, **options)
+            for x in (cp.asarray(a), cp.asarray(a.T.copy()).T):
+                with seen() as ran:
+                    got, report = ozaki.matmul(x, cp.asarray(b), return_report=True, **options)
+                same(expected, got)
+                assert report.bound == of_host.bound and "thin_gemm" in ran.names

@@ -36,6 +36,10 @@ multiplies two blocks of 128 in the time of one, and leaves 14 bytes an entry to
 _FEWEST, _MOST = 4, 18
 """Moduli. Of fewer the copies would be several tiles ahead; of more a thread has no registers for its entries."""
 
+_BLOCK_ROWS = 16
+"""Rows that kernels write are a multiple of those that a block has of any of them that describes and splits short rows.
+No more: proofs have room for magnitudes of no more rows than their own tiles have."""
+
 _GROUP = 12
 """Rows of tiles that are walked together: blocks at work at the same time then share 12 rows and 11 columns."""
 
@@ -124,8 +128,8 @@ def _layout(count: int, side: str, batch: int, rows: int) -> Layout:
     padded = round_up(rows, tile)
     each = padded * _DEPTH
     neighbours = 0 if side == "left" else 4
-    size = count * batch * each
-    return Layout(padded, _DEPTH, each, _DEPTH, batch * each, _DEPTH, 0, size, tile, tile, neighbours, True, padded)
+    size, written = count * batch * each, round_up(rows, _BLOCK_ROWS)
+    return Layout(padded, _DEPTH, each, _DEPTH, batch * each, _DEPTH, 0, size, tile, tile, neighbours, True, written)
 
 
 def _launch(
