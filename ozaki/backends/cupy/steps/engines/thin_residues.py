@@ -57,7 +57,7 @@ class ThinResidues:
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the slices of an operand lie: in tiles, one block of k."""
-        return _layout(scheme.count, side, batch, rows)
+        return _layout(scheme.count, side, batch, rows, k <= _DEPTH // 2)
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, at most: they are held where the product is not rounded at once."""
@@ -123,13 +123,15 @@ def seconds_of_kernel(device: Device, scheme: Residues, batch: int, m: int, k: i
 
 
 @cached(1024)
-def _layout(count: int, side: str, batch: int, rows: int) -> Layout:
+def _layout(count: int, side: str, batch: int, rows: int, half: bool) -> Layout:
     tile = _ROWS if side == "left" else _COLUMNS
     padded = round_up(rows, tile)
     each = padded * _DEPTH
     neighbours = 0 if side == "left" else 4
     size, written = count * batch * each, round_up(rows, _BLOCK_ROWS)
-    return Layout(padded, _DEPTH, each, _DEPTH, batch * each, _DEPTH, 0, size, tile, tile, neighbours, True, written)
+    return Layout(
+        padded, _DEPTH, each, _DEPTH, batch * each, _DEPTH, 0, size, tile, tile, neighbours, True, written, half
+    )  # fmt: skip
 
 
 def _launch(
