@@ -90,7 +90,7 @@ FRAME = {
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40, "thin_gemm": 96,
+    "inner_products": 40, "thin_gemm": 32,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -98,7 +98,7 @@ SPILLED = {
     "split": 68,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "thin_gemm": 176,
+    "inner_products": 164, "thin_gemm": 48,
 }  # fmt: skip
 
 

@@ -9,25 +9,27 @@
 // a and b are residues in [0, m_t) in tiles (hardware/tiles.cuh) of ROWS rows of A and of COLS columns of B, NEIGHBOURS
 // = 4, one block of 128 inner indices; tiles of a modulus follow one another. Bytes beyond 32 STEPS are not read.
 //
-// What bounds it, for 14 residues and k = 64, by entry of C (a warp has 32 entries in the time of one, an H100 132 x 4
-// warps in a clock): 42 instructions to add accumulators up, 80 for Chinese remainders and rounding, 14 to multiply and
-// load, 2 to copy; 39 clocks of tensor cores; 84 clocks of shared memory (168 for k = 128); 23 bytes from the
-// second-level cache, 8 bytes to memory. residue_gemm and recombine.cu write and read 14 bytes more.
+// What bounds it, for 14 residues, by entry of C (a warp has 32 entries in the time of one; an H100 has 132 times four
+// warps at work in a clock). First, one modulus after the other: 74 instructions, or for k = 64 / 128 42 / 84 clocks of
+// shared memory, of which wgmma reads 3 bytes for each 32 inner indices of two entries. Then 70 instructions, for
+// Chinese remainders and rounding. 23 / 47 bytes from the second-level cache, 8 bytes to memory. (residue_gemm multiplies
+// two blocks of 128 at least; it and recombine.cu write and read 14 bytes more, in three times the memory's time.)
 //
-// Launch: 384 threads, any number of blocks on x; each multiplies every gridDim.x-th tile. STAGES * STAGE_BYTES bytes
-// of dynamic shared memory, a ring of stages that hold the tiles of one group of moduli (crt.cuh):
+// Launch: 384 threads, any number of blocks on x; each multiplies every gridDim.x-th tile. STAGES * STAGE_BYTES + 1024
+// bytes of dynamic shared memory, a ring of stages that hold the tiles of one modulus. For each modulus t:
 //
-//   cp.async       group g + 2 of the tile, or of the next tile  -> stage s + 2
-//   mma.sync       stage s, modulus by modulus; the accumulators are added to the z of the group at once
-//   after the last group: integers, rounding, stores, while the groups of the next tile arrive
+//   barrier     the copies of modulus t have arrived, and no warpgroup reads the stage of modulus t - 2 any more
+//   wgmma       of modulus t, into accumulators[t % 2]
+//   cp.async    modulus t + STAGES - 2 of the tile, or of the next tile -> the stage of modulus t - 2
+//   registers   accumulators of modulus t - 1 are added to the z of its group (crt.cuh), while wgmma runs
+//   after the last modulus: integers, rounding, stores, while the moduli of the next tile arrive
 //
-// 12 warps, 6 x 2, each with 16 rows x 32 columns of the tile; a lane has two rows, of each two times four neighbouring
-// columns. Its 16 entries have GROUPS registers each.
+// Each of the three warpgroups has all rows and 32 columns of the tile; a lane has two rows, of each two times four
+// neighbouring columns. Its 16 entries have GROUPS registers each.
 #include "arithmetic/residues.cuh"
 #include "arithmetic/sums_of_groups.cuh"
 #include "conversion/results.cuh"
 #include "hardware/launch.cuh"
-#include "hardware/mma.cuh"
 #include "hardware/ptx.cuh"
 #include "hardware/tiles.cuh"
 
@@ -35,10 +37,11 @@
 #include "products/product.cuh"
 #undef store_four
 
-constexpr int ROWS = 96, COLS = 64, DEPTH = 128, THREADS = 384;
-constexpr int A_BYTES = ROWS * DEPTH, MODULUS_BYTES = (ROWS + COLS) * DEPTH;
-constexpr int GROUPS = crt_groups(SLICES), OF_GROUP = smaller(SLICES, 3);
-constexpr int STAGES = 3, STAGE_BYTES = OF_GROUP * MODULUS_BYTES;
+constexpr int ROWS = 64, COLS = 96, DEPTH = 128, THREADS = 384;
+constexpr int A_BYTES = ROWS * DEPTH, STAGE_BYTES = (ROWS + COLS) * DEPTH;
+constexpr int GROUPS = crt_groups(SLICES);
+// As many as fit into shared memory; copies are at most a tile ahead.
+constexpr int STAGES = smaller(11, SLICES + 2), AHEAD = STAGES - 2;
 
 #if ROUNDED
 
@@ -48,7 +51,13 @@ typedef BitsOf<OUTPUT>::type Bits;
 #else
 #define RESULT uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld, int m, const AccumulatorModuli moduli
 #endif
-static_assert(GROUPS >= STAGES - 1, "copies are at most a tile ahead");
+
+// The group of modulus t.
+HD constexpr int group_of(int t) {
+  int g = 0;
+  while (crt_start(SLICES, g + 1) <= t) ++g;
+  return g;
+}
 
 // Tile number w: matrix by matrix, in it group by group of `group` rows of tiles, in a group column by column.
 struct Tiles {
@@ -100,89 +109,77 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / 2 * 16, across = warp % 2 * 32;
+  const int warpgroup = __shfl_sync(ALL, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
+  const int down = threadIdx.x % 128 / 32 * 16, across = warpgroup * 32;
+  uint8_t* const ring = dynamic + (-shared_address(dynamic) & 1023);  // as the swizzle of wgmma wants
 
-  // Starts the copies of group g of a tile to a stage.
-  const auto copy = [&](const Tile& tile, int g, int stage) {
-    const Destination to(dynamic + stage * STAGE_BYTES);
-    const int t = crt_start(SLICES, g), size = crt_start(SLICES, g + 1) - t;
-#pragma unroll
-    for (int i = 0; i < OF_GROUP; ++i) {
-      if (i >= size) continue;
-      copy_rows<ROWS>(to, i * MODULUS_BYTES, tile.a + (t + i) * a.slice);
-      copy_rows<COLS>(to, i * MODULUS_BYTES + A_BYTES, tile.b + (t + i) * b.slice);
-    }
+  // Starts the copies of modulus t of a tile to a stage.
+  const auto copy = [&](const Tile& tile, int t, int stage) {
+    const Destination to(ring + stage * STAGE_BYTES);
+    copy_rows<ROWS>(to, 0, tile.a + t * a.slice);
+    copy_rows<COLS>(to, A_BYTES, tile.b + t * b.slice);
     copies_are_a_group();
   };
   const auto next = [](int stage) { return stage == STAGES - 1 ? 0 : stage + 1; };
 
   Tile tile(blockIdx.x, tiles, a, b);
 #pragma unroll
-  for (int s = 0; s < STAGES - 1; ++s) copy(tile, s, s);
-  // Where this lane's rows of 16 bytes begin in a stage, of A and of both halves of the columns of B.
-  const int row = lane % 8;
-  const int of_a = tile_offset(down + lane / 8 % 2 * 8 + row, lane / 16);
-  const int of_b = A_BYTES + tile_offset(across + lane / 16 * 8 + row, lane / 8 % 2);
-  int stage = 0, free = STAGES - 1;
+  for (int t = 0; t < AHEAD; ++t) copy(tile, t, t);
+  const uint32_t first_stage = tile_descriptor(shared_address(ring)), own_columns = (A_BYTES + across * DEPTH) >> 4;
+  int stage = 0, free = AHEAD;
 #pragma unroll 1
   for (int w = blockIdx.x; w < tiles.all; w += gridDim.x) {
     Tile after = tile;
+    uint32_t d[2][16];
 #if ROUNDED
     uint32_t z[GROUPS][16];
+    float quotient[16];
 #endif
 #pragma unroll
-    for (int g = 0; g < GROUPS; ++g) {
-      wait_for_groups<STAGES - 2>();
-      __syncthreads();  // all copies of this stage have arrived, and no warp reads the stage before any more
-      if (g + STAGES - 1 == GROUPS) {
-        // After the last tile it is copied again, and not multiplied: without branches copies mix with products.
-        const int following = w + static_cast<int>(gridDim.x);
-        after = Tile(following < tiles.all ? following : w, tiles, a, b);
+    for (int t = 0; t <= SLICES; ++t) {
+      if (t < SLICES) {
+        wait_for_groups<AHEAD - 1>();
+        shared_proxy_fence();
+        __syncthreads();
+        const uint32_t of_a = first_stage + stage * (STAGE_BYTES >> 4), of_b = of_a + own_columns;
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step)
+          wgmma_bytes<uint8_t>(d[t % 2], of_a + 2 * step, of_b + 2 * step, step > 0);
+        wgmma_commit();
+        if (t + AHEAD == SLICES) {
+          // After the last tile it is copied again, and not multiplied: without branches copies mix with products.
+          const int following = w + static_cast<int>(gridDim.x);
+          after = Tile(following < tiles.all ? following : w, tiles, a, b);
+        }
+        copy(t + AHEAD < SLICES ? tile : after, (t + AHEAD) % SLICES, free);
+        stage = next(stage), free = next(free);
       }
-      copy(g + STAGES - 1 < GROUPS ? tile : after, (g + STAGES - 1) % GROUPS, free);
-      const uint8_t* const at = dynamic + stage * STAGE_BYTES;
-      stage = next(stage), free = next(free);
-#if ROUNDED
-      float quotient[16];
-#endif
-#pragma unroll
-      for (int t = crt_start(SLICES, g); t < crt_start(SLICES, g + 1); ++t) {
-        const uint8_t* const of_modulus = at + (t - crt_start(SLICES, g)) * MODULUS_BYTES;
-        uint32_t d[4][4] = {};
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-          uint32_t rows[4], columns[2][4];
-          load_matrices(rows, reinterpret_cast<const uint32_t*>(of_modulus + (of_a ^ 32 * step)));
-#pragma unroll
-          for (int p = 0; p < 2; ++p) {
-            load_matrices(columns[p], reinterpret_cast<const uint32_t*>(of_modulus + (of_b + p * 16 * DEPTH ^ 32 * step)));
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-              multiply_bytes(d[2 * p + i], d[2 * p + i], rows[0], rows[1], columns[p][2 * i], rows[2], rows[3],
-                             columns[p][2 * i + 1]);
-          }
-        }
+      if (t == 0) continue;
+      const int of = t - 1, g = group_of(of);
+      uint32_t (&own)[16] = d[of % 2];
+      if (t < SLICES) wgmma_wait<1>();
+      else wgmma_wait<0>();
+      registers_ready(own);
 #if ROUNDED
 #pragma unroll
-        for (int e = 0; e < 16; ++e) {
-          GroupSum sum = {z[g][e], quotient[e]};
-          sum.add(d[e / 4][e % 4], t, g, sums);
-          if (t + 1 == crt_start(SLICES, g + 1)) sum.finish(g, sums);
-          z[g][e] = sum.z, quotient[e] = sum.quotient;
-        }
+      for (int e = 0; e < 16; ++e) {
+        GroupSum sum = {z[g][e], quotient[e]};
+        sum.add(own[e], of, g, sums);
+        if (t == crt_start(SLICES, g + 1)) sum.finish(g, sums);
+        z[g][e] = sum.z, quotient[e] = sum.quotient;
+      }
 #else
-        uint8_t* const of_y = y + t * y_stride + tile.matrix * y_batch;
+      uint8_t* const of_y = y + of * y_stride + tile.matrix * y_batch;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {  // row 8 (i % 2) of this lane, its columns i / 2
-          const int p = i / 2, h = i % 2;
-          const int64_t at_row = static_cast<int64_t>(tile.i) * ROWS + down + lane / 4 + 8 * h;
-          const int64_t col = static_cast<int64_t>(tile.j) * COLS + across + 16 * p + lane % 4 * 4;
-          const uint32_t four = four_residues(d[2 * p][2 * h], d[2 * p][2 * h + 1], d[2 * p + 1][2 * h],
-                                              d[2 * p + 1][2 * h + 1], moduli.of[t]);
-          if (at_row < m && col < ld) *reinterpret_cast<uint32_t*>(of_y + at_row * ld + col) = four;
-        }
-#endif
+      for (int i = 0; i < 4; ++i) {  // row 8 (i % 2) of this lane, its columns i / 2
+        const int p = i / 2, h = i % 2, at = 8 * p + 2 * h;
+        const int64_t at_row = static_cast<int64_t>(tile.i) * ROWS + down + lane / 4 + 8 * h;
+        const int64_t col = static_cast<int64_t>(tile.j) * COLS + across + 16 * p + lane % 4 * 4;
+        const uint32_t four = four_residues(own[at], own[at + 1], own[at + 4], own[at + 5], moduli.of[of]);
+        if (at_row < m && col < ld) *reinterpret_cast<uint32_t*>(of_y + at_row * ld + col) = four;
       }
+#endif
     }
 #if ROUNDED
     const int32_t* const nu = out.nu + tile.matrix * out.nu_batch;

@@ -86,6 +86,7 @@ inline void named_barrier(int number, int threads) {
 
 inline void flag_raise(uint32_t* flag, uint32_t count) { *flag = count; }
 inline void async_proxy_fence() {}
+inline void shared_proxy_fence() {}
 inline void flag_wait(const uint32_t* flag, uint32_t count) {
   while (*static_cast<const volatile uint32_t*>(flag) < count) wait(*flag);
 }

@@ -23,25 +23,25 @@ from ozaki.backends.cupy.steps.unrounded import Planes, Unrounded
 from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Residues, constants
 
-_ROWS, _COLUMNS, _DEPTH = 96, 64, 128
+_ROWS, _COLUMNS, _DEPTH = 64, 96, 128
 """Of a tile of the result: ROWS, COLS and DEPTH of kernels/products/thin_gemm_sm90.cu."""
 
-_STAGES, _WARPS = 3, 12
-"""Of the same kernel: stages of its ring, warps of a block."""
+_MOST_STAGES, _THREADS = 11, 384
+"""Of the same kernel: stages of its ring, of a modulus each, and threads of a block."""
 
 LONGEST = _DEPTH
-"""Most inner indices. Of more, the tensor cores' and the shared memory's share outgrows what is saved: residue_gemm
-multiplies two blocks of 128 in the time of one, and leaves 14 bytes an entry to another kernel."""
+"""Most inner indices. Of more, shared memory bounds the kernel: it reads its tiles once for every 32 columns, the wide
+tiles of residue_gemm, of two blocks of 128 at least, once for 192. That one leaves 14 bytes an entry to another."""
 
 _FEWEST, _MOST = 4, 18
-"""Moduli. Of fewer the copies would be several tiles ahead; of more a thread has no registers for its entries."""
+"""Moduli. Of fewer the ring would have too few stages; of more a thread has no registers for its entries."""
 
 _BLOCK_ROWS = 16
 """Rows that kernels write are a multiple of those that a block has of any of them that describes and splits short rows.
 No more: proofs have room for magnitudes of no more rows than their own tiles have."""
 
-_GROUP = 12
-"""Rows of tiles that are walked together: blocks at work at the same time then share 12 rows and 11 columns."""
+_GROUP = 16
+"""Rows of tiles that are walked together: blocks at work at a time then share about 1000 rows and 800 columns."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ _BUSY = 0.75
 def seconds_of_kernel(device: Device, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
     """How long the kernel is expected to take, by counts of instructions; nobody has measured it.
 
-    For each entry of a warp a modulus takes about 10 issue slots, of the four that a multiprocessor has in a clock
-    (SASS with 14 residues: 46 to add accumulators up, 70 to recombine and round, 19 for the rest), and for each 32
-    inner indices 3 clocks of its share of shared memory.
+    For each entry of a warp a modulus takes 5 issue slots of the four that a multiprocessor has in a clock, or 1.5
+    clocks of its share of shared memory for each 32 inner indices, whichever is longer; and then 5 to recombine and
+    round (SASS with 14 residues: 74 and 70 instructions).
     """
     tiles = batch * ceil(m / _ROWS) * ceil(n / _COLUMNS)
     of_block = ceil(tiles / device.multiprocessors) * _ROWS * _COLUMNS / 128  # entries of each lane of four warps
-    return of_block * scheme.count * max(10 / _BUSY, 3 * ceil(k / 32)) / _CLOCK
+    return of_block * scheme.count * (max(5.0, 1.5 * ceil(k / 32)) + 5) / (_BUSY * _CLOCK)
 
 
 @cached(1024)
@@ -143,9 +143,9 @@ def _launch(
     rows, columns = ceil(m / _ROWS), ceil(n / _COLUMNS)
     tiles = batch * rows * columns
     macros = macros | {"SLICES": scheme.count, "LIMBS": constants.product_limbs(scheme), "STEPS": ceil(k / 32)}
-    shared_mem = _STAGES * 3 * (_ROWS + _COLUMNS) * _DEPTH
+    shared_mem = min(_MOST_STAGES, scheme.count + 2) * (_ROWS + _COLUMNS) * _DEPTH + 1024
     return Kernel.of(
-        "products/thin_gemm_sm90.cu", "thin_gemm", macros, (_blocks(device, tiles),), (32 * _WARPS,),
+        "products/thin_gemm_sm90.cu", "thin_gemm", macros, (_blocks(device, tiles),), (_THREADS,),
         *operands, struct([rows, columns, _GROUP, tiles]), *result, shared_mem=shared_mem,
     )  # fmt: skip
 
