@@ -11,16 +11,17 @@
 //
 // What bounds it, for 14 residues, by entry of C (a warp has 32 entries in the time of one; an H100 has 132 times four
 // warps at work in a clock). First, one modulus after the other: 74 instructions, or for k = 64 / 128 42 / 84 clocks of
-// shared memory, of which wgmma reads 3 bytes for each 32 inner indices of two entries. Then 70 instructions, for
-// Chinese remainders and rounding. 23 / 47 bytes from the second-level cache, 8 bytes to memory. (residue_gemm multiplies
+// shared memory, of which wgmma reads 1.5 bytes for each 32 inner indices. Then 70 instructions, for Chinese remainders
+// and rounding. 23 / 47 bytes from the second-level cache, 8 bytes to memory. (residue_gemm multiplies
 // two blocks of 128 at least; it and recombine.cu write and read 14 bytes more, in three times the memory's time.)
 //
 // Launch: 384 threads, any number of blocks on x; each multiplies every gridDim.x-th tile. STAGES * STAGE_BYTES + 1024
 // bytes of dynamic shared memory, a ring of stages that hold the tiles of one modulus. For each modulus t:
 //
-//   barrier     the copies of modulus t have arrived, and no warpgroup reads the stage of modulus t - 2 any more
+//   barrier     (where t is even) the copies of moduli t and t + 1 have arrived, and no warpgroup reads the stages of
+//               moduli below t - 1 any more
 //   wgmma       of modulus t, into accumulators[t % 2]
-//   cp.async    modulus t + STAGES - 2 of the tile, or of the next tile -> the stage of modulus t - 2
+//   cp.async    (where t is even) two more moduli of this tile, or of the next one -> the stages that are free now
 //   registers   accumulators of modulus t - 1 are added to the z of its group (crt.cuh), while wgmma runs
 //   after the last modulus: integers, rounding, stores, while the moduli of the next tile arrive
 //
@@ -41,7 +42,8 @@ constexpr int ROWS = 64, COLS = 96, DEPTH = 128, THREADS = 384;
 constexpr int A_BYTES = ROWS * DEPTH, STAGE_BYTES = (ROWS + COLS) * DEPTH;
 constexpr int GROUPS = crt_groups(SLICES);
 // As many as fit into shared memory; copies are at most a tile ahead.
-constexpr int STAGES = smaller(11, SLICES + 2), AHEAD = STAGES - 2;
+constexpr int STAGES = smaller(11, SLICES + 2);
+constexpr int LAST = 2 - SLICES % 2;  // moduli after the last barrier of a tile
 
 #if ROUNDED
 
@@ -123,10 +125,12 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   const auto next = [](int stage) { return stage == STAGES - 1 ? 0 : stage + 1; };
 
   Tile tile(blockIdx.x, tiles, a, b);
+  // Modulus t may be copied from the barrier of modulus t - STAGES + 2 on, at which that of t - STAGES is over.
+  constexpr int BEFORE = STAGES - 1 - LAST;
 #pragma unroll
-  for (int t = 0; t < AHEAD; ++t) copy(tile, t, t);
+  for (int t = 0; t < BEFORE; ++t) copy(tile, t, t);
   const uint32_t first_stage = tile_descriptor(shared_address(ring)), own_columns = (A_BYTES + across * DEPTH) >> 4;
-  int stage = 0, free = AHEAD;
+  int stage = 0, free = BEFORE;
 #pragma unroll 1
   for (int w = blockIdx.x; w < tiles.all; w += gridDim.x) {
     Tile after = tile;
@@ -138,22 +142,29 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
 #pragma unroll
     for (int t = 0; t <= SLICES; ++t) {
       if (t < SLICES) {
-        wait_for_groups<AHEAD - 1>();
-        shared_proxy_fence();
-        __syncthreads();
+        if (t % 2 == 0) {
+          wait_for_groups<STAGES - 5>();  // those of a modulus each that come after two moduli, at least
+          shared_proxy_fence();
+          __syncthreads();
+        }
         const uint32_t of_a = first_stage + stage * (STAGE_BYTES >> 4), of_b = of_a + own_columns;
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < STEPS; ++step)
           wgmma_bytes<uint8_t>(d[t % 2], of_a + 2 * step, of_b + 2 * step, step > 0);
         wgmma_commit();
-        if (t + AHEAD == SLICES) {
-          // After the last tile it is copied again, and not multiplied: without branches copies mix with products.
-          const int following = w + static_cast<int>(gridDim.x);
-          after = Tile(following < tiles.all ? following : w, tiles, a, b);
+        stage = next(stage);
+        if (t % 2 == 0) {
+#pragma unroll
+          for (int more = t + STAGES - 1 - (t == 0 ? LAST : 2); more <= t + STAGES - 2; ++more, free = next(free)) {
+            if (more == SLICES) {
+              // After the last tile it is copied again, and not multiplied: without branches copies mix with products.
+              const int following = w + static_cast<int>(gridDim.x);
+              after = Tile(following < tiles.all ? following : w, tiles, a, b);
+            }
+            copy(more < SLICES ? tile : after, more % SLICES, free);
+          }
         }
-        copy(t + AHEAD < SLICES ? tile : after, (t + AHEAD) % SLICES, free);
-        stage = next(stage), free = next(free);
       }
       if (t == 0) continue;
       const int of = t - 1, g = group_of(of);
