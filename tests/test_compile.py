@@ -90,7 +90,7 @@ FRAME = {
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40, "thin_gemm": 32,
+    "inner_products": 40, "thin_gemm": 64,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -98,7 +98,7 @@ SPILLED = {
     "split": 68,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "thin_gemm": 48,
+    "inner_products": 164, "thin_gemm": 128,
 }  # fmt: skip
 
 
@@ -517,12 +517,12 @@ CASES += [
     ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
-CASES += [(*case[:2], case[2] | {"HALF": 1}) for case in (describe_split("double", 14, 2, 0, 1, 0, 96, 1, 2, 1),)]
+CASES += [(*case[:2], case[2] | {"HALF": 1}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
 CASES += [
     thin_gemm(*case)
     for case in (
         ("double", 14, 4, 2), ("double", 14, 4, 4), ("double", 18, 5, 4), ("double", 13, 4, 1), ("float", 7, 2, 4),
-        ("double", 4, 1, 3), ("double", 14, 4, 4, 0),
+        ("double", 4, 1, 3), ("double", 14, 4, 4, 0), ("double", 14, 4, 8), ("double", 15, 4, 5),
     )
 ]  # fmt: skip
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]

@@ -228,6 +228,11 @@ template <int N> __device__ __forceinline__ void registers_ready(float (&d)[N]) 
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// The same number, which the compiler knows nothing about.
+__device__ __forceinline__ uint32_t hidden(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 // threadIdx.x, read anew: values that depend on it need not stay in registers during wgmma, which needs them all.
 __device__ __forceinline__ uint32_t this_thread() {
   uint32_t x;

@@ -4,10 +4,11 @@
 //
 // Macros: ROUNDED: 1, or 0 to leave the bytes y_t = (A_t B_t) mod m_t at y[t * y_stride + batch entry * y_batch + row *
 // ld + column], ld a multiple of 4, for what else may become of a product; OUTPUT (double or float); SLICES: the moduli,
-// 4 to 18; LIMBS: 32-bit limbs of Cbar and its sign; STEPS: steps of 32 inner indices, 1 to 4.
+// 4 to 18; LIMBS: 32-bit limbs of Cbar and its sign; STEPS: steps of 32 inner indices, 1 to 8.
 //
 // a and b are residues in [0, m_t) in tiles (hardware/tiles.cuh) of ROWS rows of A and of COLS columns of B, NEIGHBOURS
-// = 4, one block of 128 inner indices; tiles of a modulus follow one another. Bytes beyond 32 STEPS are not read.
+// = 4, of one block of 128 inner indices, or of two; tiles of a modulus follow one another. Bytes beyond 32 STEPS are not
+// read.
 //
 // What bounds it, for 14 residues, by entry of C (a warp has 32 entries in the time of one; an H100 has 132 times four
 // warps at work in a clock). First, one modulus after the other: 74 instructions, or for k = 64 / 128 42 / 84 clocks of
@@ -33,21 +34,17 @@
 #include "hardware/launch.cuh"
 #include "hardware/ptx.cuh"
 #include "hardware/tiles.cuh"
-
-#define store_four store_four_of_product
 #include "products/product.cuh"
-#undef store_four
 
 constexpr int ROWS = 64, COLS = 96, DEPTH = 128, THREADS = 384;
-constexpr int A_BYTES = ROWS * DEPTH, STAGE_BYTES = (ROWS + COLS) * DEPTH;
-constexpr int GROUPS = crt_groups(SLICES);
+constexpr int BLOCKS = (STEPS + 3) / 4;
+constexpr int A_BYTES = ROWS * DEPTH * BLOCKS, B_BYTES = COLS * DEPTH * BLOCKS, STAGE_BYTES = A_BYTES + B_BYTES;
 // As many as fit into shared memory; copies are at most a tile ahead.
-constexpr int STAGES = smaller(11, SLICES + 2);
+constexpr int STAGES = smaller(BLOCKS == 1 ? 11 : 5, SLICES + 2);
 constexpr int LAST = 2 - SLICES % 2;  // moduli after the last barrier of a tile
 
 #if ROUNDED
-
-constexpr int BITS = 8 * SLICES - 1;
+constexpr int GROUPS = crt_groups(SLICES), BITS = 8 * SLICES - 1;
 typedef BitsOf<OUTPUT>::type Bits;
 #define RESULT const Output<OUTPUT> out, const CrtConstants<SLICES, LIMBS> crt, const GroupSums<SLICES> sums
 #else
@@ -79,18 +76,25 @@ struct Tile {
     const uint32_t height = smaller<uint32_t>(tiles.group, tiles.rows - first);
     i = first + q % height, j = q / height;
     a = left.slices + matrix * left.batch + static_cast<int64_t>(i) * A_BYTES;
-    b = right.slices + matrix * right.batch + static_cast<int64_t>(j) * (COLS * DEPTH);
+    b = right.slices + matrix * right.batch + static_cast<int64_t>(j) * B_BYTES;
   }
 };
 
-// Copies the pieces of `LINES` rows of a tile that are read, from a thread's first one on.
-template <int LINES> __device__ __forceinline__ void copy_rows(const Destination& to, int at, const uint8_t* from) {
-  constexpr int PIECES = 2 * STEPS, AT_ONCE = THREADS / PIECES;  // a multiple of 8: pieces stand alike in all rows
+// Copies the first PIECES pieces of each of LINES rows of a block of a tile.
+template <int LINES, int PIECES>
+__device__ __forceinline__ void copy_rows(const Destination& to, int at, const uint8_t* from) {
+  constexpr int AT_ONCE = THREADS / PIECES;  // a multiple of 8: pieces stand alike in all rows of a thread
   const int row = threadIdx.x / PIECES, own = tile_offset(row, threadIdx.x % PIECES);
 #pragma unroll
   for (int i = 0; i < (LINES + AT_ONCE - 1) / AT_ONCE; ++i)
     if ((i + 1) * AT_ONCE <= LINES || row < LINES - i * AT_ONCE)
       copy_16_bytes(to, at + own + i * AT_ONCE * DEPTH, reinterpret_cast<const uint4*>(from + own + i * AT_ONCE * DEPTH));
+}
+// Copies what is read of a tile.
+template <int LINES> __device__ __forceinline__ void copy_tile(const Destination& to, int at, const uint8_t* from) {
+  if constexpr (BLOCKS == 2) copy_rows<LINES, 8>(to, at, from);
+  constexpr int BEFORE = (BLOCKS - 1) * LINES * DEPTH;
+  copy_rows<LINES, 2 * (STEPS - 4 * (BLOCKS - 1))>(to, at + BEFORE, from + BEFORE);
 }
 
 #if ROUNDED
@@ -118,8 +122,8 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   // Starts the copies of modulus t of a tile to a stage.
   const auto copy = [&](const Tile& tile, int t, int stage) {
     const Destination to(ring + stage * STAGE_BYTES);
-    copy_rows<ROWS>(to, 0, tile.a + t * a.slice);
-    copy_rows<COLS>(to, A_BYTES, tile.b + t * b.slice);
+    copy_tile<ROWS>(to, 0, tile.a + t * a.slice);
+    copy_tile<COLS>(to, A_BYTES, tile.b + t * b.slice);
     copies_are_a_group();
   };
   const auto next = [](int stage) { return stage == STAGES - 1 ? 0 : stage + 1; };
@@ -133,6 +137,9 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   int stage = 0, free = BEFORE;
 #pragma unroll 1
   for (int w = blockIdx.x; w < tiles.all; w += gridDim.x) {
+    // Where the stages divide the moduli, both are the same for all tiles; the compiler would keep all addresses that
+    // follow from them in registers, which there are not.
+    stage = static_cast<int>(hidden(stage)), free = static_cast<int>(hidden(free));
     Tile after = tile;
     uint32_t d[2][16];
 #if ROUNDED
@@ -150,8 +157,10 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
         const uint32_t of_a = first_stage + stage * (STAGE_BYTES >> 4), of_b = of_a + own_columns;
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step)
-          wgmma_bytes<uint8_t>(d[t % 2], of_a + 2 * step, of_b + 2 * step, step > 0);
+        for (int step = 0; step < STEPS; ++step) {
+          const uint32_t block = step / 4 * (DEPTH >> 4), along = 2 * (step % 4);
+          wgmma_bytes<uint8_t>(d[t % 2], of_a + block * ROWS + along, of_b + block * COLS + along, step > 0);
+        }
         wgmma_commit();
         stage = next(stage);
         if (t % 2 == 0) {
@@ -167,12 +176,13 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
         }
       }
       if (t == 0) continue;
-      const int of = t - 1, g = group_of(of);
+      const int of = t - 1;
       uint32_t (&own)[16] = d[of % 2];
       if (t < SLICES) wgmma_wait<1>();
       else wgmma_wait<0>();
       registers_ready(own);
 #if ROUNDED
+      const int g = group_of(of);
 #pragma unroll
       for (int e = 0; e < 16; ++e) {
         GroupSum sum = {z[g][e], quotient[e]};

@@ -98,6 +98,7 @@ inline void wgmma_commit() {}
 template <int PENDING> void wgmma_wait() { arrive(*current->warpgroup); }
 template <typename T, int N> void registers_ready(T (&)[N]) {}
 
+inline uint32_t hidden(uint32_t x) { return x; }
 inline uint32_t this_thread() { return current->index.x; }
 inline uint32_t load_u32(const uint32_t* from) { return *from; }
 inline void load_again(uint32_t from, int (&v)[4]) { std::memcpy(v, shared_memory(from), 16); }

@@ -15,8 +15,9 @@ from runs.device import seen
 from runs.operands import same
 
 SHAPES = (
-    ((1, 1), (1, 1)), ((5, 33), (33, 7)), ((97, 64), (64, 65)), ((200, 128), (128, 70)), ((96, 96), (96, 64)),
-    ((3, 40, 20), (3, 20, 30)), ((2, 1, 30, 17), (3, 17, 5)), ((4, 9, 31), (31, 6)), ((50, 100), (2, 100, 3)),
+    ((1, 1), (1, 1)), ((5, 33), (33, 7)), ((70, 129), (129, 100)), ((20, 256), (256, 30)), ((130, 200), (200, 9)),
+    ((97, 64), (64, 65)), ((200, 128), (128, 70)), ((96, 96), (96, 64)), ((3, 40, 20), (3, 20, 30)),
+    ((2, 1, 30, 17), (3, 17, 5)), ((4, 9, 31), (31, 6)), ((50, 100), (2, 100, 3)),
 )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def thin_otherwise(rng: np.random.Generator) -> None:
 
 def thin_to_an_accuracy(rng: np.random.Generator) -> None:
     """Operands that are split early, beside a proof, in one read or two: of rows that end anywhere in a tile."""
-    for shape in ((250, 100, 190), (97, 33, 65), (16, 128, 400), (500, 20, 3)):
+    for shape in ((250, 100, 190), (97, 33, 65), (70, 256, 33), (16, 128, 400), (500, 20, 3)):
         for dtype, accuracy in (("f8", "fp64"), ("f4", "fp32")):
             m, k, n = shape
             a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)

@@ -26,12 +26,13 @@ from ozaki.schemes import ComplexSlices, Residues, constants
 _ROWS, _COLUMNS, _DEPTH = 64, 96, 128
 """Of a tile of the result: ROWS, COLS and DEPTH of kernels/products/thin_gemm_sm90.cu."""
 
-_MOST_STAGES, _THREADS = 11, 384
-"""Of the same kernel: stages of its ring, of a modulus each, and threads of a block."""
+_STAGES, _THREADS = (11, 5), 384
+"""Of the same kernel: the most stages of its ring, for one block of k and for two, and threads of a block."""
 
-LONGEST = _DEPTH
-"""Most inner indices. Of more, shared memory bounds the kernel: it reads its tiles once for every 32 columns, the wide
-tiles of residue_gemm, of two blocks of 128 at least, once for 192. That one leaves 14 bytes an entry to another."""
+LONGEST = 2 * _DEPTH
+"""Most inner indices: sums of more products of bytes are no subnormal numbers of float32 (kernels/arithmetic:
+sums_of_groups.cuh). Already of more than these, shared memory bounds the kernel: it reads its tiles once for every 32
+columns, residue_gemm, which leaves 14 bytes an entry to another kernel, once for 192."""
 
 _FEWEST, _MOST = 4, 18
 """Moduli. Of fewer the ring would have too few stages; of more a thread has no registers for its entries."""
@@ -56,8 +57,8 @@ class ThinResidues:
     label: str = f"{LABEL}, rounding"
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
-        """Where the slices of an operand lie: in tiles, one block of k."""
-        return _layout(scheme.count, side, batch, rows, k <= _DEPTH // 2)
+        """Where the slices of an operand lie: in tiles."""
+        return _layout(scheme.count, side, batch, rows, k)
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, at most: they are held where the product is not rounded at once."""
@@ -123,15 +124,20 @@ def seconds_of_kernel(device: Device, scheme: Residues, batch: int, m: int, k: i
 
 
 @cached(1024)
-def _layout(count: int, side: str, batch: int, rows: int, half: bool) -> Layout:
+def _layout(count: int, side: str, batch: int, rows: int, k: int) -> Layout:
     tile = _ROWS if side == "left" else _COLUMNS
-    padded = round_up(rows, tile)
-    each = padded * _DEPTH
+    depth, padded = _DEPTH * _blocks_of(k), round_up(rows, tile)
+    each = padded * depth
     neighbours = 0 if side == "left" else 4
-    size, written = count * batch * each, round_up(rows, _BLOCK_ROWS)
+    size, written, half = count * batch * each, round_up(rows, _BLOCK_ROWS), k <= _DEPTH // 2
     return Layout(
-        padded, _DEPTH, each, _DEPTH, batch * each, _DEPTH, 0, size, tile, tile, neighbours, True, written, half
+        padded, depth, each, depth, batch * each, depth, 0, size, tile, tile, neighbours, True, written, half
     )  # fmt: skip
+
+
+def _blocks_of(k: int) -> int:
+    """Blocks of k that are stored."""
+    return max(-(-k // _DEPTH), 1)
 
 
 def _launch(
@@ -143,7 +149,8 @@ def _launch(
     rows, columns = ceil(m / _ROWS), ceil(n / _COLUMNS)
     tiles = batch * rows * columns
     macros = macros | {"SLICES": scheme.count, "LIMBS": constants.product_limbs(scheme), "STEPS": ceil(k / 32)}
-    shared_mem = min(_MOST_STAGES, scheme.count + 2) * (_ROWS + _COLUMNS) * _DEPTH + 1024
+    blocks = _blocks_of(k)
+    shared_mem = min(_STAGES[blocks - 1], scheme.count + 2) * (_ROWS + _COLUMNS) * _DEPTH * blocks + 1024
     return Kernel.of(
         "products/thin_gemm_sm90.cu", "thin_gemm", macros, (_blocks(device, tiles),), (_THREADS,),
         *operands, struct([rows, columns, _GROUP, tiles]), *result, shared_mem=shared_mem,
