@@ -101,7 +101,8 @@ def matrices_in_turn(rng: np.random.Generator) -> None:
             combined = ozaki.gemm(0.3, a, b, -1.0, c, **options)
             plan = ozaki.plan(*given, **options)
             prepared = ozaki.prepare(given[1], "right", plan)
-            with mock.patch.object(choice, "_MOST_OF_BATCH", 2**19), seen() as ran:
+            small = mock.patch.multiple(choice, _MOST_OF_BATCH=2**19, _PART_OF_BATCH=2**18)
+            with small, seen() as ran:
                 same(expected, ozaki.matmul(*given, **options))
                 same(combined, ozaki.gemm(0.3, *given, -1.0, cp.asarray(c), **options))
                 same(expected, ozaki.matmul(given[0], prepared, plan=plan))

@@ -75,7 +75,7 @@ def engine_of(
             symmetry
             and quadrants
             and isinstance(plan.scheme, Residues)
-            and isinstance(engine, FusedResidues | Winograd)
+            and isinstance(engine, FusedResidues | ThinResidues | Winograd)
         ):
             return SymmetricResidues.of(device, symmetry) if triangle_is_faster(plan.scheme, plan.shape) else engine
         return engine
@@ -211,19 +211,23 @@ def matrices_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> int:
     batch, m, n = shape
     if batch == 1 or plan.undecided_apart or not isinstance(plan.scheme, KernelScheme):
         return batch
-    limit = _MOST_OF_BATCH if plan.workspace_limit is None else plan.workspace_limit
-    return _matrices(engine, plan.scheme, plan.shape[1], batch, m, n, limit)
+    most, part = (_MOST_OF_BATCH, _PART_OF_BATCH) if plan.workspace_limit is None else [plan.workspace_limit] * 2
+    return _matrices(engine, plan.scheme, plan.shape[1], batch, m, n, most, part)
 
 
 @cached(1024, typed=True)
-def _matrices(engine: Engine, scheme: KernelScheme, k: int, batch: int, m: int, n: int, limit: int) -> int:
-    while batch > 1 and workspace_of(engine, scheme, k, batch, m, n) > limit:
+def _matrices(
+    engine: Engine, scheme: KernelScheme, k: int, batch: int, m: int, n: int, most: int, part: int
+) -> int:  # fmt: skip
+    if workspace_of(engine, scheme, k, batch, m, n) <= most:
+        return batch
+    while batch > 1 and workspace_of(engine, scheme, k, batch, m, n) > part:
         batch = -(-batch // 2)
     return batch
 
 
-_MOST_OF_BATCH = 2**34
-"""Bytes that slices and products of a batch may take together; those of a larger one are made part after part."""
+_MOST_OF_BATCH, _PART_OF_BATCH = 2**34, 2**32
+"""Bytes that slices and products of a batch may take together; and those of its parts, where they would take more."""
 
 
 def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, int]:

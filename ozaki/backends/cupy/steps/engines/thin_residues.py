@@ -62,7 +62,7 @@ class ThinResidues:
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, at most: they are held where the product is not rounded at once."""
-        return scheme.count * batch * rows * round_up(cols, _COLUMNS)
+        return scheme.count * batch * rows * _ld(cols)
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of a whole operand."""
@@ -85,7 +85,7 @@ class ThinResidues:
             b.launch(kernel, left.planes, right.planes, Out(out), left.mu, right.mu)
             return None
         batch, m, n = epilogue.shape
-        planes = b.array("y", (scheme.count, batch, m, round_up(n, _COLUMNS)), "B")
+        planes = b.array("y", (scheme.count, batch, m, _ld(n)), "B")
         b.launch(_keeping(self.device, scheme, k, at, epilogue.shape), left.planes, right.planes, Out(planes))
         return finished(b, self.device, Planes(scheme, planes, left.scales, right.scales), epilogue)
 
@@ -157,6 +157,11 @@ def _launch(
     )  # fmt: skip
 
 
+def _ld(n: int) -> int:
+    """Bytes of a row of y_t, of which other kernels read 16 at a time."""
+    return round_up(n, 16)
+
+
 def _blocks(device: Device, tiles: int) -> int:
     """Blocks of a launch: one for each multiprocessor."""
     return min(tiles, device.multiprocessors)
@@ -176,7 +181,7 @@ def _keeping(
     device: Device, scheme: Residues, k: int, operands: tuple[Operand, Operand], shape: tuple[int, ...]
 ) -> Kernel:
     batch, m, n = shape
-    ld = round_up(n, _COLUMNS)
+    ld = _ld(n)
     macros: Macros = {"ROUNDED": 0, "OUTPUT": "double"}
     moduli = accumulator_moduli(scheme.moduli, unsigned=True)
     return _launch(device, scheme, k, operands, shape, macros, None, batch * m * ld, m * ld, ld, m, moduli)
