@@ -47,6 +47,7 @@ REGISTERS = {
     "unit_terms": 40,
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
+    "thin_gemm": 168,  # one block of 384 threads
     "digit_gemm": 168,
     "diagonal_gemm": 168,
     "digit_far": 128,
@@ -94,7 +95,7 @@ FRAME = {
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40, "stack": 112,
+    "inner_products": 40, "stack": 112, "thin_gemm": 64,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -102,7 +103,7 @@ SPILLED = {
     "split": 68,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "stack": 248,
+    "inner_products": 164, "stack": 248, "thin_gemm": 128,
 }  # fmt: skip
 
 
@@ -250,6 +251,11 @@ def sample(left, right, whole, reals=1):
 
 def overlap(left, right, segments, reals=1):
     return "proof/overlap.cu", {"REALS": reals, "INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
+
+
+def thin_gemm(dtype, slices, limbs, steps, rounded=1):
+    macros = {"ROUNDED": rounded, "OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs, "STEPS": steps}
+    return "sm_90a", "products/thin_gemm_sm90.cu", macros
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -531,6 +537,14 @@ CASES += [
     ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
+CASES += [(*case[:2], case[2] | {"HALF": 1}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
+CASES += [
+    thin_gemm(*case)
+    for case in (
+        ("double", 14, 4, 2), ("double", 14, 4, 4), ("double", 18, 5, 4), ("double", 13, 4, 1), ("float", 7, 2, 4),
+        ("double", 4, 1, 3), ("double", 14, 4, 4, 0), ("double", 14, 4, 8), ("double", 15, 4, 5),
+    )
+]  # fmt: skip
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("double", 25, 4, 6), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]

@@ -45,8 +45,10 @@ template <int N, int LENGTH> struct CrtConstants {
 // 1/M does not change q. Each fraction[g] is off by at most 1/2 unit of 2^-F, so the sum by at most sum_g (3 P_g) / 2
 // units: with 2^F > 2^30 min P_g that is 1.5 G (max P_g / min P_g) 2^-30. The exact figures are below 2^-18 up to N =
 // 20 and below 2^-14 for all 49 moduli (tests/test_kernel_residues.py computes them).
-template <int N, int LENGTH>
-HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, LENGTH>& c, uint32_t (&limbs)[LENGTH]) {
+//
+// z(g) is z_g, or a number congruent to it modulo P_g that is no less than 0 and below 3 P_g.
+template <int N, int LENGTH, typename OfGroup>
+HD void integer_of_groups(const OfGroup& z_of, const CrtConstants<N, LENGTH>& c, uint32_t (&limbs)[LENGTH]) {
   constexpr int GROUPS = crt_groups(N);
   uint64_t column[LENGTH];
 #pragma unroll
@@ -54,9 +56,7 @@ HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, L
   uint64_t fraction = static_cast<uint64_t>((1u << c.fraction_shift) >> 1) << 32;  // one half
 #pragma unroll
   for (int g = 0; g < GROUPS; ++g) {
-    const int t = crt_start(N, g), size = crt_start(N, g + 1) - t;
-    uint32_t z = dot_halves(c.pair[g], interleaved_bytes(y[t], size > 1 ? y[smaller(t + 1, N - 1)] : 0, j / 2), j % 2);
-    if (size > 2) z += byte_of(y[smaller(t + 2, N - 1)], j) * c.third[g];
+    const uint32_t z = z_of(g);
 #pragma unroll
     for (int w = 0; w < LENGTH; ++w)
       if (w < crt_weight_limbs(N, LENGTH, g)) column[w] += static_cast<uint64_t>(z) * c.weight[g][w];
@@ -71,4 +71,14 @@ HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, L
     limbs[w] = low_limb(carry);
     carry >>= 32;
   }
+}
+template <int N, int LENGTH>
+HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, LENGTH>& c, uint32_t (&limbs)[LENGTH]) {
+  const auto z_of = [&](int g) {
+    const int t = crt_start(N, g), size = crt_start(N, g + 1) - t;
+    uint32_t z = dot_halves(c.pair[g], interleaved_bytes(y[t], size > 1 ? y[smaller(t + 1, N - 1)] : 0, j / 2), j % 2);
+    if (size > 2) z += byte_of(y[smaller(t + 2, N - 1)], j) * c.third[g];
+    return z;
+  };
+  integer_of_groups<N, LENGTH>(z_of, c, limbs);
 }

@@ -1,8 +1,8 @@
 // From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
 // For the kernels that split operands.
 //
-// Macros, as in split.cu: INPUT, REALS, ROOM, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE,
-// NEIGHBOURS.
+// Macros, as in split.cu: INPUT, REALS, ROOM, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS,
+// HALF.
 //
 // An image is LIMBS limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
 // (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
@@ -19,6 +19,10 @@
 #include "hardware/mma.cuh"
 #include "arithmetic/residues.cuh"
 #include "hardware/tiles.cuh"
+
+#ifndef HALF
+#define HALF 0
+#endif
 
 typedef BitsOf<INPUT>::type Bits;
 
@@ -192,7 +196,8 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 
 // Cuts two runs of 128 elements and stores their slices; called by all lanes of a warp. bytes[4 r + 2 half + e] is the
 // image of element 64 half + 2 lane + e of run r. place(run, piece) is the offset of 16-byte piece `piece` of a run in
-// each of `count` slices; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`.
+// each of `count` slices; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`. With
+// the macro HALF = 1 only the first 64 elements of each run are cut and stored.
 template <typename Place>
 __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride,
                                         int count, bool second, Place place) {
@@ -204,6 +209,7 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
     int8_t* const to = out + (REVERSED ? count - 1 - s : s) * slice_stride;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // run i / 2, half i % 2
+      if (HALF && i % 2 == 1) continue;
       uint32_t slice[2][2][4];
       cut.apply(bytes + 2 * i, slice);
       uint32_t packed[4];

@@ -8,8 +8,8 @@
 // x is a view (rows, k) of real numbers, k those of the part, with strides sr, sk of any sign; REALS neighbours along
 // k, the parts of an element, are neighbours in memory, and sk is the stride from one element to the next.
 //
-// 256 threads: 8 rows of a warp each, or 32 rows of a lane in each warp. Grid (ceil(rows / R), ceil(k / DEPTH)), R = 8
-// or 32.
+// 256 threads: 8 rows of a warp each, or 32 rows of a lane in each warp. Grid (ceil(rows / R), any number), R = 8 or 32;
+// blocks of the second axis take DEPTH numbers in turn.
 #include "conversion/describing.cuh"
 #include "hardware/launch.cuh"
 
@@ -18,19 +18,21 @@ constexpr int DEPTH = 2048, STEP = ALONG_K ? 32 : 8;
 
 // The numbers of the row that this thread reads, one after the other.
 struct Own {
-  int64_t row, begin, end;
+  int64_t row, k;
 
-  __device__ __forceinline__ Own(int64_t k) {
+  __device__ __forceinline__ Own(int64_t k) : k(k) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     row = ALONG_K ? static_cast<int64_t>(blockIdx.x) * 8 + warp : static_cast<int64_t>(blockIdx.x) * 32 + lane;
-    const int64_t first = static_cast<int64_t>(blockIdx.y) * DEPTH;
-    begin = first + (ALONG_K ? lane : warp);
-    end = smaller(first + DEPTH, k);
   }
   template <typename F> __device__ __forceinline__ void each(const INPUT* x, int64_t sr, int64_t sk, F f) const {
     const Bits* const at = reinterpret_cast<const Bits*>(x + row * sr);
+    const int own = ALONG_K ? threadIdx.x & 31 : threadIdx.x >> 5;
+    for (int64_t first = static_cast<int64_t>(blockIdx.y) * DEPTH; first < k;
+         first += static_cast<int64_t>(gridDim.y) * DEPTH) {
+      const int64_t end = smaller(first + DEPTH, k);
 #pragma unroll 4
-    for (int64_t h = begin; h < end; h += STEP) f(at[h / REALS * sk + h % REALS]);
+      for (int64_t h = first + own; h < end; h += STEP) f(at[h / REALS * sk + h % REALS]);
+    }
   }
 };
 

@@ -72,6 +72,9 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, int byt
 // After this thread has seen a flag, its bulk copies (asynchronous proxy) see what other threads wrote before they
 // raised that flag.
 __device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// What this thread wrote to shared memory, its complete cp.async copies too, is seen by wgmma (asynchronous proxy) that
+// is issued after a barrier.
+__device__ __forceinline__ void shared_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // bulk_copy into every block of the cluster whose bit is set in `blocks`, at the same address; in each of them the
 // bytes count at the mbarrier of the same address.
 __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
@@ -168,7 +171,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 
 // Text of the accumulators of a wgmma for inline assembly: placeholders %0, %1, ..., and the array d of the thread as
 // operands with a constraint ("+r", "+f").
-#define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+#define FIRST_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define FIRST_32 FIRST_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FIRST_48 FIRST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define FIRST_52 FIRST_48 ",%48,%49,%50,%51"
@@ -180,6 +184,7 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define FOUR(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3])
 #define EIGHT(C, i) FOUR(C, i), FOUR(C, i + 4)
+#define REGISTERS_16(C) EIGHT(C, 0), EIGHT(C, 8)
 #define REGISTERS_32(C) EIGHT(C, 0), EIGHT(C, 8), EIGHT(C, 16), EIGHT(C, 24)
 #define REGISTERS_48(C) REGISTERS_32(C), EIGHT(C, 32), EIGHT(C, 40)
 #define REGISTERS_52(C) REGISTERS_48(C), FOUR(C, 48)
@@ -203,6 +208,7 @@ template <typename T, int COUNT> struct Wgmma;
   };
 DEFINE_BYTES(int8_t, "s8.s8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
+DEFINE_BYTES(uint8_t, "u8.u8", 16, 32, "%16", "%17", "%18")
 DEFINE_BYTES(uint8_t, "u8.u8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(uint8_t, "u8.u8", 96, 192, "%96", "%97", "%98")
 #undef DEFINE_BYTES
@@ -222,6 +228,11 @@ template <int N> __device__ __forceinline__ void registers_ready(float (&d)[N]) 
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// The same number, which the compiler knows nothing about.
+__device__ __forceinline__ uint32_t hidden(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 // threadIdx.x, read anew: values that depend on it need not stay in registers during wgmma, which needs them all.
 __device__ __forceinline__ uint32_t this_thread() {
   uint32_t x;

@@ -124,15 +124,7 @@ def crt_constants(scheme: Residues) -> tuple[int, ...]:
 
     Moduli are in groups of three, the last groups of two where their number is no multiple of three.
     """
-    moduli, limbs = scheme.moduli, product_limbs(scheme)
-    count = len(moduli)
-    groups = -(-count // 3)
-    pairs = 0 if count == 1 else (3 - count % 3) % 3
-    sizes = [3] * (groups - pairs) + [2] * pairs if count > 1 else [1]
-    members, first = [], 0
-    for size in sizes:
-        members.append(moduli[first : first + size])
-        first += size
+    moduli, limbs, members = scheme.moduli, product_limbs(scheme), _groups(scheme)
     product = prod(moduli)
     factor = [([prod(group) // m for m in group] + [0, 0])[:3] for group in members]
     pair, third = [f[0] | f[1] << 16 for f in factor], [f[2] for f in factor]
@@ -141,6 +133,29 @@ def crt_constants(scheme: Residues) -> tuple[int, ...]:
     fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
     minus = [(2 ** (32 * limbs) - product) >> (32 * w) & 0xFFFFFFFF for w in range(limbs)]
     return (*pair, *third, *weight, *fraction, *minus, shift - 32)
+
+
+def _groups(scheme: Residues) -> list[tuple[int, ...]]:
+    """The moduli of each group of kernels/arithmetic/crt.cuh."""
+    moduli = scheme.moduli
+    count = len(moduli)
+    groups = -(-count // 3)
+    pairs = 0 if count == 1 else (3 - count % 3) % 3
+    sizes = [3] * (groups - pairs) + [2] * pairs if count > 1 else [1]
+    members, first = [], 0
+    for size in sizes:
+        members.append(moduli[first : first + size])
+        first += size
+    return members
+
+
+def group_sums(scheme: Residues) -> tuple[int, ...]:
+    """The 32-bit numbers of the struct GroupSums (kernels/arithmetic/sums_of_groups.cuh)."""
+    groups = _groups(scheme)
+    inverse = [_float32(ldexp(_number(_float32(1 / m)), 127)) for m in scheme.moduli]
+    cofactor = [prod(group) // m for group in groups for m in group]
+    start = [prod(group) * (_float32(3.0) + 1) % 2**32 for group in groups]
+    return (*inverse, *cofactor, *(2**32 - prod(group) for group in groups), *start)
 
 
 def _float32(x: float) -> int:

@@ -86,6 +86,7 @@ inline void named_barrier(int number, int threads) {
 
 inline void flag_raise(uint32_t* flag, uint32_t count) { *flag = count; }
 inline void async_proxy_fence() {}
+inline void shared_proxy_fence() {}
 inline void flag_wait(const uint32_t* flag, uint32_t count) {
   while (*static_cast<const volatile uint32_t*>(flag) < count) wait(*flag);
 }
@@ -97,6 +98,7 @@ inline void wgmma_commit() {}
 template <int PENDING> void wgmma_wait() { arrive(*current->warpgroup); }
 template <typename T, int N> void registers_ready(T (&)[N]) {}
 
+inline uint32_t hidden(uint32_t x) { return x; }
 inline uint32_t this_thread() { return current->index.x; }
 inline uint32_t load_u32(const uint32_t* from) { return *from; }
 inline void load_again(uint32_t from, int (&v)[4]) { std::memcpy(v, shared_memory(from), 16); }

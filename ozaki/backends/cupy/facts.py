@@ -16,13 +16,13 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.proofs import Proofs, needs_descriptions
 from ozaki.backends.cupy.steps.crossings import sampled_products
-from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
+from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.inner import inner_range
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.overlap import overlap
-from ozaki.backends.cupy.steps.product import split_in_one_read
+from ozaki.backends.cupy.steps.product import is_in_one_panel, split_in_one_read
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.stack_facts import MOST_WANTED, stack_facts, takes
 from ozaki.backends.cupy.steps.unrounded import Symmetry
@@ -191,7 +191,8 @@ class _Finding:
         self._free_early()
         engine = engine_for(self._device, plan, operands.inputs)
         self._proofs.stream = "proof"
-        if not operands.made.described and self._fits_one_read(engine, plan.scheme, whole=True):
+        fits = self._in_one_panel(engine, plan)
+        if fits and not operands.made.described and self._fits_one_read(engine, plan.scheme, whole=True):
             room = room_for_one_read(b, self._device, *operands.both_rows()) if ratios else None
             early = self._split_in_one_read(engine, plan.scheme, whole=True, magnitudes=room)
             described: dict[Side, Described] = {"left": early.left.described, "right": early.right.described}
@@ -202,7 +203,7 @@ class _Finding:
         elif not of_stack:
             with b.on("to_host", fork=True):
                 operands.both_on_host()
-        if self._early is None and self._in_one_panel(engine, plan):
+        if self._early is None and fits:
             x, y = (engine.split(b, of, side, plan.scheme) for of, side in zip((left, right), SIDES, strict=True))
             self._keep(EarlySlices(plan.scheme, engine, x, y))
         self._proofs.begin_ratios(ratios)
@@ -247,7 +248,7 @@ class _Finding:
     def _in_one_panel(self, engine: Engine, plan: Plan) -> bool:
         """Whether the slices of whole operands fit the device."""
         (batch_a, m, _), (batch_b, n, _) = (x.shape for x in self._operands.both_rows())
-        return panel_of(engine, plan, (max(batch_a, batch_b), m, n)) == (m, n)
+        return is_in_one_panel(engine, plan, (max(batch_a, batch_b), m, n))
 
     def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, whole: bool) -> bool:
         """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""

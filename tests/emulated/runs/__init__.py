@@ -21,6 +21,8 @@ FUNCTIONS = {
         "far",
         "many-blocks",
         "hopper-many-blocks",
+        "matrices-in-turn",
+        "hopper-matrices-in-turn",
         "kept-and-finished",
         "hopper-kept-and-finished",
         "out-that-shares-memory",
@@ -35,6 +37,7 @@ FUNCTIONS = {
         "hopper-fair-shares",
         "hopper-triangles",
     ),
+    "thin": ("hopper-thin-products", "hopper-thin-in-rounds", "hopper-thin-otherwise", "hopper-thin-to-an-accuracy"),
     "bounding": ("bounds-of-entries", "hopper-bounds-of-products", "bounds-of-numbers", "bounds-within-limits"),
     "apart": (
         "values",

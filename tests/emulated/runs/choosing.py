@@ -16,6 +16,7 @@ from ozaki.backends.cupy import devices, proofs
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, slice_engine
+from ozaki.backends.cupy.steps.engines.thin_residues import ThinResidues
 from ozaki.backends.cupy.steps.proof import least_product
 from ozaki.backends.numpy import _machine
 from ozaki.bounds import native
@@ -44,18 +45,25 @@ def engines(_rng: np.random.Generator) -> None:
     """The fused engine multiplies slices, except where its padding would cost more than cuBLAS."""
     device = devices.of("90", multiprocessors=132, shared_memory=233472)
     hopper, cublas = fused_engine, cublas_engine
+
+    def thin(device: devices.Device, _: Any) -> ThinResidues:
+        return ThinResidues(device)
+
     for scheme, batch, shape, engine in (
         (Residues(14), 1, (1024, 2**20, 1024), hopper),
         (Residues(14), 1, (64, 2**16, 64), cublas),
-        (Residues(14), 1, (64, 100, 64), hopper),
+        (Residues(14), 1, (64, 100, 64), thin),
+        (Residues(14), 1, (64, 300, 64), hopper),
         (Residues(14), 1, (64, 2**16, 600), hopper),
         (Digits(3), 1, (64, 2**15, 64), hopper),
         (Digits(3), 1, (64, 2**16, 64), cublas),
-        (Residues(7), 1000, (100, 100, 100), hopper),
+        (Residues(7), 1000, (100, 100, 100), thin),
         (Digits(3), 1000, (100, 100, 100), hopper),
-        (Residues(7), 100000, (100, 100, 100), cublas),
-        (Residues(14), 1, (10**7, 64, 1), cublas),  # the fused engine would take four times the memory
-        (Residues(14), 1, (10**6, 64, 64), hopper),
+        (Residues(7), 100000, (100, 100, 100), thin),
+        (Residues(7), 100000, (100, 300, 100), hopper),  # some matrices at a time
+        (Residues(14), 1, (10**7, 64, 1), thin),
+        (Residues(14), 1, (10**7, 300, 1), cublas),  # the fused engine would take twice the memory
+        (Residues(14), 1, (10**6, 64, 64), thin),
     ):
         assert slice_engine(device, scheme, "auto", batch, shape) == engine(device, scheme), (scheme, batch, shape)
     assert slice_engine(device, Residues(14), "fused", 1, (64, 2**16, 64)) == hopper(device, Residues(14))

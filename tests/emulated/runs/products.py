@@ -14,7 +14,7 @@ from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import gemm, unrounded
 from ozaki.backends.cupy.steps.describing import describe
-from ozaki.backends.cupy.steps.engines import cublas_fp16, fused_digits
+from ozaki.backends.cupy.steps.engines import choice, cublas_fp16, fused_digits
 from ozaki.backends.cupy.steps.engines.choice import fused_engine
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
@@ -86,6 +86,29 @@ def many_blocks(rng: np.random.Generator) -> None:
                 expected = ozaki.gemm(0.3, a, b, -1.0, c, scheme=scheme, slices=slices)
                 given = cp.asarray(a), cp.asarray(b), cp.asarray(c)
                 same(expected, ozaki.gemm(0.3, *given[:2], -1.0, given[2], scheme=scheme, slices=slices))
+
+
+def matrices_in_turn(rng: np.random.Generator) -> None:
+    """Batches whose slices are held of some matrices at a time; with one matrix for all, prepared, or both."""
+    splits = 0
+    for left, right in (((7, 30, 140), (7, 140, 20)), ((7, 30, 40), (1, 40, 20)), ((1, 30, 40), (5, 40, 20))):
+        for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
+            a, b = matrix(rng, left, dtype), matrix(rng, right, dtype)
+            a[..., 3, 5] = np.nan
+            options: dict[str, Any] = {"scheme": scheme, "slices": slices}
+            expected, given = ozaki.matmul(a, b, **options), (cp.asarray(a), cp.asarray(b))
+            c = rng.standard_normal(expected.shape).astype(dtype)
+            combined = ozaki.gemm(0.3, a, b, -1.0, c, **options)
+            plan = ozaki.plan(*given, **options)
+            prepared = ozaki.prepare(given[1], "right", plan)
+            small = mock.patch.multiple(choice, _MOST_OF_BATCH=2**19, _PART_OF_BATCH=2**18)
+            with small, seen() as ran:
+                same(expected, ozaki.matmul(*given, **options))
+                same(combined, ozaki.gemm(0.3, *given, -1.0, cp.asarray(c), **options))
+                same(expected, ozaki.matmul(given[0], prepared, plan=plan))
+                same(ozaki.matmul(a, b, accuracy="exact"), ozaki.matmul(*given, accuracy="exact"))
+            splits += ran.names.count("split")
+    assert splits > 60
 
 
 def kept_and_finished(rng: np.random.Generator) -> None:

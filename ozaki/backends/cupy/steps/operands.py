@@ -97,6 +97,7 @@ class Layout:
     neighbours : neighbouring columns of the product that a thread holds, for which the rows of a right operand's tile
         are permuted; 0 where they are not
     unsigned : whether residues are in [0, m), else they are symmetric
+    half : in tiles, whether kernels write only the first 64 of every 128 inner indices; nothing reads the others
     written_rows : in tiles, rows that kernels have to write; rows beyond, up to `rows`, are uninitialised: panels may
         load them, and their products are discarded
     """
@@ -114,6 +115,7 @@ class Layout:
     neighbours: int = 0
     unsigned: bool = False
     written_rows: int = 0
+    half: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ COLUMNS = 16
 """Rows of un-rounded products have multiples of so many entries, so that threads read 16 neighbours at a time."""
 
 _DEPTH = 2048
-"""Inner indices of a block of kernels/conversion/describe_parts.cu."""
+"""Inner indices that a block of kernels/conversion/describe_parts.cu takes at a time."""
+
+_MOST_BLOCKS = 65535
+"""The most blocks of a grid on its second axis."""
 
 
 def extremes_kernel(x: View) -> Kernel:
@@ -45,7 +48,7 @@ def _describing(function: str, x: View, width: int | None = None) -> Kernel:
     if sk == reals:  # all parts of a row are neighbours, as if elements were real
         sk, reals = 1, 1
     macros: Macros = {"INPUT": x.dtype.ctype_of_part, "REALS": reals, "ALONG_K": along_k}
-    grid = (ceil(rows / (8 if along_k else 32)), ceil(k / _DEPTH))
+    grid = (ceil(rows / (8 if along_k else 32)), min(ceil(k / _DEPTH), _MOST_BLOCKS))
     more = () if width is None else (None, width)
     return Kernel.of(
         "conversion/describe_parts.cu", function, macros, grid, (256,), None, sr, sk, rows, k, *more, None

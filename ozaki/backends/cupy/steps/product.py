@@ -13,7 +13,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.bounds import terms_of
 from ozaki.backends.cupy.steps.describing import describe, find_largest
-from ozaki.backends.cupy.steps.engines.choice import panel_of
+from ozaki.backends.cupy.steps.engines.choice import matrices_of, panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
@@ -73,7 +73,7 @@ def multiply(
     made: list[Described | Slices] = []
     operands: list[Described | Slices] = []
     whole = isinstance(plan.scheme, Residues)
-    in_one_panel = panel_of(engine, plan, epilogue.shape) == epilogue.shape[1:]
+    in_one_panel = is_in_one_panel(engine, plan, epilogue.shape)
     for x, side in zip((left, right), SIDES, strict=True):
         if isinstance(x, Described | Slices):
             operands.append(x)
@@ -115,6 +115,11 @@ def multiply(
         release(b, each)
 
 
+def is_in_one_panel(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> bool:
+    """Whether the slices of a product of that shape (batch, m, n) are held all at once."""
+    return matrices_of(engine, plan, shape) == shape[0] and panel_of(engine, plan, shape) == shape[1:]
+
+
 def _number(counts: npt.NDArray[Any]) -> int:
     """How many entries are undecided: those that were found, and mirror images."""
     return int(counts.sum())
@@ -131,7 +136,47 @@ def _multiply_panels(
     b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices,
     epilogue: Round | Combine, check: Check | None = None,
 ) -> None:  # fmt: skip
-    """Multiply panel by panel, splitting what is not split; NaN and Inf count as zeros."""
+    """Multiply panel by panel, of some matrices at a time, splitting what is not split; NaN and Inf count as zeros.
+
+    What is split already is held for the whole batch, so that parts of it would save little; and checks are of all of
+    it. An operand with one matrix for the whole batch is split once.
+    """
+    batch, m, n = epilogue.shape
+    of_batch = any(isinstance(x, Slices) and x.mu.shape[0] > 1 for x in (left, right))
+    most = batch if of_batch or check is not None else matrices_of(engine, plan, epilogue.shape)
+    if most == batch:
+        _multiply_matrices(b, engine, plan, left, right, epilogue, check)
+        return
+    shared = [
+        engine.split(b, x, side, plan.scheme)
+        if isinstance(x, Described) and x.x.shape[0] == 1 and panel_of(engine, plan, (most, m, n)) == (m, n)
+        else None
+        for x, side in zip((left, right), SIDES, strict=True)
+    ]
+    for first in range(0, batch, most):
+        some = first, min(first + most, batch)
+        parts = [split or _matrices_of(b, x, *some) for split, x in zip(shared, (left, right), strict=True)]
+        _multiply_matrices(b, engine, plan, parts[0], parts[1], epilogue.part(0, *some), None)
+        for part, x in zip(parts, (left, right), strict=True):
+            if isinstance(part, Described) and isinstance(x, Described):
+                part.release_rows(b, x)
+    for split in shared:
+        if split is not None:
+            b.release(split.planes, split.mu)
+
+
+def _matrices_of(b: Builder, x: Described | Slices, first: int, last: int) -> Described | Slices:
+    """The rows of matrices first, ..., last - 1 of the batch, or of the only matrix."""
+    if isinstance(x, Slices) or x.x.shape[0] == 1:
+        return x
+    return x.some_rows(b, (first, last), (0, x.x.shape[1]))
+
+
+def _multiply_matrices(
+    b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices,
+    epilogue: Round | Combine, check: Check | None,
+) -> None:  # fmt: skip
+    """Multiply matrices panel by panel."""
     _, m, n = epilogue.shape
     rows, cols = panel_of(engine, plan, epilogue.shape)
     scheme = plan.scheme

@@ -8,7 +8,14 @@ from typing import Literal
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
-from ozaki.backends.cupy.steps.engines import fused_digits, fused_residues, winograd, word_pairs, word_promoted
+from ozaki.backends.cupy.steps.engines import (
+    fused_digits,
+    fused_residues,
+    thin_residues,
+    winograd,
+    word_pairs,
+    word_promoted,
+)
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
@@ -19,6 +26,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     SymmetricResidues,
     triangle_is_faster,
 )
+from ozaki.backends.cupy.steps.engines.thin_residues import ThinResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.backends.cupy.steps.unrounded import Symmetry
@@ -67,7 +75,7 @@ def engine_of(
             symmetry
             and quadrants
             and isinstance(plan.scheme, Residues)
-            and isinstance(engine, FusedResidues | Winograd)
+            and isinstance(engine, FusedResidues | ThinResidues | Winograd)
         ):
             return SymmetricResidues.of(device, symmetry) if triangle_is_faster(plan.scheme, plan.shape) else engine
         return engine
@@ -79,7 +87,8 @@ def engine_of(
     if engine != cublas and plan.engine == "auto":
         # Panels of the library's own kernels are whole tiles, and panels do not shrink what digits keep aside: those of
         # cuBLAS may be smaller.
-        least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
+        at_once = batch if plan.undecided_apart else 1
+        least = workspace_of(engine, plan.scheme, k, at_once, *units_of(engine, plan.scheme, k))
         return engine if limit >= 2 * least else cublas
     return engine
 
@@ -154,6 +163,8 @@ def _own_engine(
     quadrants = quadrants and not isinstance(scheme, ComplexSlices)
     if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)
+    if quadrants and isinstance(scheme, Residues) and thin_residues.multiplies(scheme, shape[1]):
+        return ThinResidues(device)
     if isinstance(scheme, Digits) and not fused_digits.multiplies(device, scheme, shape[1]):
         return None
     return fused_engine(device, scheme)
@@ -170,7 +181,7 @@ def _is_faster(own: Engine, cublas: Engine, scheme: KernelScheme, batch: int, sh
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
         return False
-    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (own, cublas))
+    padded, plain = (workspace_of(engine, scheme, k, 1, m, n) for engine in (own, cublas))
     return padded <= max(_MOST_PADDED, plain)
 
 
@@ -178,7 +189,7 @@ _FEW_ENTRIES, _SHORT = 2**15, 2**13
 """cuBLAS is faster for results of fewer than _FEW_ENTRIES entries with k above _SHORT: its tiles are smaller."""
 
 _MOST_PADDED = 2**34
-"""Bytes that slices of small or narrow matrices may take when they are padded to whole tiles."""
+"""Bytes that slices of a small or narrow matrix may take when they are padded to whole tiles."""
 
 
 def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
@@ -189,6 +200,34 @@ def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int
         if word_pairs.multiplies(words):
             return word_pairs.PairedWords.of(device, words, batch, m, k, n)
     return MmaWords.of(device, words, batch, m, k, n)
+
+
+def matrices_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> int:
+    """Matrices of a product of that shape (batch, m, n) whose slices are held at a time.
+
+    All, if their slices and products take no more than the plan's limit or, without one, than `_MOST_OF_BATCH`; and of
+    words, and where undecided entries are computed apart, which takes the whole batch.
+    """
+    batch, m, n = shape
+    if batch == 1 or plan.undecided_apart or not isinstance(plan.scheme, KernelScheme):
+        return batch
+    most, part = (_MOST_OF_BATCH, _PART_OF_BATCH) if plan.workspace_limit is None else [plan.workspace_limit] * 2
+    return _matrices(engine, plan.scheme, plan.shape[1], batch, m, n, most, part)
+
+
+@cached(1024, typed=True)
+def _matrices(
+    engine: Engine, scheme: KernelScheme, k: int, batch: int, m: int, n: int, most: int, part: int
+) -> int:  # fmt: skip
+    if workspace_of(engine, scheme, k, batch, m, n) <= most:
+        return batch
+    while batch > 1 and workspace_of(engine, scheme, k, batch, m, n) > part:
+        batch = -(-batch // 2)
+    return batch
+
+
+_MOST_OF_BATCH, _PART_OF_BATCH = 2**34, 2**32
+"""Bytes that slices and products of a batch may take together; and those of its parts, where they would take more."""
 
 
 def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, int]:
