@@ -11,6 +11,7 @@ from ozaki.call.plan_fits import check_plan_fits
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
+from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
@@ -72,7 +73,9 @@ def settled(works: Works, given: Plan | None, report: bool) -> Settled:
     ValueError, TypeError
         If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
     """
-    if given is None:
+    if given is None and works.pair.half is not None:
+        found = Settled(plan_for_halves(works.pair.sizes, works.pair.half, works.pair.choices), Facts())
+    elif given is None:
         found = planned(works, question(works.pair))
     else:
         check_plan_fits(given, works.pair)

@@ -12,6 +12,7 @@ import numpy as np
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.format_checks import check_finite
+from ozaki.call.halves import half_asked
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
@@ -37,6 +38,7 @@ from ozaki.planning.checks import (
     check_transposition,
 )
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
+from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
@@ -256,7 +258,7 @@ def matmul(
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 
 
-@any_arrays("a", "b", "out")
+@any_arrays("a", "b", "out", halves=True)
 @default_environment
 def _matmul(
     a: Any,
@@ -383,7 +385,7 @@ def _memory(options: Options, plan: Plan | None) -> Memory:
     return Memory(limit)
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 @takes(ProductOptions)
@@ -425,9 +427,13 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     asked = Options.of("plan", options)
     check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
-        if asked.dtype is None:
+        sizes, (half, _) = shapes(shape_of("a", a), shape_of("b", b)), half_asked(asked)
+        if half is None and asked.dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
-        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(asked.dtype)), asked)
+        if half is not None:
+            made = plan_for_halves(sizes, half, asked)
+        else:
+            made = plan_for_shapes(sizes, str(format_named(asked.dtype)), asked)
         if watching():
             Watched("plan", None, None).chosen(Chosen(made, made.bound))
         return made
@@ -435,6 +441,11 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, _memory(asked, None), asked)
+    if pair.half is not None:
+        made = plan_for_halves(pair.sizes, pair.half, pair.choices)
+        if watching():
+            Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound))
+        return made
     asked_for = question(pair, for_operands=True)
     works = Works(pair)
     try:
@@ -449,7 +460,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
 
-@any_arrays("x")
+@any_arrays("x", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
