@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
+from ozaki.interchange.halves import HalfArray
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
@@ -267,6 +268,8 @@ def as_computed(plan: Plan, backend: Planner) -> Plan:
 def _is_cupy(x: Any) -> bool:
     if isinstance(x, Numbers):
         x = x.limbs
+    elif isinstance(x, HalfArray):
+        x = x.bits
     if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")

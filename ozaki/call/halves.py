@@ -11,15 +11,14 @@ from ozaki.records.formats import HALVES, format_named
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
+from ozaki.records.shapes import Side
 
 ACCURACIES = {"bf16": "bfloat16", "fp16": "float16"}
 """The names of accuracies that stand for products of a 16-bit format, rounded once to it."""
 
 
 def half_result(a: Any, b: Any, options: Options, plan: Plan | None, expression: bool) -> str | None:
-    """The 16-bit format of the result of a product; None of one that has another format.
-
-    Without a named accuracy, format or method two operands of one 16-bit format have a result of that format.
+    """The 16-bit format of the result of a product, which an accuracy or a format names; None of any other result.
 
     Parameters
     ----------
@@ -31,6 +30,8 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None, expression:
     ------
     ValueError
         If a 16-bit result is asked for and the operands, or another option, do not fit it.
+    NotImplementedError
+        For CuPy arrays.
     """
     formats = format_of(a), format_of(b)
     if plan is not None:
@@ -41,11 +42,9 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None, expression:
                 raise ValueError(f"plan: made for {plan.dtype}, but {name} is {found}; expected {plan.dtype}")
         return plan.dtype
     half, asked = half_asked(options)
-    both = formats[0] if formats[0] == formats[1] and formats[0] in HALVES else None
     if half is None:
-        chosen = options.accuracy is not None or options.dtype is not None or bool(_others(options))
-        return None if chosen or expression else both
-    if both != half:
+        return None
+    if formats != (half, half):
         raise ValueError(
             f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
             "accuracy='fp32'"
@@ -84,6 +83,21 @@ def format_of(x: Any) -> str:
     if isinstance(x, Prepared):
         return x.dtype
     return half_format_of(x) or str(getattr(x, "dtype", type(x).__name__))
+
+
+def check_prepared_half(x: Any, side: Side, half: str) -> None:
+    """Refuse to prepare an operand of another format, or a left one, for a product that is rounded to 16 bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if (found := format_of(x)) != half:
+        raise TypeError(f"x: {found}, but the plan is made for {half}; expected {half}")
+    if side == "left":
+        raise ValueError(
+            f"side: 'left', but rows of A have as many digits as B asks for, in products rounded to {half}; prepare B"
+        )
 
 
 def _others(options: Options) -> list[str]:

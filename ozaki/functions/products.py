@@ -12,7 +12,7 @@ import numpy as np
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.format_checks import check_finite
-from ozaki.call.halves import half_asked
+from ozaki.call.halves import check_prepared_half, half_asked
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
@@ -25,6 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
+from ozaki.interchange.halves import HalfArray, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -41,7 +42,7 @@ from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
-from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.formats import HALVES, format_named, is_multiprecision, part_of, precision_of
 from ozaki.records.memory import Memory
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
@@ -503,10 +504,13 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     if isinstance(x, Prepared):
         raise TypeError("x: prepared already; expected an array")
     backend = backend_of(("x", x))
-    x = as_array("x", x, backend)
+    half = plan.dtype if plan.dtype in HALVES else None
+    if half is not None:
+        check_prepared_half(x, side, half)
+    x = widened(x) if isinstance(x, HalfArray) else as_array("x", x, backend)
     if are_integers(x):
         x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
-    dtype = dtype_of("x", x)
+    dtype = half or dtype_of("x", x)
     check_engine(plan.engine, backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
     if isinstance(x, Numbers) or is_multiprecision(plan.dtype):

@@ -6,6 +6,7 @@ from ozaki.backends.numpy import engines
 from ozaki.planning.question import Way
 from ozaki.records.shapes import Shapes
 from ozaki.schemes import Scheme, Words
+from ozaki.schemes.row_digits import RowDigits
 from ozaki.schemes.formats import H100, TensorCore
 
 finds_facts_on_device = False
@@ -26,7 +27,7 @@ def obstacle(scheme: Scheme | Words, engine: str) -> str | None:
 
     NumPy models every tensor core.
     """
-    return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine)
+    return None if isinstance(scheme, Words | RowDigits) else engines.obstacle(scheme, engine)
 
 
 def fastest(sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
