@@ -5,7 +5,7 @@ docs/definitions.md, section 11, says what is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +21,19 @@ from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._row_statistics import EXACT, Kinds, kinds_of, statistics_bytes, summary_of
 from ozaki.backends.numpy._sixteen import Bits, beside_boundary, on_boundary, to_sixteen
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy.engines.row_digits import RowDigitEngine
+from ozaki.backends.numpy.compiled.calls import can_read
+from ozaki.backends.numpy.compiled.memory import SPARE
+from ozaki.backends.numpy.compiled.panels import Panels
+from ozaki.backends.numpy.engines.row_digits import Int8RowDigitEngine, engine_of_rows
 from ozaki.backends.numpy.program import Program, Views, program_of
 from ozaki.bounds.row_digits import Ints, RowStatistics
 from ozaki.planning.proof import exact_bits
 from ozaki.planning.search import exact_below
+from ozaki.process.threads import threads
 from ozaki.records.memory import Memory
 from ozaki.records.progress import SILENT, Progress
 from ozaki.records.row_kinds import RowKinds
-from ozaki.records.shapes import tiles_of_rows
+from ozaki.records.shapes import SIDES, tiles_of_rows
 from ozaki.schemes import Digits
 from ozaki.schemes.named import scheme_of
 from ozaki.schemes.residues import MOST_RESIDUES
@@ -52,19 +56,46 @@ class Columns:
     described : the columns as rows, shape (batch or 1, n, k), float32
     summary : of the columns of each matrix
     nu : exponents of the images, shape (batch or 1, n)
+    engine, planes : what split the columns, and their digits, for rows of any number of digits; None, if nothing did
     """
 
     scheme: RowDigits
     described: Described
     summary: RowStatistics
     nu: Ints
+    engine: Int8RowDigitEngine | None = None
+    planes: Panels | None = None
+
+    def part(self, batch: slice) -> Columns:
+        """Those of some matrices."""
+        planes = None if self.planes is None else self.planes[:, batch, :, :]
+        inexact, low, squares, counts = self.summary
+        summary = RowStatistics(inexact[batch], low[:, batch], squares[batch], counts[batch])
+        described = self.described.part(batch, slice(None))
+        return Columns(self.scheme, described, summary, self.nu[batch], self.engine, planes)
+
+    def multiplied_by(self, engine: object) -> Panels | None:
+        """The digits, if they are such as an engine multiplies: it may be another one than when they were split."""
+        same = isinstance(engine, Int8RowDigitEngine) and engine.compiled == getattr(self.engine, "compiled", None)
+        return self.planes if same else None
 
 
-def columns_of(scheme: RowDigits, y: npt.NDArray[Any]) -> Columns:
-    """Describe and summarise the columns of B, given as rows y, shape (batch, n, k), float32 with any strides."""
+def columns_of(scheme: RowDigits, y: npt.NDArray[Any], split: bool = False) -> Columns:
+    """Describe and summarise the columns of B, given as rows y, shape (batch, n, k), float32 with any strides.
+
+    With `split` their digits are made, too, where compiled code has them, for many products.
+    """
     described = describe(y)
-    scaling = Digits(scheme.columns).scaling(y.shape[2])
-    return Columns(scheme, described, summary_of(scheme, described), described.on_host.exponents(scaling))
+    k = y.shape[2]
+    nu = described.on_host.exponents(scheme.scaling_of_columns(k))
+    columns = Columns(scheme, described, summary_of(scheme, described), nu)
+    engine = engine_of_rows(scheme, scheme.fewest, k)
+    if not split or not isinstance(engine, Int8RowDigitEngine) or y.size == 0:
+        return columns
+    SPARE.clear()  # which may have much more memory than is wanted
+    planes = engine.split_rows(y, nu, "right", described.finite)
+    planes.block.keep()
+    return replace(columns, engine=engine, planes=planes)
 
 
 def multiply_rows(
@@ -140,15 +171,13 @@ def _multiply_kind(
     """Multiply the rows of one kind, all matrices together where every row is of this kind; else gather them."""
     multiply = _multiply_exact if kind == EXACT else partial(_multiply_digits, kind)
     if (kinds == kind).all():
-        multiply(rows, columns.described, columns, out, memory)
-        progress.step(kinds.size)
+        multiply(rows, columns, out, memory, progress)
         return
     n, k = columns.described.x.shape[1:]
     several = len(columns.described.x) > 1
     places = [np.flatnonzero(each == kind) for each in kinds] if several else [np.flatnonzero(kinds == kind)]
     for b, at in enumerate(places):
-        of_columns = slice(b, b + 1) if several else slice(None)
-        right = columns.described.part(of_columns, slice(None))
+        beside = columns.part(slice(b, b + 1)) if several else columns
         step = _gathered(len(at), n, k, memory)
         for first in range(0, len(at), step):
             some = at[first : first + step]
@@ -158,11 +187,10 @@ def _multiply_kind(
             fields = np.ascontiguousarray(rows.fields[:, *index])[:, None]
             left = Described(rows.unscaled[index][None], fields, rows.finite)
             to = np.empty((1, len(some), n), np.uint16)
-            multiply(left, right, columns, to, memory, of_columns)
+            multiply(left, beside, to, memory, progress)
             out[index] = to[0]
             del left, to
             memory.free(nbytes)
-            progress.step(len(some))
 
 
 def _gathered(count: int, n: int, k: int, memory: Memory) -> int:
@@ -173,41 +201,49 @@ def _gathered(count: int, n: int, k: int, memory: Memory) -> int:
 
 
 def _multiply_digits(
-    digits: int,
-    left: Described,
-    right: Described,
-    columns: Columns,
-    out: Bits,
-    memory: Memory,
-    of_columns: slice = slice(None),
+    digits: int, left: Described, columns: Columns, out: Bits, memory: Memory, progress: Progress
 ) -> None:
     """Multiply rows of so many digits, NaN and Inf counted as zero."""
     batch, m, n = out.shape
-    k = left.x.shape[2]
+    right, k = columns.described, left.x.shape[2]
     scaling = Digits(digits).scaling(k)
-    engine = RowDigitEngine.of_kind(digits, columns.scheme.columns, k)
-    program = program_of(engine, scaling, Views(batch, m, k, n), memory.rest)
+    engine = engine_of_rows(columns.scheme, digits, k)
+    planes = columns.multiplied_by(engine)
+    views = Views(batch, m, k, n, sides=SIDES if planes is None else ("left",))
+    if isinstance(engine, Int8RowDigitEngine):
+        copied = max(0 if can_read(x.unscaled) else 4 for x in (left, right))
+        views = views._replace(copied=copied, threads=threads())
+    program = program_of(engine, scaling, views, memory.rest)
     memory.pass_through(program.nbytes)
-    mu, nu = left.on_host.exponents(scaling), columns.nu[of_columns]
+    mu, nu = left.on_host.exponents(scaling), columns.nu
     for first in range(0, batch, program.together):
         b = slice(first, min(first + program.together, batch))
         of_right = slice(0, 1) if len(right.x) == 1 else b
         for c in range(0, n, program.columns):
             cols = slice(c, min(c + program.columns, n))
-            kept = None  # frees the slices of the columns before
+            kept: Any = None  # frees the slices of the columns before
             for r in range(0, m, program.rows):
                 rows = slice(r, min(r + program.rows, m))
                 sums: Floats | None = None
+                exponents = mu[b, rows], nu[of_right, cols]
                 for h in program.slabs:
                     hs = slice(h, min(h + program.engine.slab, k))
-                    if kept is None or not program.keeps_columns:
+                    if planes is not None:
+                        kept = planes[:, of_right, cols, hs]
+                    elif kept is None or not program.keeps_columns:
                         kept = _split(program, right, nu, "right", of_right, cols, hs)
                     of_rows = _split(program, left, mu, "left", b, rows, hs)
+                    if len(program.slabs) == 1 and engine.multiply_into(
+                        of_rows, kept, *exponents, out[b, rows, cols], triangle=False
+                    ):
+                        break
                     part = program.engine.multiply(of_rows, kept)
                     del of_rows
                     sums = part if sums is None else np.add(sums, part, out=sums)
-                assert sums is not None
-                _round(program, sums, mu[b, rows], nu[of_right, cols], out[b, rows, cols], columns.scheme.sixteen)
+                if sums is not None:
+                    _round(program, sums, *exponents, out[b, rows, cols], columns.scheme.sixteen)
+                if cols.stop == n:
+                    progress.step((b.stop - b.start) * (rows.stop - rows.start))
 
 
 def _split(program: Program, of: Described, mu: Ints, side: str, b: slice, rows: slice, hs: slice) -> Any:
@@ -237,17 +273,11 @@ def scaled_to_odd(limbs: Floats, exponents: Ints) -> Floats:
 # Exact rows -----------------------------------------------------------------------------------------------------------
 
 
-def _multiply_exact(
-    left: Described,
-    right: Described,
-    columns: Columns,
-    out: Bits,
-    memory: Memory,
-    of_columns: slice = slice(None),
-) -> None:
+def _multiply_exact(left: Described, columns: Columns, out: Bits, memory: Memory, progress: Progress) -> None:
     """Compute the exact products of rows, rounded once, NaN and Inf counted as zero."""
     batch, m, n = out.shape
-    k, of, spans = left.x.shape[2], columns.scheme.sixteen, (left.span, right.span)
+    right, k, of = columns.described, left.x.shape[2], columns.scheme.sixteen
+    spans = left.span, right.span
     scheme = scheme_of("residues", exact_below("residues", MOST_RESIDUES, k, spans))
     doubtful = exact_bits(spans, k) > 53
     most = _EXACT_ENTRIES if memory.rest is None else min(_EXACT_ENTRIES, memory.rest // 32)
@@ -267,6 +297,7 @@ def _multiply_exact(
                     of_both = some.unscaled[i, r : r + len(tile)], beside.unscaled[j]
                     _decide(*of_both, tile, to[i, r : r + len(tile)], of, memory)
         memory.free(values.nbytes)
+        progress.step(values.shape[0] * values.shape[1])
 
 
 def _decide(x: npt.NDArray[Any], y: npt.NDArray[Any], values: Floats, out: Bits, of: Sixteen, memory: Memory) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
+from ozaki.backends.numpy.compiled import Compiled, compiled
+from ozaki.backends.numpy.compiled.row_digits import can_see, row_statistics
 from ozaki.bounds.row_digits import Ints, RowStatistics, as_units, errors, least_products, summarised
 from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Digits
@@ -22,22 +26,31 @@ EXACT = 0
 def statistics_of(rows: Described, digits: int) -> RowStatistics:
     """The statistics of described rows of floats, shape (batch, rows, k), at so many digits."""
     batch, m, k = rows.x.shape
+    x, library = rows.unscaled, compiled()
     bits = rows.on_host.bits(Digits(digits).scaling(k))
     doubled = 2 * (8 * digits - 1 - bits)  # 4**h = 2**doubled
     mu = rows.on_host.exponents(Digits(digits).scaling(k))
+    squares = rows.on_host.squares
+    if can_see(x, digits) and isinstance(library, Compiled):
+        return _scaled_up(*row_statistics(library.library, x, rows.on_host.top, mu, digits), doubled, squares)
     inexact, low = np.zeros((batch, m), np.int64), np.zeros((digits - 1, batch, m), np.int64)
     counts = np.zeros((batch, m, THRESHOLDS), np.int64)
     for b, r in tiles_of_rows(batch, m, k, TILE):
         for h in range(0, k, TILE):
-            x = rows.unscaled[b, r, h : h + TILE].astype(np.float64)
+            values = x[b, r, h : h + TILE].astype(np.float64)
             if not rows.finite:
-                x[~np.isfinite(x)] = 0
-            _add_digits(x, mu[b, r], digits, inexact[b, r], low[:, b, r])
-            counts[b, r] += _counted(x, rows.on_host.top[b, r])
+                values[~np.isfinite(values)] = 0
+            _add_digits(values, mu[b, r], digits, inexact[b, r], low[:, b, r])
+            counts[b, r] += _counted(values, rows.on_host.top[b, r])
+    return _scaled_up(inexact, low, np.cumsum(counts, axis=-1, out=counts), doubled, squares)
+
+
+def _scaled_up(inexact: Ints, low: Ints, counts: npt.NDArray[Any], doubled: Ints, squares: Ints) -> RowStatistics:
+    """The statistics from sums without their powers of 4, in which 4**h is 2**doubled."""
     inexact <<= doubled
-    for s in range(2, digits + 1):
-        low[s - 2] <<= doubled + 16 * (digits - s)
-    return RowStatistics(inexact, low, rows.on_host.squares, np.cumsum(counts, axis=-1, out=counts))
+    for i, each in enumerate(low[::-1]):
+        each <<= doubled + 16 * i
+    return RowStatistics(inexact, low, squares, counts)
 
 
 def _add_digits(x: Floats, mu: Ints, digits: int, inexact: Ints, low: Ints) -> None:

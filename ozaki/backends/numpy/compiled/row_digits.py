@@ -1,0 +1,89 @@
+"""Calls of the compiled library for rows with digits of their own count (row_statistics.h, short_floats.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy.compiled.calls import can_read, cost_of, result_of, set_factors
+from ozaki.backends.numpy.compiled.digits import DigitTables, digit_room, operands_of_digits
+from ozaki.backends.numpy.compiled.memory import Block
+from ozaki.backends.numpy.compiled.panels import Panels
+from ozaki.backends.numpy.compiled.sharing import share_out
+from ozaki.backends.numpy.compiled.structures import RowStatistics, ShortFormat
+from ozaki.schemes.image import EMPTY_TOP
+from ozaki.schemes.row_digits import THRESHOLDS, Sixteen, pairs
+
+_Ints = npt.NDArray[np.int64]
+
+_SEEN = 16
+"""Rows of a block of statistics (row_statistics.h)."""
+
+MOST_DIGITS = 3
+"""Most digits of rows of which the library finds statistics and rounds products; two are the fewest."""
+
+
+def can_see(x: npt.NDArray[Any], digits: int) -> bool:
+    """Whether `row_statistics` takes rows x at so many digits."""
+    return x.dtype == np.float32 and can_read(x) and x.size > 0 and 2 <= digits <= MOST_DIGITS
+
+
+def row_statistics(
+    library: Any, x: npt.NDArray[Any], tops: _Ints, mu: _Ints, digits: int
+) -> tuple[_Ints, _Ints, npt.NDArray[np.int32]]:
+    """What the library finds in rows x, shape (batch, rows, k), whose images of so many digits have exponents mu.
+
+    Returns
+    -------
+    inexact : elements whose image is rounded, shape (batch, rows)
+    low : sums of the squares of all digits but the first, shape (digits - 1, batch, rows)
+    counts : elements no less than each threshold, shape (batch, rows, THRESHOLDS)
+    """
+    batch, rows, k = x.shape
+    inexact, low = np.empty((batch, rows), np.int64), np.empty((digits - 1, batch, rows), np.int64)
+    counts = np.empty((batch, rows, THRESHOLDS), np.int32)
+    tops, mu = np.ascontiguousarray(tops), np.ascontiguousarray(mu)
+    given = RowStatistics(
+        x.ctypes.data, batch, rows, k, *(step // 4 for step in x.strides), tops.ctypes.data, mu.ctypes.data,
+        digits, EMPTY_TOP, inexact.ctypes.data, low.ctypes.data, counts.ctypes.data,
+    )  # fmt: skip
+    at = ctypes.byref(given)
+
+    def call(begin: int, end: int) -> None:
+        library.ozaki_cpu_row_statistics(at, begin, end)
+
+    share_out(batch * -(-rows // _SEEN), 4.0 * x.size, call, x, tops, mu, inexact, low, counts)
+    return inexact, low, counts
+
+
+def multiply_short(
+    library: Any,
+    a: Panels,
+    b: Panels,
+    tables: DigitTables,
+    mu: _Ints,
+    nu: _Ints,
+    out: npt.NDArray[np.uint16],
+    of: Sixteen,
+) -> None:
+    """Write the product, rounded once to a format of 16 bits, into out, whose neighbours along rows are neighbours.
+
+    Columns have no more digits than rows; `tables` are those of a row's digits, but for the weights.
+    """
+    p, q = len(a.memory), len(b.memory)
+    result, tiles = result_of(out)
+    factors = set_factors(result, mu, nu)
+    weights = np.array([2.0 ** (8 * (p + q - d)) for d in range(2, p + 2)])
+    operands = operands_of_digits(a, b, tables.half, weights)
+    form = ShortFormat(of.precision, of.least, of.infinity)
+    given = ctypes.byref(operands), ctypes.byref(result), ctypes.byref(form)
+    room = digit_room(result.tile_rows, p)
+
+    def call(begin: int, end: int) -> None:
+        own = Block((room,))
+        library.ozaki_cpu_multiply_digits_short(*given, begin, end, own.address)
+
+    share_out(tiles, cost_of(a, b, len(pairs(p, q))), call, a, b, tables, weights, out, *factors)
