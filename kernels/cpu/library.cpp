@@ -214,6 +214,11 @@ OZAKI_CPU void ozaki_cpu_row_statistics(const RowStatistics* s, int64_t begin, i
   else see_blocks<3>(*s, begin, end);
 }
 
+// Find the lower bounds of rows [begin, end).
+OZAKI_CPU void ozaki_cpu_least_products(const LeastProducts* s, int64_t begin, int64_t end) {
+  find_least(*s, begin, end);
+}
+
 // Compute the sums of the diagonals of tiles [begin, end), as int32 [count][batch][rows][columns], in place of rounded
 // entries. `scratch` is that of `ozaki_cpu_multiply_digits`.
 OZAKI_CPU void ozaki_cpu_diagonals(const DigitOperands* of, const Result* c, int64_t begin, int64_t end,

@@ -146,4 +146,30 @@ template <int DIGITS> static void see_blocks(const RowStatistics& s, int64_t beg
   }
 }
 
+// Lower bounds of entries of abs(A) abs(B), one for each row (ozaki/bounds/row_digits.py).
+struct LeastProducts {
+  const int32_t* counts;              // of the rows, ascending; shape (rows, THRESHOLDS)
+  const int64_t* matrices;            // the summary that each row goes with
+  const int64_t* missing;             // k less the counts of the summaries, ascending; shape (batch, THRESHOLDS)
+  const int64_t *weight, *product;    // sums of the steps, and of steps times `missing`, of those before one; shape
+                                      // (batch, THRESHOLDS + 1)
+  const int64_t* steps;
+  int64_t* out;                       // of each row
+};
+
+static void find_least(const LeastProducts& s, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; row++) {
+    const int32_t* counts = s.counts + row * THRESHOLDS;
+    const int64_t matrix = s.matrices[row];
+    const int64_t* missing = s.missing + matrix * THRESHOLDS;
+    const int64_t *weight = s.weight + matrix * (THRESHOLDS + 1), *product = s.product + matrix * (THRESHOLDS + 1);
+    int64_t least = 0;
+    for (int b = 0, place = 0; b < THRESHOLDS; b++) {
+      while (place < THRESHOLDS && missing[place] < counts[b]) place++;
+      least += s.steps[b] * (counts[b] * weight[place] - product[place]);
+    }
+    s.out[row] = least;
+  }
+}
+
 }  // namespace cpu

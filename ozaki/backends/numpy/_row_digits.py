@@ -168,15 +168,20 @@ def _kinds(scheme: RowDigits, rows: Described, columns: Columns, memory: Memory)
 def _multiply_kind(
     kind: int, kinds: Kinds, rows: Described, columns: Columns, out: Bits, memory: Memory, progress: Progress
 ) -> None:
-    """Multiply the rows of one kind, all matrices together where every row is of this kind; else gather them."""
+    """Multiply the rows of one kind: all matrices together where every row is of this kind, else gathered ones.
+
+    Of a stack beside a stack all rows are multiplied if half of them are of the kind with the fewest digits, which
+    comes first: the others are written once more.
+    """
     multiply = _multiply_exact if kind == EXACT else partial(_multiply_digits, kind)
-    if (kinds == kind).all():
+    several = len(columns.described.x) > 1
+    of_kind = np.count_nonzero(kinds == kind)
+    if of_kind == kinds.size or (several and kind == columns.scheme.fewest and 2 * of_kind >= kinds.size):
         multiply(rows, columns, out, memory, progress)
         return
     n, k = columns.described.x.shape[1:]
-    several = len(columns.described.x) > 1
-    places = [np.flatnonzero(each == kind) for each in kinds] if several else [np.flatnonzero(kinds == kind)]
-    for b, at in enumerate(places):
+    for b in np.flatnonzero((kinds == kind).any(axis=1)) if several else (0,):
+        at = np.flatnonzero((kinds[b] if several else kinds) == kind)
         beside = columns.part(slice(b, b + 1)) if several else columns
         step = _gathered(len(at), n, k, memory)
         for first in range(0, len(at), step):

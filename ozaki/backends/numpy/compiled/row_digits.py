@@ -13,7 +13,8 @@ from ozaki.backends.numpy.compiled.digits import DigitTables, digit_room, operan
 from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.panels import Panels
 from ozaki.backends.numpy.compiled.sharing import share_out
-from ozaki.backends.numpy.compiled.structures import RowStatistics, ShortFormat
+from ozaki.backends.numpy.compiled.structures import LeastProducts, RowStatistics, ShortFormat
+from ozaki.bounds.row_digits import LeastTables
 from ozaki.schemes.image import EMPTY_TOP
 from ozaki.schemes.row_digits import THRESHOLDS, Sixteen, pairs
 
@@ -57,6 +58,15 @@ def row_statistics(
 
     share_out(batch * -(-rows // _SEEN), 4.0 * x.size, call, x, tops, mu, inexact, low, counts)
     return inexact, low, counts
+
+
+def least_by_library(library: Any, counts: npt.NDArray[np.int32], tables: LeastTables, matrices: _Ints) -> _Ints:
+    """Lower bounds of rows, as `bounds.row_digits.least_products` finds them."""
+    counts, matrices = np.ascontiguousarray(counts), np.ascontiguousarray(matrices, np.int64)
+    out = np.empty(len(counts), np.int64)
+    given = LeastProducts(*(x.ctypes.data for x in (counts, matrices, *tables, out)))
+    library.ozaki_cpu_least_products(ctypes.byref(given), 0, len(counts))
+    return out
 
 
 def multiply_short(

@@ -77,6 +77,14 @@ class RowStatistics(ctypes.Structure):
     )
 
 
+class LeastProducts(ctypes.Structure):
+    """Counts of rows and of summaries, and where lower bounds go (row_statistics.h)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("counts", "matrices", "missing", "weight", "product", "steps", "out")
+    )
+
+
 class Recombination(ctypes.Structure):
     """The Chinese remainder theorem of moduli (recombine.h)."""
 
@@ -195,6 +203,7 @@ def declare(library: ctypes.CDLL) -> None:
         "multiply_digits": (pointer, pointer, integer, integer, pointer),
         "multiply_digits_short": (pointer, pointer, pointer, integer, integer, pointer),
         "row_statistics": (pointer, integer, integer),
+        "least_products": (pointer, integer, integer),
         "diagonals": (pointer, pointer, integer, integer, pointer),
         "magnitudes": (pointer, ctypes.c_int, integer, integer),
         "sums": (pointer, integer, integer),
