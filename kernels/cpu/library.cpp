@@ -189,22 +189,31 @@ OZAKI_CPU void ozaki_cpu_multiply_digits(const DigitOperands* of, const Result* 
   else multiply_digits<double>(*of, *c, begin, end, scratch);
 }
 
+template <bool ADDS>
+static void multiply_digits_short(const DigitOperands& of, const Result& c, const ShortFormat& format,
+                                  const Addend& addend, int64_t begin, int64_t end, int32_t* scratch) {
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(c, number);
+    const double* of_rows = c.row_factors + tile.batch * c.step_of_row_factors;
+    const double* of_columns = c.column_factors + tile.batch * c.step_of_column_factors;
+    uint16_t* out = (uint16_t*)c.out + tile.batch * c.of_batch;
+    const float* added = ADDS ? addend.c + tile.batch * addend.of_batch : nullptr;
+    const auto round = [&](const DiagonalSums& sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      const float* from = ADDS ? added + row * addend.of_rows + column : nullptr;
+      round_short_entries<ADDS>(sums, rows, columns, of_rows + row, of_columns + column, out + row * c.of_rows + column,
+                                c.of_rows, format, addend, from);
+    };
+    multiply_digit_tile(of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, round);
+  }
+}
+
 // Compute them as numbers of 16 bits, of at most three digits; `out` of the result has their bits.
 OZAKI_CPU void ozaki_cpu_multiply_digits_short(const DigitOperands* of, const Result* c, const ShortFormat* format,
-                                               int64_t begin, int64_t end, int32_t* scratch) {
+                                               const Addend* addend, int64_t begin, int64_t end, int32_t* scratch) {
   const DefaultEnvironment environment;
-  const ShortFormat short_format = *format;
-  for (int64_t number = begin; number < end; number++) {
-    const Tile tile = tile_of(*c, number);
-    const double* of_rows = c->row_factors + tile.batch * c->step_of_row_factors;
-    const double* of_columns = c->column_factors + tile.batch * c->step_of_column_factors;
-    uint16_t* out = (uint16_t*)c->out + tile.batch * c->of_batch;
-    const auto round = [&](const DiagonalSums& sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-      round_short_entries(sums, rows, columns, of_rows + row, of_columns + column, out + row * c->of_rows + column,
-                          c->of_rows, short_format);
-    };
-    multiply_digit_tile(*of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, round);
-  }
+  const ShortFormat of_result = *format;
+  if (addend->c) multiply_digits_short<true>(*of, *c, of_result, *addend, begin, end, scratch);
+  else multiply_digits_short<false>(*of, *c, of_result, *addend, begin, end, scratch);
 }
 
 // Find the statistics of blocks [begin, end) of 16 rows, counted through all matrices.

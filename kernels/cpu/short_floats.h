@@ -11,6 +11,14 @@ struct ShortFormat {
   int64_t infinity;   // bits of Inf
 };
 
+// What is added to entries before they are rounded: `beta`, a power of two or the negative of one, times numbers, of
+// which NaN and Inf count as zero.
+struct Addend {
+  const float* c;              // null: nothing is added
+  int64_t of_batch, of_rows;   // steps in elements
+  double beta;
+};
+
 // The bits of eight numbers rounded to nearest, ties to even, directly: normal numbers of float64 and zeros, which
 // become +0. Read as an integer, the bits of positive numbers count them; so a carry goes on into the exponent.
 INLINE Longs short_bits(Doubles x, const ShortFormat& of) {
@@ -38,10 +46,12 @@ INLINE void store_short(uint16_t* to, Longs values, int64_t count) {
 }
 
 // Entries of a tile of at most three diagonals, rounded once: an integer, which float64 has, times the factors of its
-// row and its column, powers of two whose products are in its normal range.
+// row and its column, powers of two whose products are in its normal range; and what is added, from `c` on.
+template <bool ADDS>
 INLINE void round_short_entries(const DiagonalSums& x, int64_t rows, int64_t columns, const double* of_rows,
-                                const double* of_columns, uint16_t* out, int64_t out_step, const ShortFormat& of) {
-  for (int64_t i = 0; i < rows; i++, out += out_step) {
+                                const double* of_columns, uint16_t* out, int64_t out_step, const ShortFormat& of,
+                                const Addend& addend, const float* c) {
+  for (int64_t i = 0; i < rows; i++, out += out_step, c += ADDS ? addend.of_rows : 0) {
     for (int64_t j = 0; j < columns; j += 16) {
       Doubles halves[2] = {};
       for (int64_t d = 0; d < x.count; d++) {
@@ -53,7 +63,12 @@ INLINE void round_short_entries(const DiagonalSums& x, int64_t rows, int64_t col
       for (int half = 0; half < 2; half++) {
         const int64_t at = j + 8 * half;
         if (at < columns) {
-          const Doubles values = halves[half] * of_rows[i] * load<Doubles>(of_columns + at);
+          Doubles values = halves[half] * of_rows[i] * load<Doubles>(of_columns + at);
+          if (ADDS) {  // the exact sum rounded to odd, which 16 bits round as they would round itself
+            Doubles sum, error;
+            two_sum(values, finite(some_neighbours(c + at, columns - at)) * addend.beta, sum, error);
+            values = to_odd(sum, error);
+          }
           store_short(out + at, short_bits(values, of), columns - at);
         }
       }

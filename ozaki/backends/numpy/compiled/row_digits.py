@@ -13,8 +13,9 @@ from ozaki.backends.numpy.compiled.digits import DigitTables, digit_room, operan
 from ozaki.backends.numpy.compiled.memory import Block
 from ozaki.backends.numpy.compiled.panels import Panels
 from ozaki.backends.numpy.compiled.sharing import share_out
-from ozaki.backends.numpy.compiled.structures import LeastProducts, RowStatistics, ShortFormat
+from ozaki.backends.numpy.compiled.structures import Addend, LeastProducts, RowStatistics, ShortFormat
 from ozaki.bounds.row_digits import LeastTables
+from ozaki.records.combination import Combination
 from ozaki.schemes.image import EMPTY_TOP
 from ozaki.schemes.row_digits import THRESHOLDS, Sixteen, pairs
 
@@ -69,6 +70,28 @@ def least_by_library(library: Any, counts: npt.NDArray[np.int32], tables: LeastT
     return out
 
 
+_FARTHEST = 300
+"""Largest exponent of factors, up to which what they multiply is in the normal range of float64."""
+
+
+def can_combine(combination: Combination | None) -> bool:
+    """Whether the library has an expression: with powers of two, and an addend of float32 whose rows are contiguous."""
+    if combination is None:
+        return True
+    factors = [combination.alpha] if combination.c is None else [combination.alpha, combination.beta]
+    if not all(each.is_power and abs(each.exponent) <= _FARTHEST for each in factors):
+        return False
+    c = combination.c
+    if c is None:
+        return True
+    return isinstance(c, np.ndarray) and c.dtype == np.float32 and can_read(c) and c.strides[2] == c.itemsize
+
+
+def can_write_short(out: npt.NDArray[np.uint16]) -> bool:
+    """Whether the library writes entries of 16 bits where they are: neighbours of a row are neighbours in memory."""
+    return out.strides[2] == out.itemsize and can_read(out)
+
+
 def multiply_short(
     library: Any,
     a: Panels,
@@ -78,22 +101,34 @@ def multiply_short(
     nu: _Ints,
     out: npt.NDArray[np.uint16],
     of: Sixteen,
+    combination: Combination | None = None,
 ) -> None:
-    """Write the product, rounded once to a format of 16 bits, into out, whose neighbours along rows are neighbours.
+    """Write the product, rounded once to a format of 16 bits, into out.
 
-    Columns have no more digits than rows; `tables` are those of a row's digits, but for the weights.
+    Columns have no more digits than rows; `tables` are those of a row's digits, but for the weights. `combination` is
+    an expression of which `can_combine` says that the library has it: NaN and Inf of its addend count as zero.
     """
+    if not can_write_short(out):
+        apart = np.empty(out.shape, out.dtype)
+        multiply_short(library, a, b, tables, mu, nu, apart, of, combination)
+        out[...] = apart
+        return
     p, q = len(a.memory), len(b.memory)
     result, tiles = result_of(out)
+    alpha, beta = (1.0, 0.0) if combination is None else combination.values
     factors = set_factors(result, mu, nu)
+    np.multiply(factors[0], alpha, out=factors[0])
+    c = None if combination is None else combination.c
+    steps = (0, 0) if c is None else (step // 4 for step in c.strides[:2])
+    addend = Addend(None if c is None else c.ctypes.data, *steps, beta)
     weights = np.array([2.0 ** (8 * (p + q - d)) for d in range(2, p + 2)])
     operands = operands_of_digits(a, b, tables.half, weights)
     form = ShortFormat(of.precision, of.least, of.infinity)
-    given = ctypes.byref(operands), ctypes.byref(result), ctypes.byref(form)
+    given = ctypes.byref(operands), ctypes.byref(result), ctypes.byref(form), ctypes.byref(addend)
     room = digit_room(result.tile_rows, p)
 
     def call(begin: int, end: int) -> None:
         own = Block((room,))
         library.ozaki_cpu_multiply_digits_short(*given, begin, end, own.address)
 
-    share_out(tiles, cost_of(a, b, len(pairs(p, q))), call, a, b, tables, weights, out, *factors)
+    share_out(tiles, cost_of(a, b, len(pairs(p, q))), call, a, b, tables, weights, out, c, *factors)

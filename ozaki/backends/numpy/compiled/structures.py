@@ -65,6 +65,16 @@ class ShortFormat(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("precision", "least", "infinity"))
 
 
+class Addend(ctypes.Structure):
+    """What is added to entries before they are rounded to 16 bits (short_floats.h)."""
+
+    _fields_ = (
+        ("c", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("of_batch", "of_rows")],
+        ("beta", ctypes.c_double),
+    )
+
+
 class RowStatistics(ctypes.Structure):
     """Rows, and where their statistics go (row_statistics.h)."""
 
@@ -201,7 +211,7 @@ def declare(library: ctypes.CDLL) -> None:
         "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
         "multiply_digits": (pointer, pointer, integer, integer, pointer),
-        "multiply_digits_short": (pointer, pointer, pointer, integer, integer, pointer),
+        "multiply_digits_short": (pointer, pointer, pointer, pointer, integer, integer, pointer),
         "row_statistics": (pointer, integer, integer),
         "least_products": (pointer, integer, integer),
         "diagonals": (pointer, pointer, integer, integer, pointer),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._scaled import ScaledRows
-from ozaki.backends.numpy._undecided import Undecided
+from ozaki.backends.numpy._sixteen import Bits
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.digits import digit_tables_of, split_digits
 from ozaki.backends.numpy.compiled.panels import Panels
@@ -24,6 +24,7 @@ from ozaki.backends.numpy.engines import compiled_for
 from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.int8_digits import Int8DigitEngine
+from ozaki.records.combination import Combination
 from ozaki.schemes import Digits
 from ozaki.schemes.row_digits import FORMATS, RowDigits, Sixteen
 
@@ -69,6 +70,8 @@ class Int8RowDigitEngine(Int8DigitEngine):
     columns: int = 0
     form: Sixteen = FORMATS["bfloat16"]
 
+    rounds: ClassVar[bool] = True
+
     @cached_property
     def shift(self) -> int:
         """Exponent of the unit of limbs: the weight of the last diagonal."""
@@ -79,16 +82,14 @@ class Int8RowDigitEngine(Int8DigitEngine):
         tables = digit_tables_of(Digits(self.rows if side == "left" else self.columns))
         return split_digits(self._library, x if can_read(x) else x.copy(), mu, side, tables)
 
-    def multiply_into(
-        self, a: Any, b: Any, mu: Ints, nu: Ints, out: Any, triangle: bool, undecided: Undecided | None = None
-    ) -> bool:
-        """Round to the bits of numbers of 16 bits in the same pass, as `Engine` says."""
-        if triangle or undecided is not None or out.dtype != np.uint16:
-            return False
-        if any(step % out.itemsize for step in out.strides) or out.strides[2] != out.itemsize:
-            return False
-        multiply_short(self._library, a, b, self._tables, mu, nu, out, self.form)
-        return True
+    def multiply_short(
+        self, a: Panels, b: Panels, mu: Ints, nu: Ints, out: Bits, combination: Combination | None = None
+    ) -> None:
+        """Write the product over all of k, or an expression that `can_combine`, rounded once to 16 bits, into out.
+
+        NaN and Inf of the addend count as zero.
+        """
+        multiply_short(self._library, a, b, self._tables, mu, nu, out, self.form, combination)
 
 
 def _shift(rows: int, columns: int) -> int:
