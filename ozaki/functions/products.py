@@ -25,7 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
-from ozaki.interchange.halves import HalfArray, widened
+from ozaki.interchange.halves import HalfArray, half_format_of, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -376,7 +376,7 @@ def multiply_rearranged(
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
-    if isinstance(x, Prepared):
+    if isinstance(x, Prepared) or half_format_of(x):
         return 0
     arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
     return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
@@ -533,7 +533,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
 
 
-@any_arrays("a", "b", "c", "out")
+@any_arrays("a", "b", "c", "out", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 @takes(ProductOptions)
@@ -625,7 +625,7 @@ def gemm(
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
     check_transposition(f"trans_{name}", op)
     prepared = isinstance(x, Prepared)
-    x = x if prepared else as_array(name, x, backend)
+    x = x if prepared or half_format_of(x) else as_array(name, x, backend)
     if not op or op == "N":
         return x
     if prepared or x.ndim < 2:
