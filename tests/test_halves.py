@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import ozaki
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
 
 HALVES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 
