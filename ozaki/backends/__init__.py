@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
+from ozaki.interchange.halves import HalfArray
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
@@ -16,6 +17,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import REAL, Side
 from ozaki.records.verification import Verification
 from ozaki.schemes import Words
@@ -30,6 +32,11 @@ class Work(Protocol):
     @property
     def undecided(self) -> int | None:
         """Number of entries of the last product that were computed apart (`Plan.undecided_apart`); None if none is."""
+        ...
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """How the rows of the last product were multiplied, where each has digits of its own count; else None."""
         ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
@@ -267,6 +274,8 @@ def as_computed(plan: Plan, backend: Planner) -> Plan:
 def _is_cupy(x: Any) -> bool:
     if isinstance(x, Numbers):
         x = x.limbs
+    elif isinstance(x, HalfArray):
+        x = x.bits
     if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")

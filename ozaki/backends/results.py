@@ -10,7 +10,7 @@ from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import ONE, Factor
-from ozaki.records.formats import is_multiprecision, part_bytes, parts_in, precision_of
+from ozaki.records.formats import is_multiprecision, part_bytes, parts_in, precision_of, stored_as
 from ozaki.schemes import Scheme
 
 
@@ -34,7 +34,9 @@ class Computed(NamedTuple):
 
 def empty(shape: tuple[int, ...], dtype: str, xp: Any) -> Any:
     """A new array of the library xp for a result, C-contiguous, elements undefined; of multiprecision numbers zeros."""
-    return empty_numbers(shape, precision_of(dtype), xp) if is_multiprecision(dtype) else xp.empty(shape, dtype)
+    if is_multiprecision(dtype):
+        return empty_numbers(shape, precision_of(dtype), xp)
+    return xp.empty(shape, stored_as(dtype))
 
 
 def nbytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -12,7 +12,7 @@ from ozaki.backends import Backend
 from ozaki.call.complex_parts import join_into, numbers_of_entries, real_entries
 from ozaki.call.operands import scalar_if_no_axes
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.records.formats import is_multiprecision, part_bytes, part_of
+from ozaki.records.formats import is_multiprecision, part_bytes, part_of, stored_as
 from ozaki.records.shapes import REAL, Shapes
 
 
@@ -101,7 +101,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
         kind = type(out)
         library = "" if kind.__module__ == "builtins" else kind.__module__.partition(".")[0] + "."
         raise TypeError(f"out: {library}{kind.__name__}; expected a {backend.name} array, as the operands are")
-    if tuple(out.shape) != shape or str(out.dtype) != dtype:
+    if tuple(out.shape) != shape or str(out.dtype) != stored_as(dtype):
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):
         raise TypeError("out: has masked elements; expected an array without any")

@@ -23,8 +23,10 @@ from ozaki.call.format_checks import (
     format_of_plan,
     refuse_words,
 )
+from ozaki.call.halves import as_given, check_factors, half_result, stored
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import Operand, are_integers, as_array, operand, scalar_if_no_axes
+from ozaki.interchange.halves import HalfArray, widened
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.limbs import HOST_TILE, tile_of
@@ -74,6 +76,7 @@ class Pair:
         is not named is exact
     target : the accuracy asked for; None if none is named
     asked : the format that the caller names for the result; None if none is named
+    half : the 16-bit format of the result, that of both operands; None of a result of another format
     dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
     part : that of a real part of it: "float32", "float64", "mp106"
     multiprecision : whether an operand, the addend or the result is multiprecision
@@ -113,6 +116,11 @@ class Pair:
         choices = choices or Options()
         if plan is None:  # else all of them have their defaults, but for `dtype`
             check_options(choices, self.backend)
+        self.half = half_result(a, b, choices, plan)
+        self._halves, self._half_out = (a, b), out
+        if self.half is not None:
+            out = None if out is None else stored(out, self.half)
+            choices = choices._replace(accuracy=None, dtype=None)
         a, b = self._taken("a", a, self._copied), self._taken("b", b, self._copied)
         c = None if terms is None else terms[2]
         if c is not None:
@@ -121,7 +129,7 @@ class Pair:
         self.asked = None if choices.dtype is None else format_named(choices.dtype)
         if self.asked == QUAD:
             check_quads(self.asked, self.backend.name)
-        if plan is not None:
+        if plan is not None and self.half is None:
             fitting = format_of_plan(plan, self.asked)
             multiprecision = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (a, b, c)))
             choices = Options(plan.target, dtype=fitting if multiprecision else choices.dtype)
@@ -143,7 +151,10 @@ class Pair:
         self.combination: Combination | None = None
         if terms is not None:
             may_be_longer = self.multiprecision or self.asked is not None
-            self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.multiprecision, may_be_longer)
+            dtype = self.dtype if self.half is None else "float32"
+            self.combination = combination_of(*terms[:2], c, self.sizes, dtype, self.multiprecision, may_be_longer)
+            if self.half is not None:
+                check_factors(self.combination, self.half)
         if self.combination is None or self.combination.c is None:
             self.added = None
         read = [self.left, self.right] + ([] if self.added is None else [self.added])
@@ -195,6 +206,9 @@ class Pair:
         self.rounds_operands = not self.multiprecision and most > precision_of(self.dtype)
         if self.target is not None:
             check_target(self.target, self.multiprecision)
+        if self.half is not None:
+            self.dtype = self.part = self.half
+            self.rounds_operands = False
         scheme = self.choices.scheme
         if self.rounds_operands and (isinstance(scheme, Words) or scheme in PRESETS):
             refuse_words(scheme if isinstance(scheme, str) else scheme.name)
@@ -234,6 +248,10 @@ class Pair:
         """An array of what the caller gave; a copy is counted by `count`."""
         if isinstance(given, Prepared):
             return given
+        if isinstance(given, HalfArray):
+            found = widened(given)
+            count(int(found.nbytes))
+            return found
         found = as_array(name, given, self.backend)
         if found is not given and (isinstance(found, Numbers) or found.flags.owndata or _converted(found, given)):
             count(int(found.nbytes))
@@ -424,6 +442,9 @@ class Pair:
     def returned(self, c: Any) -> Any:
         """What the caller gets of the computed result c, shape `sizes.stack`: of his shape, in `out` if he gave one."""
         c = self.destination.shaped(c)
+        if self.half is not None:
+            bits = self.destination.returned(c)
+            return as_given(bits, self.half, self._halves) if self._half_out is None else self._half_out
         if not isinstance(c, Numbers):
             return self.destination.returned(c)
         if self.sums_exactly and self.combination is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.format_checks import check_finite
+from ozaki.call.halves import check_prepared_half, half_asked
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
@@ -24,6 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
+from ozaki.interchange.halves import HalfArray, half_format_of, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -37,9 +39,10 @@ from ozaki.planning.checks import (
     check_transposition,
 )
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
+from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
-from ozaki.records.formats import format_named, is_multiprecision, part_of, precision_of
+from ozaki.records.formats import HALVES, format_named, is_multiprecision, part_of, precision_of
 from ozaki.records.memory import Memory
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
@@ -252,11 +255,14 @@ def matmul(
     check_report(return_report)
     if plan is not None:
         check_plan_alone(plan, asked)
+    half = half_asked(asked)[0] if plan is None else plan.dtype
+    if half in HALVES:
+        raise ValueError(f"devices: not of products rounded to {half}; omit it, or use accuracy='fp32'")
     told = progress_of(progress)
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 
 
-@any_arrays("a", "b", "out")
+@any_arrays("a", "b", "out", halves=True)
 @default_environment
 def _matmul(
     a: Any,
@@ -370,7 +376,7 @@ def multiply_rearranged(
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
-    if isinstance(x, Prepared):
+    if isinstance(x, Prepared) or half_format_of(x):
         return 0
     arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
     return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
@@ -383,7 +389,7 @@ def _memory(options: Options, plan: Plan | None) -> Memory:
     return Memory(limit)
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 @takes(ProductOptions)
@@ -425,9 +431,13 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     asked = Options.of("plan", options)
     check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
-        if asked.dtype is None:
+        sizes, (half, _) = shapes(shape_of("a", a), shape_of("b", b)), half_asked(asked)
+        if half is None and asked.dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
-        made = plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(asked.dtype)), asked)
+        if half is not None:
+            made = plan_for_halves(sizes, half, asked)
+        else:
+            made = plan_for_shapes(sizes, str(format_named(asked.dtype)), asked)
         if watching():
             Watched("plan", None, None).chosen(Chosen(made, made.bound))
         return made
@@ -435,6 +445,11 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
     pair = Pair(a, b, _memory(asked, None), asked)
+    if pair.half is not None:
+        made = plan_for_halves(pair.sizes, pair.half, pair.choices)
+        if watching():
+            Watched("plan", pair.left, pair.right).chosen(Chosen(made, made.bound))
+        return made
     asked_for = question(pair, for_operands=True)
     works = Works(pair)
     try:
@@ -449,7 +464,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
 
-@any_arrays("x")
+@any_arrays("x", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
@@ -492,10 +507,13 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     if isinstance(x, Prepared):
         raise TypeError("x: prepared already; expected an array")
     backend = backend_of(("x", x))
-    x = as_array("x", x, backend)
+    half = plan.dtype if plan.dtype in HALVES else None
+    if half is not None:
+        check_prepared_half(x, side, half)
+    x = widened(x) if isinstance(x, HalfArray) else as_array("x", x, backend)
     if are_integers(x):
         x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
-    dtype = dtype_of("x", x)
+    dtype = half or dtype_of("x", x)
     check_engine(plan.engine, backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
     if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
@@ -515,7 +533,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
 
 
-@any_arrays("a", "b", "c", "out")
+@any_arrays("a", "b", "c", "out", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 @takes(ProductOptions)
@@ -607,7 +625,7 @@ def gemm(
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
     check_transposition(f"trans_{name}", op)
     prepared = isinstance(x, Prepared)
-    x = x if prepared else as_array(name, x, backend)
+    x = x if prepared or half_format_of(x) else as_array(name, x, backend)
     if not op or op == "N":
         return x
     if prepared or x.ndim < 2:

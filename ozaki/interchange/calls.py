@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ozaki.interchange.classes import OfClasses
+from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.kinds import Kind, kind_of, kind_of_class
 from ozaki.interchange.plain import check_plain, has_more
 from ozaki.process.placement import elsewhere
@@ -20,12 +21,12 @@ from ozaki.records.report import Report
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function], _Function]:
+def any_arrays(*names: str, numpy: tuple[str, ...] = (), halves: bool = False) -> Callable[[_Function], _Function]:
     """Decorate a function whose arguments `names` are arrays of NumPy or CuPy: it takes those of other libraries, too.
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
     is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object. Of a named tuple the
-    fields `numpy` stay arrays of NumPy.
+    fields `numpy` stay arrays of NumPy. With `halves` it takes 16-bit floats as `HalfArray`, else float32 copies.
 
     Raises
     ------
@@ -49,10 +50,10 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = ()) -> Callable[[_Function]
                     _check_plain(name, x)
                 for x in args:
                     if (kind := kind_of(x)) is not None:
-                        return _call(function, places, names, numpy, kind, args, kwargs)
+                        return _call(function, places, names, (numpy, halves), kind, args, kwargs)
                 for name in names:
                     if (kind := kind_of(kwargs.get(name))) is not None:
-                        return _call(function, places, names, numpy, kind, args, kwargs)
+                        return _call(function, places, names, (numpy, halves), kind, args, kwargs)
             return _run(function, places, names, args, kwargs)
 
         return call  # type: ignore[return-value]
@@ -113,24 +114,25 @@ def _call(
     function: Callable[..., Any],
     places: tuple[tuple[int, str], ...],
     names: tuple[str, ...],
-    numpy: tuple[str, ...],
+    how: tuple[tuple[str, ...], bool],
     kind: Kind,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """Call a function with views of the arrays among its arguments: `names`, by position `places`.
 
-    The fields `numpy` of its result are returned as they are.
+    `how`: the fields of its result that are returned as they are, and whether it takes 16-bit floats.
     """
+    numpy, halves = how
     positional, first, out = [*args], _NOWHERE, kwargs.get("out")
     for place, name in places:
         if place < len(args) and args[place] is not None:
-            positional[place], first = _viewed(kind, name, args[place], first)
+            positional[place], first = _viewed(kind, name, args[place], first, halves)
             if name == "out":
                 out = args[place]
     for name in names:
         if kwargs.get(name) is not None:
-            kwargs[name], first = _viewed(kind, name, kwargs[name], first)
+            kwargs[name], first = _viewed(kind, name, kwargs[name], first, halves)
     device = first.device
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
@@ -158,7 +160,7 @@ class _Placed(NamedTuple):
 _NOWHERE = _Placed("", None)
 
 
-def _viewed(kind: Kind, name: str, x: Any, first: _Placed) -> tuple[Any, _Placed]:
+def _viewed(kind: Kind, name: str, x: Any, first: _Placed, halves: bool) -> tuple[Any, _Placed]:
     """A view of an argument, and the first array so far: `first`, if there was one before.
 
     Raises
@@ -171,11 +173,11 @@ def _viewed(kind: Kind, name: str, x: Any, first: _Placed) -> tuple[Any, _Placed
     if isinstance(x, tuple):
         views = []
         for item, each in _items(name, x):
-            view, first = _viewed(kind, item, each, first)
+            view, first = _viewed(kind, item, each, first, halves)
             views.append(view)
         return tuple(views), first
     if kind_of(x) is kind:
-        view, found = kind.view(name, x)
+        view, found = kind.view(name, x, halves)
         if first.device is not None and found != first.device:
             raise ValueError(f"{first.name}: on {first.device}, {name}: on {found}; move one of them")
         return view, _Placed(name, found)
@@ -189,5 +191,7 @@ def _returned(kind: Kind, found: Any, device: Any, out: Any) -> Any:
         return out
     if isinstance(found, Report) and found.bounds is not None and kind.holds(found.bounds.dtype):
         return replace(found, bounds=kind.made(found.bounds, device))
+    if isinstance(found, HalfArray):
+        return kind.made_of_bits(found.bits, found.format, device)
     is_array = isinstance(found, np.ndarray | np.generic) or type(found).__module__.partition(".")[0] == "cupy"
     return kind.made(found, device) if is_array else found

@@ -8,14 +8,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from ozaki.interchange.halves import HalfArray
+from ozaki.records.formats import HALVES
+
 
 class JaxArrays:
     """Arrays of JAX on one CPU or CUDA device each (`kinds.Kind`)."""
 
     name = "a jax array"
 
-    def view(self, label: str, x: Any) -> tuple[Any, Any]:
-        """The elements of an array, and its device; a copy where they are 16-bit floats.
+    def view(self, label: str, x: Any, halves: bool = False) -> tuple[Any, Any]:
+        """The elements of an array, and its device; a copy where they are 16-bit floats, with `halves` their bits.
 
         On a CPU it waits until they are computed; on a GPU CuPy's current stream does.
 
@@ -44,7 +47,10 @@ class JaxArrays:
         (device,) = devices
         if device.platform not in ("cpu", "gpu", "cuda"):
             raise ValueError(f"{label}: lies on {device}; expected a CPU or a CUDA device")
-        if x.dtype.name in ("float16", "bfloat16"):
+        if x.dtype.name in HALVES and halves:
+            bits, device = self.view(label, x.view(np.uint16))
+            return HalfArray(bits, x.dtype.name), device
+        if x.dtype.name in HALVES:
             x = x.astype(np.float32)
         if device.platform == "cpu":
             return np.asarray(x), device
@@ -95,6 +101,10 @@ class JaxArrays:
         if device is None or device.platform == "cpu":
             return jax.device_put(np.asarray(c), device)
         return jax.dlpack.from_dlpack(c)
+
+    def made_of_bits(self, bits: Any, half: str, device: Any) -> Any:
+        """An array of bits as one of a 16-bit format of JAX."""
+        return self.made(bits, device).view(getattr(jax.numpy, half))
 
 
 JAX_ARRAYS = JaxArrays()

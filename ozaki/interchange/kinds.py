@@ -19,10 +19,10 @@ class Kind(Protocol):
 
     name: str
 
-    def view(self, label: str, x: Any) -> tuple[Any, Hashable]:
+    def view(self, label: str, x: Any, halves: bool = False) -> tuple[Any, Hashable]:
         """The elements of x as an array of NumPy or CuPy, and its device, which prints as its library prints it.
 
-        The array is a view, or, of 16-bit floats, a float32 copy.
+        The array is a view; of 16-bit floats with `halves` a `HalfArray`, a view, else a float32 copy.
 
         Raises
         ------
@@ -45,6 +45,10 @@ class Kind(Protocol):
 
     def made(self, c: Any, device: Any) -> Any:
         """A NumPy or CuPy array, or a NumPy scalar, as an array of this kind on that device; a view, if c is one."""
+        ...
+
+    def made_of_bits(self, bits: Any, half: str, device: Any) -> Any:
+        """An array of uint16 of NumPy or CuPy, the bits of numbers of a 16-bit format, as an array of this kind."""
         ...
 
 

@@ -10,6 +10,7 @@ import torch
 from torch._ops import _get_dispatch_mode_pre_dispatch
 from torch.autograd import forward_ad
 
+from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.kinds import is_dtensor
 from ozaki.interchange.streams import on_stream
 
@@ -19,8 +20,10 @@ class Tensors:
 
     name = "a torch tensor"
 
-    def view(self, label: str, x: Any) -> tuple[Any, torch.device]:
-        """The elements of a tensor, and its device; a copy of 16-bit floats, lazy conjugates and negatives.
+    def view(self, label: str, x: Any, halves: bool = False) -> tuple[Any, torch.device]:
+        """The elements of a tensor, and its device; a copy of lazy conjugates and negatives, and of 16-bit floats.
+
+        With `halves` of these the bits, a view.
 
         Raises
         ------
@@ -69,7 +72,8 @@ class Tensors:
                 f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
                 "ozaki.torch.matmul)"
             )
-        if label == "out" and (_is_lazy(x) or x.dtype in (torch.float16, torch.bfloat16)):
+        half = _HALVES.get(x.dtype)
+        if label == "out" and (_is_lazy(x) or (half and not halves)):
             raise TypeError(
                 f"out: a lazy conjugate, negative or zero, or of dtype {x.dtype}; expected a tensor to write to"
             )
@@ -77,7 +81,10 @@ class Tensors:
             x = x.new_zeros(x.shape)
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
-        if x.dtype in (torch.float16, torch.bfloat16):
+        if half and halves:
+            bits, device = self.view(label, x.detach().view(torch.int16))
+            return HalfArray(bits.view(np.uint16), half), device
+        if half:
             x = x.float()
         try:
             return _on_gpu(label, x) if x.is_cuda else x.detach().numpy(), x.device
@@ -106,6 +113,10 @@ class Tensors:
             return torch.from_numpy(np.asarray(c))
         # PyTorch goes on on the stream on which c is computed, so neither has to wait for the other.
         return torch.utils.dlpack.from_dlpack(c.__dlpack__(stream=-1))
+
+    def made_of_bits(self, bits: Any, half: str, device: torch.device) -> Any:
+        """An array of bits as a tensor of a 16-bit format."""
+        return self.made(bits.view(np.int16), device).view(getattr(torch, half))
 
 
 TENSORS = Tensors()
@@ -137,6 +148,8 @@ def _has_no_memory(x: Any) -> bool:
     except (RuntimeError, NotImplementedError):
         return True
 
+
+_HALVES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 _DTYPES = {
     getattr(torch, name): np.dtype(name)

@@ -140,6 +140,11 @@ class Accuracy:
         if isinstance(accuracy, str):
             if accuracy == "exact":
                 return Accuracy("componentwise", 0.0)
+            if accuracy in ("bf16", "fp16"):
+                raise ValueError(
+                    f"accuracy: {accuracy!r} is of products of two 16-bit operands, rounded once to their format; use "
+                    "'fp32'"
+                )
             if accuracy not in _BITS:
                 raise ValueError(
                     f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, exact, a number of "

@@ -21,8 +21,11 @@ COMPLEX = {"complex64": "float32", "complex128": "float64"}
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 """The formats of the hardware that the library multiplies."""
 
-HALVES = ("float16", "bfloat16")
-"""Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy."""
+HALVES = {"float16": 11, "bfloat16": 8}
+"""Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy, with the bits of their significands."""
+
+STORED_AS = "uint16"
+"""The dtype of arrays of results of 16-bit formats while they are computed: NumPy and CuPy may have no bfloat16."""
 
 MULTIPRECISION = "mp"
 """The name of a format of multiprecision numbers begins with this; the bits of their significands follow.
@@ -74,6 +77,8 @@ def part_of(dtype: str) -> str:
 
 def part_bytes(dtype: str) -> int:
     """Bytes of a number of a format of the hardware, of a complex one of each part."""
+    if dtype in HALVES:
+        return 2
     return 8 if part_of(dtype) == "float64" else 4
 
 
@@ -89,7 +94,14 @@ def complex_of(dtype: str) -> str:
 
 def precision_of(dtype: str) -> int:
     """Bits of the significand of a format, of a complex one of each part."""
-    return int(dtype.removeprefix(MULTIPRECISION)) if is_multiprecision(dtype) else SIGNIFICAND_BITS[part_of(dtype)]
+    if is_multiprecision(dtype):
+        return int(dtype.removeprefix(MULTIPRECISION))
+    return HALVES[dtype] if dtype in HALVES else SIGNIFICAND_BITS[part_of(dtype)]
+
+
+def stored_as(dtype: str) -> str:
+    """The dtype of the array in which a result of a format of the hardware is computed."""
+    return STORED_AS if dtype in HALVES else dtype
 
 
 def in_units(x: float, exponent: int, how: str) -> str:
@@ -104,8 +116,10 @@ def in_units(x: float, exponent: int, how: str) -> str:
     return f"{digits}e{whole}"
 
 
-def format_named(dtype: Any) -> str | None:
+def format_named(dtype: Any, halves: bool = False) -> str | None:
     """The format that a caller asks for: "float32", "complex128", "int64", "mp", "mp106", "quad"; None if for none.
+
+    With `halves` also "float16" and "bfloat16".
 
     Raises
     ------
@@ -119,6 +133,8 @@ def format_named(dtype: Any) -> str | None:
     if type(dtype).__module__ == "torch":
         dtype = str(dtype).removeprefix("torch.")  # torch.float64 is "float64" for NumPy
     name = dtype if isinstance(dtype, str) else ""
+    if halves and (found := _half_named(dtype)) is not None:
+        return found
     bits = name.removeprefix(MULTIPRECISION)
     if name == MULTIPRECISION:
         return name
@@ -139,6 +155,12 @@ def format_named(dtype: Any) -> str | None:
             "'mp'"
         )
     return name
+
+
+def _half_named(dtype: Any) -> str | None:
+    """The 16-bit format of a name, a dtype, or a class of numbers; None of anything else."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", "")
+    return name if name in HALVES else None
 
 
 _LEAST_BITS = 53

@@ -17,7 +17,8 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     Parameters
     ----------
     a : tensor, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, on a CPU or a CUDA device
-        Of float16 and bfloat16 the float32 values, and the product is float32.
+        Of float16 and bfloat16 the float32 values, and the product is float32; with accuracy="bf16" or "fp16" it is
+        rounded once to the operands' own format.
     b : tensor, shape (..., k, n) or (k,), on the same device
     **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of gradients have the same.

@@ -21,6 +21,7 @@ from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import Side
 from ozaki.records.verification import Verification
 from ozaki.schemes import Words
@@ -76,6 +77,7 @@ class Work:
         self._facts = OperandFacts(self._runs)
         self._multiplication = Multiplication(self._runs, self._facts, progress, verification)
         self._relative_errors: dict[RelativeError, float] = {}
+        self.row_kinds: RowKinds | None = None
 
     @property
     def undecided(self) -> int | None:

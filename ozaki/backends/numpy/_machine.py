@@ -7,6 +7,7 @@ from ozaki.planning.question import Way
 from ozaki.records.shapes import Shapes
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import H100, TensorCore
+from ozaki.schemes.row_digits import RowDigits
 
 finds_facts_on_device = False
 entry_apart = 500.0
@@ -26,7 +27,7 @@ def obstacle(scheme: Scheme | Words, engine: str) -> str | None:
 
     NumPy models every tensor core.
     """
-    return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine)
+    return None if isinstance(scheme, Words | RowDigits) else engines.obstacle(scheme, engine)
 
 
 def fastest(sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:

@@ -1,0 +1,66 @@
+"""Arrays of 16-bit floats of libraries whose formats NumPy and CuPy may lack: the bits, and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ozaki.records.formats import HALVES
+
+
+@dataclass(frozen=True, eq=False)
+class HalfArray:
+    """An array of 16-bit floats.
+
+    Attributes
+    ----------
+    bits : array of NumPy or CuPy, uint16, any strides
+    format : "float16" or "bfloat16"
+    """
+
+    bits: Any
+    format: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self.bits.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return int(self.bits.ndim)
+
+    def __getitem__(self, at: Any) -> HalfArray:
+        """Some of the numbers: a view, where NumPy or CuPy gives one."""
+        return HalfArray(self.bits[at], self.format)
+
+    def swapaxes(self, first: int, second: int) -> HalfArray:
+        """The array with two axes exchanged: a view."""
+        return HalfArray(self.bits.swapaxes(first, second), self.format)
+
+    @property
+    def _an_array(self) -> Any:
+        """The bits, which lie where the numbers do (`process.placement.where_they_lie`)."""
+        return self.bits
+
+
+def half_format_of(x: Any) -> str | None:
+    """The 16-bit format of an array, also of a plain one of NumPy or CuPy; None of anything else."""
+    if isinstance(x, HalfArray):
+        return x.format
+    name = getattr(getattr(x, "dtype", None), "name", None)
+    return name if name in HALVES else None
+
+
+def widened(x: Any) -> Any:
+    """The float32 values of an array of 16-bit floats: a copy."""
+    if not isinstance(x, HalfArray):
+        return x.astype(np.float32)
+    if x.format == "float16":
+        return x.bits.view(np.float16).astype(np.float32)
+    wide = x.bits.astype(np.uint32)
+    wide <<= 16
+    return wide.view(np.float32)
