@@ -15,6 +15,7 @@ from ozaki.backends.numpy._row_columns import Columns
 from ozaki.backends.numpy._short_sums import combine
 from ozaki.backends.numpy._sixteen import Bits, beside_boundary, on_boundary, to_sixteen
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
+from ozaki.bounds.description import FIELDS
 from ozaki.multiprecision.floats import empty
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.planning.proof import exact_bits
@@ -45,7 +46,8 @@ def multiply_exact(
 ) -> None:
     """Compute the exact products of rows, rounded once, NaN and Inf counted as zero."""
     batch, m, n = out.shape
-    right, k, of = columns.described, left.x.shape[2], columns.scheme.sixteen
+    left, right = _without_nonfinite(left), _without_nonfinite(columns.described)
+    k, of = left.x.shape[2], columns.scheme.sixteen
     spans = left.span, right.span
     scheme = scheme_of("residues", exact_below("residues", MOST_RESIDUES, k, spans))
     bits = exact_bits(spans, k)
@@ -73,6 +75,15 @@ def multiply_exact(
                     _decide(*of_both, tile, to[i, r : r + len(tile)], of, memory)
         memory.free(values.nbytes)
         progress.step(values.shape[0] * values.shape[1])
+
+
+def _without_nonfinite(rows: Described) -> Described:
+    """Rows whose NaN and Inf count as zero, and are not heard of again."""
+    if not rows.on_host.nonfinite.any():
+        return rows
+    fields = rows.fields.copy()
+    fields[FIELDS.index("nonfinite")] = 0
+    return Described(rows.x, fields, rows.finite)
 
 
 def _combine_exact(
