@@ -15,7 +15,7 @@ from ozaki.backends.numpy import _row_digits, _row_statistics
 from ozaki.backends.numpy._row_columns import columns_of
 from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.backends.numpy._sixteen import beside_boundary, from_sixteen, on_boundary, to_sixteen
-from ozaki.backends.numpy.compiled import compiled
+from ozaki.backends.numpy.compiled import compiled, self_test
 from ozaki.backends.numpy.engines import int8_digits
 from ozaki.records.combination import Combination, Factor
 from ozaki.records.memory import Memory
@@ -401,6 +401,17 @@ def test_columns_that_are_split_once(code, monkeypatch, rng, name):
         out = np.zeros((3, rows.shape[1], 60), np.uint16)
         multiply_rows(scheme, rows, one, out, Memory(None))
         assert np.array_equal(out, multiplied(rows, b[:1], name)[0])
+
+
+def test_a_library_that_rounds_wrongly_is_refused(code, monkeypatch):
+    multiply = self_test.multiply_short
+
+    def wrong(*given):
+        multiply(*given)
+        given[6][0, -1, -1] ^= 1
+
+    monkeypatch.setattr(self_test, "multiply_short", wrong)
+    assert self_test.self_test(code.library) == "multiplies 16-bit floats wrongly on this processor"
 
 
 # What it holds, and tells ---------------------------------------------------------------------------------------------
