@@ -348,6 +348,18 @@ def test_compiled_code_finds_the_same_statistics(code, monkeypatch, rng, name):
                 assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("engine", ["float64", "int8-simulated", "int8"])
+def test_engines_by_name(code, rng, engine):
+    a, b = operands(rng, "bfloat16")
+    expected, kinds = multiplied(a, b, "bfloat16")
+    got, found = multiplied(a, b, "bfloat16", engine=engine)
+    assert found == kinds and np.array_equal(got, expected)
+    out = np.zeros((1, *expected.shape), np.uint16)
+    prepared = columns_of(RowDigits("bfloat16"), b.T[None], split=True)
+    multiply_rows(RowDigits("bfloat16"), a[None], prepared, out, Memory(None), engine=engine)
+    assert np.array_equal(out[0], expected)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_layouts(code, rng, name):
     a, b = operands(rng, name, 30, 70, 50)
