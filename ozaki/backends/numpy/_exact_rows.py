@@ -43,6 +43,7 @@ def multiply_exact(
     memory: Memory,
     progress: Progress,
     combination: Combination | None,
+    engine: str,
 ) -> None:
     """Compute the exact products of rows, rounded once, NaN and Inf counted as zero."""
     batch, m, n = out.shape
@@ -58,12 +59,12 @@ def multiply_exact(
         some = left.part(b, rows)
         beside = right if len(right.x) == 1 else right.part(b, slice(None))
         if combination is not None:
-            _combine_exact(scheme, some, beside, bits, combination.at((b, rows)), out[b, rows], of, memory)
+            _combine_exact(scheme, engine, some, beside, bits, combination.at((b, rows)), out[b, rows], of, memory)
             progress.step(some.x.shape[0] * some.x.shape[1])
             continue
         values = np.empty((len(some.x), some.x.shape[1], n))
         memory.hold(values.nbytes)
-        execute(scheme, "auto", some, beside, values, memory)
+        execute(scheme, engine, some, beside, values, memory)
         to = out[b, rows]
         for i in range(values.shape[0]):
             for r in range(0, values.shape[1], max(1, TILE // n)):
@@ -88,6 +89,7 @@ def _without_nonfinite(rows: Described) -> Described:
 
 def _combine_exact(
     scheme: Scheme,
+    engine: str,
     left: Described,
     right: Described,
     bits: int,
@@ -100,7 +102,7 @@ def _combine_exact(
     product = empty(out.shape, bits, np)
     held = product.limbs.nbytes + 9 * out.size
     memory.hold(held)
-    execute(scheme, "auto", left, right, product, memory)
+    execute(scheme, engine, left, right, product, memory)
     step = TILE // COMBINED_SHARE
     memory.pass_through((500 + 40 * len(product.limbs)) * min(step, out.size))
     batch, m, n = out.shape
