@@ -5,7 +5,8 @@
 // and dot product, 2005): the entry is that to which both ends of the interval round. Where they round to two, or where
 // the error of a product underflows or something overflows, the sum is computed exactly.
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); or WHOLE_ROWS, with all three BFloat16 or Float16: list[] then has numbers
+// b m + i of rows, counts[0] of them, and all entries of these are computed.
 //
 // x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
 // out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers
@@ -18,7 +19,19 @@
 // the same time, which are then in the first-level cache: neighbours in the list lie in few columns, in any order; 2.
 // each warp takes one entry after the other, whose products its lanes share.
 #include "arithmetic/superaccumulator.cuh"
+#ifdef WHOLE_ROWS
+#include "arithmetic/sixteen.cuh"
+#endif
 #include "hardware/launch.cuh"
+
+// The bits of an element, of 16 bits those of the float32 that it is.
+template <typename T> __device__ __forceinline__ auto bits_at(const T* x) {
+#ifdef WHOLE_ROWS
+  return widened<T>(x->bits);
+#else
+  return *reinterpret_cast<const typename BitsOf<T>::type*>(x);
+#endif
+}
 
 // An element as a double, 0 for NaN and Inf; no option of a compiler flushes the subnormal numbers here.
 __device__ __forceinline__ double element(uint64_t bits) {
@@ -57,6 +70,20 @@ template <> struct RoundedSum<float> {
     return bits_of(static_cast<float>(double_of(bits)));
   }
 };
+#ifdef WHOLE_ROWS
+template <> struct RoundedSum<OUTPUT> {
+  static constexpr double LEAST = 0.0;  // sums are multiples of 2^-266
+  static __device__ __forceinline__ uint16_t bits(double a, double b) {
+    const Sum sum = two_sum(a, b);
+    uint64_t bits = bits_of(sum.high);
+    if (sum.low != 0.0 && bits % 2 == 0) bits += (sum.low < 0.0) == (sum.high < 0.0) ? 1 : -1;
+    const Parts p = parts(bits);
+    const uint32_t limbs[2] = {low_limb(p.mantissa), high_limb(p.mantissa)};
+    const uint16_t magnitude = Rounding<OUTPUT>::bits(limbs, p.exponent);
+    return static_cast<uint16_t>(magnitude | (p.negative && p.mantissa != 0 ? 0x8000u : 0u));
+  }
+};
+#endif
 
 // The sum of products of an entry, or a lane's share of it: sum + the errors of all products and additions.
 struct InnerSum {
@@ -113,8 +140,7 @@ constexpr int WINDOW = 8;  // digits that are summed at a time: all of ordinary 
 __device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
                                                           int64_t k, int lane, Superaccumulator& exact) {
   const auto digits_at = [&](int64_t t, int64_t (&digits)[5]) {
-    return Superaccumulator::product_digits(parts(reinterpret_cast<const BitsOf<INPUT_A>::type*>(x)[t * x_k]),
-                                            parts(reinterpret_cast<const BitsOf<INPUT_B>::type*>(y)[t * y_k]), digits);
+    return Superaccumulator::product_digits(parts(bits_at(x + t * x_k)), parts(bits_at(y + t * y_k)), digits);
   };
   // 1. Which digits there are.
   int least = Superaccumulator::LENGTH, most = 0;
@@ -170,12 +196,12 @@ __device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_
   // All are loaded before the first is used: what is waited for is memory. Zeros behind the last add nothing.
 #pragma unroll 1
   for (int64_t left = k - lane; left > 0; left -= 32 * AT_ONCE) {
-    BitsOf<INPUT_A>::type of_x[AT_ONCE];
-    BitsOf<INPUT_B>::type of_y[AT_ONCE];
+    decltype(bits_at(x)) of_x[AT_ONCE];
+    decltype(bits_at(y)) of_y[AT_ONCE];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i, x += 32 * x_k, y += 32 * y_k) {
-      of_x[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_A>::type*>(x) : 0;
-      of_y[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_B>::type*>(y) : 0;
+      of_x[i] = 32 * i < left ? bits_at(x) : 0;
+      of_y[i] = 32 * i < left ? bits_at(y) : 0;
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i) sum.add(element(of_x[i]), element(of_y[i]));
@@ -196,8 +222,15 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
   __shared__ Superaccumulator exact[8];
   __shared__ int64_t numbers[PART], keys[PART];
   const int lane = threadIdx.x & 31, thread = threadIdx.x;
+#ifdef WHOLE_ROWS
+  const bool listed = true;
+  const int64_t count = static_cast<int64_t>(counts[0]) * n;
+  const auto wanted = [&](int64_t i) { return list[i / n] * n + i % n; };
+#else
   const bool listed = counts[0] <= static_cast<unsigned long long>(capacity);
   const int64_t count = listed ? static_cast<int64_t>(counts[0]) : entries;
+  const auto wanted = [&](int64_t i) { return listed ? list[i] : i; };
+#endif
   const int64_t each = (count + 8 * gridDim.x - 1) / (8 * gridDim.x) * 8;
   const int part = static_cast<int>(smaller<int64_t>(each, PART));
   const int64_t step = static_cast<int64_t>(gridDim.x) * part;
@@ -205,7 +238,7 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
     const int size = static_cast<int>(smaller<int64_t>(part, count - first));
     // 1. Sort.
     __syncthreads();  // all are through with those before
-    const int64_t own = thread < size ? (listed ? list[first + thread] : first + thread) : 0;
+    const int64_t own = thread < size ? wanted(first + thread) : 0;
     const int64_t key = y_k == 1 && x_k != 1 ? own / n * sizeof(INPUT_A) / 32
                                              : own / n / m * n + own % n * sizeof(INPUT_B) / 32;
     if (thread < size) keys[thread] = key;

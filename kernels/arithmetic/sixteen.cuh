@@ -1,0 +1,161 @@
+// Floating-point numbers of 16 bits: their values as float32, and the rounding of exact integers to them, once.
+#pragma once
+#include "arithmetic/combination.cuh"
+#include "arithmetic/fixed_point.cuh"
+
+// PRECISION bits of the significand, values below 2^TOP; the bits of Inf.
+struct BFloat16 {
+  static constexpr int PRECISION = 8, TOP = 128;
+  static constexpr uint16_t INFINITE = 0x7f80;
+  uint16_t bits;
+};
+struct Float16 {
+  static constexpr int PRECISION = 11, TOP = 16;
+  static constexpr uint16_t INFINITE = 0x7c00;
+  uint16_t bits;
+};
+template <> struct BitsOf<BFloat16> { typedef uint16_t type; };
+template <> struct BitsOf<Float16> { typedef uint16_t type; };
+
+// The bits of the float32 that an element is, with its sign; of a NaN those of a NaN.
+template <typename T> HD uint32_t widened(uint32_t bits);
+template <> HD uint32_t widened<BFloat16>(uint32_t bits) { return bits << 16; }
+template <> HD uint32_t widened<Float16>(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  uint32_t wide;
+  asm("{\n.reg .b16 half;\ncvt.u16.u32 half, %1;\ncvt.f32.f16 %0, half;\n}" : "=r"(wide) : "r"(bits));
+  return wide;
+#else
+  const uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+  if (magnitude < 0x400u) return sign | bits_of(static_cast<float>(magnitude) * 0x1p-24f);
+  return sign | (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23);
+#endif
+}
+// The same, but +0 for NaN and Inf.
+template <typename T> HD uint32_t finite_element(uint32_t bits) {
+  return (bits & 0x7fffu) < T::INFINITE ? widened<T>(bits) : 0u;
+}
+
+// The bits of an element that is given as a float32 with the same value.
+template <typename T> HD uint16_t narrowed(uint32_t bits);
+template <> HD uint16_t narrowed<BFloat16>(uint32_t bits) {
+  return static_cast<uint16_t>(bits >> 16 | ((bits & 0x7fffffffu) > 0x7f800000u ? 0x40u : 0u));
+}
+template <> HD uint16_t narrowed<Float16>(uint32_t bits) {
+  const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude == 0x7f800000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude >= 113u << 23) return static_cast<uint16_t>(sign | (magnitude - (112u << 23)) >> 13);
+  return static_cast<uint16_t>(sign | static_cast<uint32_t>(float_of_bits(magnitude) * 0x1p24f));
+}
+
+// RN(limbs 2^exponent), ties to even, with its sign.
+template <> struct Rounding<BFloat16> {
+  template <int LENGTH> static HD uint16_t bits(const uint32_t (&limbs)[LENGTH], int exponent) {
+    bool negative;
+    const uint64_t magnitude = round_to_format<8, 128>(limbs, exponent, negative);
+    return static_cast<uint16_t>(magnitude | (negative ? 0x8000u : 0u));
+  }
+};
+template <> struct Rounding<Float16> {
+  template <int LENGTH> static HD uint16_t bits(const uint32_t (&limbs)[LENGTH], int exponent) {
+    bool negative;
+    const uint64_t magnitude = round_to_format<11, 16>(limbs, exponent, negative);
+    return static_cast<uint16_t>(magnitude | (negative ? 0x8000u : 0u));
+  }
+};
+
+template <> struct Special<BFloat16> {
+  static HD uint16_t nan() { return 0x7fc0; }
+  static HD uint16_t infinite(bool negative) { return negative ? 0xff80 : 0x7f80; }
+};
+template <> struct Special<Float16> {
+  static HD uint16_t nan() { return 0x7e00; }
+  static HD uint16_t infinite(bool negative) { return negative ? 0xfc00 : 0x7c00; }
+};
+
+// V = sum_s sums[s] 2^(8 (P - 1 - s)) of P diagonals of digits, the most significant first.
+template <int P> HD int64_t joined(const int32_t (&sums)[P]) {
+  int64_t v = sums[0];
+#pragma unroll
+  for (int s = 1; s < P; ++s) v = v * 256 + sums[s];
+  return v;
+}
+// RN(V 2^exponent), whatever over- or underflows.
+template <typename T> HD uint16_t round_joined(int64_t v, int exponent) {
+  const uint32_t limbs[2] = {low_limb(static_cast<uint64_t>(v)), high_limb(static_cast<uint64_t>(v))};
+  return Rounding<T>::bits(limbs, exponent);
+}
+
+// V, below 2^47 in magnitude, as a float32 that is rounded toward zero, and whose last bit is set if that changed it.
+// A further rounding to fewer bits than 23 then gives what one rounding of V would. With
+//
+//   V = h 2^23 + l, 0 <= l < 2^23,   H = h - 1,   L = 2^23 + l,
+//
+// which are float32, f = RZ(H 2^23 + L); and f = V if and only if H 2^23 - f, which is a float32, is -L.
+template <int P> HD float joined_to_odd(const int32_t (&sums)[P]) {
+#ifdef __CUDA_ARCH__
+  // What is above bit 8 (P - 1) of V, less 2^23 in units of V; and the low limb of V.
+  int upper = sums[P - 1] >> 8;
+#pragma unroll
+  for (int s = P - 2; s > 0; --s) upper = (upper + sums[s]) >> 8;
+  upper += sums[0] - (1 << (23 - 8 * (P - 1)));
+  uint32_t low = static_cast<uint32_t>(sums[0]);
+#pragma unroll
+  for (int s = 1; s < P; ++s) low = low * 256u + static_cast<uint32_t>(sums[s]);
+  const float high = static_cast<float>(upper >> (23 - 8 * (P - 1)));
+  const float below = __uint_as_float((low & 0x7fffffu) | 0x4b000000u);
+  const float f = __fmaf_rz(high, 8388608.0f, below);
+  const bool inexact = __fmaf_rn(high, 8388608.0f, -f) != -below;
+  return __uint_as_float(__float_as_uint(f) | (inexact ? 1u : 0u));
+#else
+  const int64_t v = joined<P>(sums);
+  const uint64_t magnitude = static_cast<uint64_t>(v < 0 ? -v : v);
+  const int drop = larger(bit_length(magnitude) - 24, 0);
+  const uint64_t kept = magnitude >> drop << drop;
+  const uint32_t bits = bits_of(static_cast<float>(kept)) | (kept != magnitude ? 1u : 0u);
+  return float_of_bits(bits | (v < 0 ? 1u << 31 : 0u));
+#endif
+}
+
+// Two neighbouring results in one limb, the first one lowest: RN(x), RN(y).
+#ifndef __CUDA_ARCH__
+template <typename T> HD uint16_t rounded_float(float x) {
+  const uint32_t bits = bits_of(x), field = larger(bits >> 23 & 0xffu, 1u);
+  const uint32_t whole = (bits & 0x7fffffu) | ((bits >> 23 & 0xffu) != 0 ? 1u << 23 : 0u);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return Special<T>::infinite(bits >> 31 != 0);
+  const bool negative = bits >> 31 != 0;
+  const uint32_t limbs[2] = {whole, 0};
+  return static_cast<uint16_t>(Rounding<T>::bits(limbs, static_cast<int>(field) - 150) | (negative ? 0x8000u : 0u));
+}
+#endif
+template <typename T> HD uint32_t rounded_pair(float x, float y);
+template <> HD uint32_t rounded_pair<BFloat16>(float x, float y) {
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 800
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+  return pair;
+#else
+  return 0;  // nothing that calls this runs there
+#endif
+#else
+  return rounded_float<BFloat16>(x) | static_cast<uint32_t>(rounded_float<BFloat16>(y)) << 16;
+#endif
+}
+template <> HD uint32_t rounded_pair<Float16>(float x, float y) {
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 800
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+  return pair;
+#else
+  return 0;
+#endif
+#else
+  return rounded_float<Float16>(x) | static_cast<uint32_t>(rounded_float<Float16>(y)) << 16;
+#endif
+}
+
+// V 2^exponent is computed in float32 where 2^exponent and all float32 numbers times it are normal: so is every V but 0.
+HD bool usual_exponent(int exponent) { return static_cast<uint32_t>(exponent + 126) <= 253u; }
