@@ -24,7 +24,7 @@ from benchmarks.measure import WrongAnswerError, rows_of
 from benchmarks.peers import MODULI, Peers, load_gemmul8
 from benchmarks.results import RESULTS, Row, Run, Shape, error_of, git_commit, size, unit
 from benchmarks.routines import SQUARE, TASKS, routines
-from benchmarks.shapes import choice_rows, shape_rows
+from benchmarks.shapes import choice_rows, shape_rows, stack_rows
 from benchmarks.tensor_cores import tensor_core_rows
 
 GEMMUL8 = "Folder with gemmul8.py, to time it too: its GEMMul8 has matmul(a, b, moduli, out) and version, a text."
@@ -42,6 +42,7 @@ class Task(StrEnum):
     complex64 = "complex64"
     shapes = "shapes"
     choices = "choices"
+    stacks = "stacks"
     kernels = "kernels"
 
 
@@ -72,7 +73,7 @@ def main(
     except ImportError as error:
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
     tasks = [t.value for t in task] if task else list(TASKS)
-    if not set(tasks) <= set(SQUARE) and where.xp.__name__ != "cupy":
+    if not set(tasks) <= {*SQUARE, "stacks"} and where.xp.__name__ != "cupy":
         raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
     chosen = sizes_of(sizes)
     try:
@@ -158,6 +159,8 @@ def _rows(
         rows = shape_rows(device, peers, seed, seconds)
     elif task == "choices":
         rows = choice_rows(device, seed, seconds)
+    elif task == "stacks":
+        rows = stack_rows(device, seed, seconds)
     elif task == "kernels":
         of_kernels = (kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
         rows = chain(tensor_core_rows(device, seed, seconds), chain.from_iterable(of_kernels))

@@ -44,6 +44,18 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki residues 14": {"scheme": "residues", "slices": 14},
         "ozaki residues 14, cuBLAS": {"scheme": "residues", "slices": 14, "engine": "cublas"},
     },
+    "stacks float64": {
+        "ozaki residues 14": {"scheme": "residues", "slices": 14},
+        "ozaki default": {"reproducible": True},
+    },
+    "stacks float32": {
+        "ozaki digits 3": {"scheme": "digits", "slices": 3},
+        "ozaki default": {"reproducible": True},
+    },
+    "stacks complex128": {
+        "ozaki residues 15": {"scheme": "residues", "slices": 15},
+        "ozaki default": {"reproducible": True},
+    },
     "choices float64": {"ozaki fastest": {}, "ozaki residues 14": {"scheme": "residues", "slices": 14}},
     "choices float32": {
         "ozaki fastest": {},
@@ -100,7 +112,7 @@ class Routine:
 
 def routines(task: str, xp: Any, blas: str, peers: Iterable[Routine] = ()) -> list[Routine]:
     """The routines of a task, the native product first, those of other libraries last."""
-    proven = task in SQUARE
+    proven = task in SQUARE or task.startswith("stacks")
     native = Routine(
         f"{blas} {_NATIVE.get(task.split()[-1], 'dgemm')}",
         False,

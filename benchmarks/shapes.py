@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.devices import Device
 from benchmarks.measure import rows_of
@@ -31,6 +32,30 @@ def shape_rows(device: Device, peers: Peers, seed: int, min_seconds: float) -> I
         compared = routines("shapes", device.xp, device.blas, peers.routines("shapes") if takes else ())
         yield from rows_of("shapes", "float64", device, shape, compared, seed, min_seconds)
         device.release()
+
+
+STACKS = (
+    Shape(16, 16, 16, batch=65536),
+    Shape(32, 32, 32, batch=16384),
+    Shape(64, 64, 64, batch=4096),
+    Shape(128, 128, 128, batch=2048),
+    Shape(256, 256, 256, batch=1024),
+    Shape(512, 512, 512, batch=128),
+)
+"""Stacks of small matrices, of about the same bytes each."""
+
+STACK_DTYPES = ("float64", "float32", "complex128")
+
+
+def stack_rows(device: Device, seed: int, min_seconds: float) -> Iterator[Row]:
+    """Measure stacks of small matrices in three formats; on a CPU of an eighth of the matrices."""
+    fewer = 1 if device.xp.__name__ == "cupy" else 8
+    for dtype in STACK_DTYPES:
+        compared = routines(f"stacks {dtype}", device.xp, device.blas)
+        for shape in STACKS:
+            some = replace(shape, batch=shape.batch // fewer)
+            yield from rows_of("stacks", dtype, device, some, compared, seed, min_seconds)
+            device.release()
 
 
 CHOICES = (

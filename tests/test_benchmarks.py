@@ -26,6 +26,7 @@ from benchmarks.peers import Peers, load_gemmul8
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
 from benchmarks.routines import COMPLEX, TASKS, Account, Routine, routines
+from benchmarks.shapes import STACK_DTYPES
 
 ROW = Row(
     task="float64",
@@ -274,6 +275,15 @@ def test_shapes(shape):
     assert (ours.m, ours.k, ours.n, ours.batch) == (shape.m, shape.k, shape.n, shape.batch if shape.batch > 1 else None)
     assert ours.error <= 2**-50 and native.bound is None
     assert size(ours) == str(shape) and ours.data == shape.data
+
+
+@pytest.mark.parametrize("dtype", STACK_DTYPES)
+def test_stacks(dtype, tmp_path):
+    compared = routines(f"stacks {dtype}", np, "blas")
+    native, counted, default = rows_of("stacks", dtype, Cpu(), Shape(4, 6, 5, batch=3), compared, seed=0, min_seconds=0)
+    assert (native.dtype, native.batch) == (dtype, 3)
+    assert counted.bound is not None and counted.error <= counted.bound and default.error <= default.bound
+    plot_run(replace(RUN, rows=(native, counted, default)), tmp_path / "stacks.png")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -11,8 +11,8 @@ from ozaki.call.plan_fits import check_plan_fits
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
 from ozaki.planning.choose import choose
-from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
+from ozaki.planning.halves import plan_for_halves
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.question import Question

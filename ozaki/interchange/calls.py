@@ -26,8 +26,7 @@ def any_arrays(*names: str, numpy: tuple[str, ...] = (), halves: bool = False) -
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
     is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object. Of a named tuple the
-    fields `numpy` stay arrays of NumPy. With `halves` it takes 16-bit floats as `HalfArray`; else it gets float32 copies
-    of them.
+    fields `numpy` stay arrays of NumPy. With `halves` it takes 16-bit floats as `HalfArray`, else float32 copies.
 
     Raises
     ------

@@ -19,9 +19,7 @@ class RowKinds(NamedTuple):
     exact: int
     worst: float
 
-    def __add__(self, other: object) -> RowKinds:
-        """The kinds of the rows of both, of the same scheme."""
-        if not isinstance(other, RowKinds):
-            return NotImplemented
+    def merged(self, other: RowKinds) -> RowKinds:
+        """The kinds of these rows and others, by the same scheme."""
         rows = tuple(x + y for x, y in zip(self.rows, other.rows, strict=True))
         return RowKinds(rows, self.exact + other.exact, max(self.worst, other.worst))

@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ozaki.account import Account
+from ozaki.call.halves import half_asked
 from ozaki.functions.decorating import decorated
 from ozaki.planning.asking import check_alone
 from ozaki.records.accuracy import Accuracy
@@ -28,7 +29,7 @@ def emulate(
     accuracy: Accuracy | str | float | None = None,
     *,
     report: bool = False,
-    dtypes: tuple[torch.dtype, ...] = DTYPES,
+    dtypes: tuple[torch.dtype, ...] | None = None,
     **options: Unpack[MethodOptions],
 ) -> Emulation:
     """Send every matrix product of the code inside a `with` block through `ozaki`.
@@ -51,7 +52,9 @@ def emulate(
         Prove a bound for every product, for the account: it takes a pass over the operands of each, and on a GPU waits
         for it.
     dtypes : tuple of torch.dtype
-        Only products of tensors of these dtypes are emulated. Default: float32, float64, complex64 and complex128.
+        Only products of tensors of these dtypes are emulated. Default: float32, float64, complex64 and complex128; with
+        accuracy="bf16" or "fp16" those of that format alone, each rounded once to it: the bits of a row then depend
+        neither on the batch nor on the device.
 
     Returns
     -------
@@ -73,7 +76,11 @@ def emulate(
     [('addmm', (4, 3, 2), 1), ('mm', (2, 4, 3), 1)]
     """
     asked = Options.of("emulate", options, MethodOptions)._replace(accuracy=accuracy)
-    check_alone(asked)
+    half, _ = half_asked(asked)
+    if half is None:
+        check_alone(asked)
+    if dtypes is None:
+        dtypes = DTYPES if half is None else (getattr(torch, half),)
     return Emulation(Settings(asked, report, dtypes))
 
 

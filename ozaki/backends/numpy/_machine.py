@@ -6,8 +6,8 @@ from ozaki.backends.numpy import engines
 from ozaki.planning.question import Way
 from ozaki.records.shapes import Shapes
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.row_digits import RowDigits
 from ozaki.schemes.formats import H100, TensorCore
+from ozaki.schemes.row_digits import RowDigits
 
 finds_facts_on_device = False
 entry_apart = 500.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
 from typing import Any
@@ -28,20 +29,22 @@ def patch(
     out: npt.NDArray[Any],
     memory: Memory,
     combination: Combination | None = None,
+    convert: Callable[[Floats], npt.NDArray[Any]] | None = None,
 ) -> None:
     """Write into out, shape (batch, m, n), what IEEE arithmetic gives in rows and columns with NaN or Inf.
 
     left and right are stacks of rows, shapes (batch or 1, m, k) and (batch or 1, n, k); `flags` holds, for each of
     the two, the numbers of nonfinite elements of its rows, shape (batch or 1, rows). The addend of `combination` has
-    the shape of out. The real part of a complex product is the sum of x u and y (-v), the imaginary one of x v and y u,
-    of elements x + i y and u + i v.
+    the shape of out. `convert` makes of float64 numbers what out has, where that is none of NumPy's formats. The real
+    part of a complex product is the sum of x u and y (-v), the imaginary one of x v and y u, of elements x + i y and
+    u + i v.
     """
     rest, side = memory.rest, min(_PATCH, max(*out.shape[1:], left.shape[2]))
     if rest is not None:
         side = max(1, min(side, isqrt(rest // (8 * _ARRAYS))))
     memory.pass_through(8 * _ARRAYS * side**2)
     if out.dtype.kind != "c":
-        _patch([(left, right, 1)], flags, out, side, combination)
+        _patch([(left, right, 1)], flags, out, side, combination, convert)
         return
     x, u, y, v = left.real, right.real, left.imag, right.imag
     _patch([(x, u, 1), (y, v, -1)], flags, out.real, side, _part(combination, "real"))
@@ -65,6 +68,7 @@ def _patch(
     out: npt.NDArray[Any],
     side: int,
     combination: Combination | None,
+    convert: Callable[[Floats], npt.NDArray[Any]] | None = None,
 ) -> None:
     """Patch a real result, the sum of the products of `terms`; `side` rows, columns and inner indices at a time."""
     for b in range(out.shape[0]):
@@ -79,7 +83,7 @@ def _patch(
                         found *= np.sign(combination.alpha.whole)
                         if combination.c is not None:
                             found += special_addend(combination, (b, *at))
-                    out[b][at] = found
+                    out[b][at] = found if convert is None else convert(found)
 
 
 def _sign_product(

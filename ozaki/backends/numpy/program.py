@@ -152,10 +152,28 @@ def product_program(scheme: Scheme, engine_name: str, views: Views, limit: int |
         image = "conjugate" if views.adjoint else "transpose"
     elif isinstance(scheme, Digits) and not views.addend and views.itself:
         image = "transpose"  # the pairs of digits that are left out are symmetric, too
+    return program_of(engine, scaling_of(scheme, views.k), views, limit, image, symmetric is not None)
+
+
+def program_of(
+    engine: Engine,
+    scaling: Scaling,
+    views: Views,
+    limit: int | None,
+    image: Literal["transpose", "conjugate"] | None = None,
+    one_split: bool = False,
+) -> Program:
+    """The program of a product by an engine; arguments as of `product_program` and attributes of `Program`.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panels exceed the limit.
+    """
     engine, panel = _within(engine, views, limit)
     slabs = range(0, engine.k, engine.slab)
-    parts = *panel, _together(views, panel), slabs, len(slabs) == 1, image, symmetric is not None
-    return Program(engine, scaling_of(scheme, views.k), views, *parts, _workspace(engine, views, panel))
+    parts = *panel, _together(views, panel), slabs, len(slabs) == 1, image, one_split
+    return Program(engine, scaling, views, *parts, _workspace(engine, views, panel))
 
 
 def _within(engine: Engine, views: Views, limit: int | None) -> tuple[Engine, Panel]:
