@@ -16,7 +16,8 @@
 //   else:      the offset of (place, h) that tiles.cuh gives,
 // with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are.
 //
-// mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros.
+// mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros, for
+// b < own_batch: the matrices that the operand itself has.
 // Of A, tiled: row_of[b places + place] = row, and counts[2 b], counts[2 b + 1] the rows of FEWEST_DIGITS and of MOST_DIGITS digits;
 // not tiled: row_of[b rows + row] is the number of digits, 0 if the row is exact. `exact` lists b rows + row of all exact
 // rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. All counts, the
@@ -122,7 +123,7 @@ __device__ __forceinline__ void write_digits(const uint16_t* row, int64_t k, int
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
 row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows, int64_t k, int64_t k_padded,
-           int64_t places, int width, const Rule first_rule, const Rule second_rule, const Slices to,
+           int64_t places, int64_t own_batch, int width, const Rule first_rule, const Rule second_rule, const Slices to,
            int32_t* __restrict__ mu_out, int64_t* __restrict__ nonfinite_out, Columns* columns, int64_t columns_step,
            int32_t* __restrict__ row_of, uint32_t* __restrict__ counts, int64_t* __restrict__ exact,
            Count* __restrict__ exact_count, Count* __restrict__ worst) {
@@ -166,7 +167,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   if (thread == 0) {
     specials = 0;
     for (int i = 0; i < WARPS; ++i) specials += special[i];
-    nonfinite_out[b * rows + row] = specials;
+    if (b < own_batch) nonfinite_out[b * rows + row] = specials;
   }
   const Parts of_largest = parts(widened<FORMAT>(most));
   const int top = top_exponent(of_largest);

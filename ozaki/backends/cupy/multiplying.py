@@ -22,6 +22,7 @@ from ozaki.backends.cupy.steps.axpby import multiple
 from ozaki.backends.cupy.steps.epilogue import Combine
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.product import UNDECIDED
+from ozaki.backends.cupy.steps.rows_of_digits import KINDS
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.verifying import check_projected, projected
 from ozaki.multiprecision.floats import empty as empty_numbers
@@ -45,6 +46,7 @@ class Multiplication:
     computed : the product, or the expression, that was computed last, if by exact slice products; else None
     launched : the plan, the view of the result and the expression of the last program of a product, or None
     undecided : reads how many entries of that product were computed apart; None if none are
+    row_kinds : reads how its rows were multiplied, of `RowDigits`; else None
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Multiplication:
         self.computed: results.Computed | None = None
         self.launched: tuple[Plan, OperandView, Expression | None] | None = None
         self.undecided: Reader | None = None
+        self.row_kinds: Reader | None = None
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product, or the expression, by a plan of slices or words into c (`Work.multiply`)."""
@@ -122,7 +125,7 @@ class Multiplication:
         runs.made = made.without_products()
         runs.run_into(program, c, self._progress)
         runs.free(made)
-        self.undecided = program.readers.get(UNDECIDED)
+        self.undecided, self.row_kinds = program.readers.get(UNDECIDED), program.readers.get(KINDS)
         return program
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:

@@ -15,10 +15,11 @@ from ozaki.backends.cupy.made import EarlySlices, Made
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps import product, rows_of_digits
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.row_digits import row_engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
@@ -27,6 +28,7 @@ from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
+from ozaki.schemes.row_digits import RowDigits
 
 
 class Expression(NamedTuple):
@@ -63,7 +65,13 @@ def product_program(
         plan = replace(plan, workspace_limit=max(plan.workspace_limit - listed, 0))
     once = expression is not None and expression.once
     made = made.without_level(b)
-    if plan.scheme is None:
+    if isinstance(plan.scheme, RowDigits):
+        result = out.array("c", b.given)
+        assert isinstance(result, Array)
+        right = inputs.prepared.get("right") or inputs.rows_given["right"]
+        engine = row_engine(device, plan.scheme, plan.shape[1])
+        rows_of_digits.multiply(b, device, engine, plan, inputs.rows_given["left"], right, result)
+    elif plan.scheme is None:
         made.without_slices(b)
         result = out.array("c", b.given)
         assert isinstance(result, Array)

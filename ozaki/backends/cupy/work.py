@@ -21,6 +21,7 @@ from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import Side
 from ozaki.records.verification import Verification
 from ozaki.schemes import Words
@@ -82,6 +83,13 @@ class Work:
         """Number of entries of the last product that were computed apart; waits for the device."""
         reader = self._multiplication.undecided
         return None if reader is None else int(self._runs.execution.fact(reader))
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """How the rows of the last product were multiplied; None but of `RowDigits`. Waits for the device."""
+        reader = self._multiplication.row_kinds
+        found: RowKinds | None = None if reader is None else self._runs.execution.fact(reader)
+        return found
 
     # Facts ------------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     SymmetricResidues,
     triangle_is_faster,
 )
+from ozaki.backends.cupy.steps.engines.row_digits import row_engine
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.backends.cupy.steps.unrounded import Symmetry
@@ -29,6 +30,7 @@ from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import MOST_AT_ONCE, KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
+from ozaki.schemes.row_digits import RowDigits
 
 
 def engine_of(
@@ -52,6 +54,8 @@ def engine_of(
     (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
+    if isinstance(plan.scheme, RowDigits):
+        return row_engine(device, plan.scheme, k)
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
@@ -94,6 +98,8 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
 
     That some devices lack the kernels of "fused", or lack them for these slices, is for `slice_engine` to say.
     """
+    if isinstance(scheme, RowDigits):
+        return None
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
     if isinstance(scheme, Residues):

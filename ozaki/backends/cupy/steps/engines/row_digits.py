@@ -1,0 +1,113 @@
+"""Engines of rows that have as many digits each as they need (`RowDigits`): cuBLAS int8, and the library's kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
+from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
+from ozaki.backends.cupy.steps.operands import Layout, Scales, Slices
+from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows
+from ozaki.backends.cupy.steps.unrounded import Planes
+from ozaki.caches import cached
+from ozaki.schemes import Digits
+from ozaki.schemes.row_digits import RowDigits
+
+
+@dataclass(frozen=True)
+class CublasRowDigits:
+    """All rows stay where they are, each with room for the most digits; a kernel joins as many diagonals as it has."""
+
+    keeps: ClassVar[bool] = False
+    compacts: ClassVar[bool] = False
+    device: Device
+    label: str = "cuBLAS int8"
+
+    def layout(self, scheme: RowDigits, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the digits of an operand lie: side by side along k, so that a diagonal is one product."""
+        return _layout(scheme.columns if side == "right" else scheme.kinds[-1], _most(scheme), batch, rows, k)
+
+    def workspace(self, scheme: RowDigits, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices, for a batch of any length: its matrices are multiplied one after the other."""
+        return rows * round_up(cols, 16) * _most(scheme) * (4 if k <= _deepest(_most(scheme)) else 12)
+
+    def multiply(self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, out: Array) -> None:
+        """Multiply all rows that are not exact into `out`, shape (batch, m, n), uint16."""
+        batch, m, n = out.shape
+        most, ld = _most(scheme), round_up(n, 16)
+        la, lb = left.slices.layout, right.layout
+        slabs = la.k // la.slab
+        products = b.array("diagonals", (most, m, ld), "i")
+        sums = products if slabs == 1 else b.array("sums", (most, m, ld), "q")
+        places = [_pairs(d, scheme) for d in range(2, most + 2)]
+        for i in range(batch):
+            for g in range(slabs):
+                at_a = left.slices.planes.at.plus(i * la.matrix_bytes + g * la.slab_stride)
+                at_b = right.place_of_matrix(i).plus(g * lb.slab_stride)
+                for d, (first, reversed_first, pairs) in enumerate(places):
+                    at = (
+                        at_a.plus(first * la.slice_bytes),
+                        at_b.plus(reversed_first * lb.slice_bytes),
+                        products.at_index(0, d).at,
+                    )
+                    gemms(b, INT8, at, (m, ld, pairs * la.slab), (la.row_bytes, lb.row_bytes, ld))
+                if slabs > 1:
+                    scales = Scales(left.slices.mu.part(0, i, i + 1)), Scales(right.mu)
+                    Planes(Digits(most), sums, *scales).add_diagonals(b, products, first=g == 0)
+            c, j = out.part(0, i, i + 1), i if right.mu.shape[0] > 1 else 0
+            kernel = _combine_kernel(scheme, sums.view, c.view)
+            mu, nu = left.slices.mu.part(0, i, i + 1), right.mu.part(0, j, j + 1)
+            b.launch(kernel, sums, left.row_of.part(0, i, i + 1), mu, nu, Out(c))
+        b.release(products, sums)
+
+
+def _most(scheme: RowDigits) -> int:
+    """Diagonals of rows with the most digits."""
+    return max(scheme.kinds[-1], scheme.columns)
+
+
+def _pairs(d: int, scheme: RowDigits) -> tuple[int, int, int]:
+    """Of diagonal s + t = d the first s - 1, how many of the reversed digits of B come before its t, and the pairs."""
+    first, last = max(1, d - scheme.columns), min(scheme.kinds[-1], d - 1)
+    return first - 1, scheme.columns - (d - first), last - first + 1
+
+
+def _deepest(most: int) -> int:
+    """Elements of k, a multiple of 128, whose products an int32 accumulator takes."""
+    return Digits(most).depth() // 128 * 128
+
+
+@cached(1024)
+def _layout(count: int, most: int, batch: int, rows: int, k: int) -> Layout:
+    rows = round_up(rows, 16)
+    slabs = max(-(-k // _deepest(most)), 1)
+    slab = round_up(-(-k // slabs), 128)
+    row = count * slab * slabs
+    check_row(row)
+    return Layout(rows, slab * slabs, rows * row, row, slab, slab, count * slab, batch * rows * row)
+
+
+@cached(1024)
+def _combine_kernel(scheme: RowDigits, sums: View, c: View) -> Kernel:
+    _, m, n = c.shape
+    macros: Macros = {"FORMAT": FORMATS[scheme.format], "SUM": sums.dtype.ctype, "OF_COLUMNS": scheme.columns}
+    grid = (m * ceil(n / 1024),)
+    return Kernel.of(
+        "conversion/combine_rows.cu", "combine_rows", macros, grid, (256,), None, *sums.steps[:2], None, None, None,
+        None, c.steps[1], n,
+    )  # fmt: skip
+
+
+RowEngine = CublasRowDigits
+
+
+def row_engine(device: Device, scheme: RowDigits, k: int) -> RowEngine:
+    """The fastest engine of a device for such products."""
+    return CublasRowDigits(device)
