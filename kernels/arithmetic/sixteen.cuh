@@ -157,5 +157,23 @@ template <> HD uint32_t rounded_pair<Float16>(float x, float y) {
 #endif
 }
 
-// V 2^exponent is computed in float32 where 2^exponent and all float32 numbers times it are normal: so is every V but 0.
+// Whether a float32 V, 0 or from 1 to 2^47 in magnitude, times 2^exponent is one multiplication: neither is the power a
+// subnormal number, nor V times it. What overflows is Inf in any format.
 HD bool usual_exponent(int exponent) { return static_cast<uint32_t>(exponent + 126) <= 253u; }
+
+HD float product_toward_zero(float x, float y) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rz(x, y);
+#else
+  return fused_toward(FE_TOWARDZERO, x, y, 0.0f);
+#endif
+}
+// V 2^exponent for any exponent, rounded toward zero, and odd where that changes it: a further rounding to 16 bits then
+// gives what one rounding would. From 2^-252 and 2^252 on nothing is left of V, or everything overflows.
+HD float scaled_to_odd(float v, int exponent) {
+  const int second = smaller(larger(exponent, -126), 126), first = smaller(larger(exponent - second, -126), 126);
+  const float between = product_toward_zero(v, float_of_bits(static_cast<uint32_t>(first + 127) << 23));
+  const float scaled = product_toward_zero(between, float_of_bits(static_cast<uint32_t>(second + 127) << 23));
+  const bool inexact = scaled * float_of_bits(static_cast<uint32_t>(127 - second) << 23) != between;
+  return float_of_bits(bits_of(scaled) | (inexact ? 1u : 0u));
+}

@@ -10,8 +10,10 @@ from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Layout, Scales, Slices
 from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows
@@ -105,9 +107,98 @@ def _combine_kernel(scheme: RowDigits, sums: View, c: View) -> Kernel:
     )  # fmt: skip
 
 
-RowEngine = CublasRowDigits
+@dataclass(frozen=True)
+class FusedRowDigits:
+    """The library's kernel for few digits, once for each number of digits; it rounds in registers.
+
+    The rows of each number stand in tiles one after the other, those of the fewest digits from the beginning, those of
+    more from the end, and what there are of each the kernel reads from device memory.
+    """
+
+    keeps: ClassVar[bool] = False
+    compacts: ClassVar[bool] = True
+    device: Device
+    label: str = LABEL
+
+    def layout(self, scheme: RowDigits, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the digits of an operand lie: in tiles."""
+        tiles = self.device.tiles
+        count = scheme.columns if side == "right" else scheme.kinds[-1]
+        return layout(tiles, count, side, batch, rows, k, tiles.few_digits_side, neighbours=8, in_pairs=True)
+
+    def workspace(self, scheme: RowDigits, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices at most, for products of any size."""
+        return self._handed_over(scheme.fewest)
+
+    def _handed_over(self, digits: int) -> int:
+        """Bytes that blocks of the largest grid hand over."""
+        side = self.device.tiles.few_digits_side
+        return 2 * self.device.clusters * side**2 * (digits + 3)
+
+    def multiply(self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, out: Array) -> None:
+        """Multiply all rows that are not exact into `out`, shape (batch, m, n), uint16."""
+        blocks = left.slices.layout.k // self.device.tiles.depth
+        places = left.row_of.shape[1]
+        mu_step = places if out.shape[0] > 1 else 0
+        for i, digits in enumerate(scheme.kinds):
+            operands = left.slices.operand, right.operand, blocks, out.view, mu_step, right.mu_step
+            splits, beginning, kernel = _gemm(self.device, scheme, digits, places, *operands)
+            aside = b.buffer("digits aside", self._handed_over(digits)) if splits else None
+            flags = b.zeroed("flags", _FLAGS) if splits else None
+            counters = beginning.counter(b)
+            given = [Out(out.at if each is None else each) for each in (aside, flags)]  # any address, where none is used
+            b.launch(
+                kernel, left.slices.planes, right.planes, Out(out), left.slices.mu, right.mu, *given,
+                *map(Out, counters), left.numbers.plus(4 * i), left.row_of,
+            )  # fmt: skip
+            b.release(*(each for each in (aside, flags, *counters) if each is not None))
+
+
+_FLAGS = 4 * 2 * 1024
+"""Bytes of flags, two for each block of the largest grid."""
+
+
+@cached(1024)
+def _gemm(
+    device: Device, scheme: RowDigits, digits: int, places: int, a: Operand, b: Operand, blocks: int, out: View,
+    mu_step: int, nu_step: int,
+) -> tuple[bool, Together, Kernel]:  # fmt: skip
+    """Whether tiles are split along k; how clusters begin tiles together; the launch for rows of so many digits.
+
+    Most rows have the fewest digits. Tiles of the others, which are few as a rule, are not split.
+    """
+    tiles, fewest = device.tiles, digits == scheme.fewest
+    batch, m, n = out.shape
+    side = tiles.few_digits_side
+    rows, columns = -(-m // (2 * side)), -(-n // side)
+    work = batch * rows * columns
+    clusters, whole, sharers = min(device.clusters, work), work, 0
+    if fewest:
+        clusters, whole, sharers = few_digit_shares(work, blocks, device.clusters)
+    # Clusters that have no rows to multiply do not begin together with others.
+    beginning = together(whole, clusters, blocks) if batch == 1 else Together()
+    macros: Macros = {
+        "FORMAT": FORMATS[scheme.format], "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": scheme.columns,
+    }  # fmt: skip
+    walk = struct([rows, columns, group(tiles, 2 * side, blocks), batch])
+    result = None, *out.steps[:2], None, None, mu_step, nu_step, places | n << 32
+    kernel = Kernel.of(
+        "products/digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, result, None, None, blocks,
+        struct([whole, work - whole, sharers]), walk, beginning.struct, (None, None, places | int(not fewest) << 32),
+        shared_mem=tiles.shared_mem,
+    )  # fmt: skip
+    return sharers > 0, beginning, kernel
+
+
+RowEngine = CublasRowDigits | FusedRowDigits
 
 
 def row_engine(device: Device, scheme: RowDigits, k: int) -> RowEngine:
     """The fastest engine of a device for such products."""
+    if "digits" in device.family.fused:
+        tiles = device.tiles
+        most = _most(scheme)
+        deepest = Digits(most).depth(2**31 - 2**23 - 4)  # as in `fused_digits.multiplies`: no carry overflows
+        if tiles.depth * tiles.blocks(k) <= deepest:
+            return FusedRowDigits(device)
     return CublasRowDigits(device)
