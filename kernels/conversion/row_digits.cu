@@ -127,6 +127,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
            int32_t* __restrict__ mu_out, int64_t* __restrict__ nonfinite_out, Columns* columns, int64_t columns_step,
            int32_t* __restrict__ row_of, uint32_t* __restrict__ counts, int64_t* __restrict__ exact,
            Count* __restrict__ exact_count, Count* __restrict__ worst) {
+  after_previous();
   __shared__ uint32_t histogram[THRESHOLDS][32], reached[THRESHOLDS];
   __shared__ Sums shared[WARPS];
   __shared__ uint32_t largest[WARPS], special[WARPS];
@@ -134,7 +135,6 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   __shared__ uint64_t terms[WARPS];
   __shared__ int chosen[3];  // digits, mu, place
 #endif
-  after_previous();
   const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
   const int64_t b = blockIdx.x / rows, row = blockIdx.x % rows;
   const uint16_t* const from = x + b * sb + row * sr;

@@ -222,21 +222,20 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
       for (int s = 0; s < SLICES; ++s) sums[s] = static_cast<int32_t>(d[s][accumulator_of_eight(h, z, x)]);
     };
     const auto round_eight = [&](int z, uint32_t (&pairs)[4]) {
-      int of_columns[2][4];
-      load_again(nu + 128 * z, of_columns[0]);
-      load_again(nu + 128 * z + 16, of_columns[1]);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        float two[2];
+      for (int x0 = 0; x0 < 8; x0 += 4) {
+        int of_columns[4];
+        load_again(nu + 128 * z + 4 * x0, of_columns);
+        float values[4];
 #pragma unroll
-        for (int o = 0; o < 2; ++o) {
-          const int x = 2 * j + o;
+        for (int x = 0; x < 4; ++x) {
           int32_t sums[SLICES];
-          sums_of(z, x, sums);
-          two[o] = joined_to_odd<SLICES>(sums) *
-                   float_of_bits(static_cast<uint32_t>(exponent + 127 - of_columns[x / 4][x % 4]) << 23);
+          sums_of(z, x0 + x, sums);
+          values[x] = joined_to_odd<SLICES>(sums) *
+                      float_of_bits(static_cast<uint32_t>(exponent + 127 - of_columns[x]) << 23);
         }
-        pairs[j] = rounded_pair<OUTPUT>(two[0], two[1]);
+        pairs[x0 / 2] = rounded_pair<OUTPUT>(values[0], values[1]);
+        pairs[x0 / 2 + 1] = rounded_pair<OUTPUT>(values[2], values[3]);
       }
     };
     const bool wide = left > 32 * 3 + 7 && (reinterpret_cast<uint64_t>(c) & 15) == 0;
@@ -294,28 +293,43 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
 struct Work {
   Pieces pieces;
   Tiles tiles;
-  int blocks;
-
-  // Piece number i of this cluster and the next ones, up to the first that there are rows for; i becomes the next number.
-#ifdef FORMAT
-  const RowsOfKind& rows;
-  __device__ __forceinline__ Piece next(int& i) const {
-    for (;;) {
-      const Piece piece = piece_of(i++, pieces, blocks);
-      int entry, row, col;
-      if (!piece.exists || tiles.batch == 1) return piece;
-      locate(piece.tile, tiles, entry, row, col);
-      if (row < rows.pairs(entry)) return piece;
-    }
-  }
-#else
-  __device__ __forceinline__ Piece next(int& i) const { return piece_of(i++, pieces, blocks); }
-#endif
+  Together together;
 };
+
+#ifdef FORMAT
+// That of the rows that there are. It is found anew for each tile: to remember it takes registers. Of fewer rows than
+// there may be no tile is split.
+__device__ __forceinline__ Work of_rows(const Work& all, const RowsOfKind& rows) {
+  Work work = all;
+  if (work.tiles.batch > 1) return work;
+  const int pairs = rows.pairs(0);
+  if (pairs >= work.tiles.rows) return work;
+  work.tiles.rows = pairs;
+  const int whole = pairs * work.tiles.columns, clusters = gridDim.x / 2;
+  work.pieces = {whole, 0, 0};
+  if (work.together.until != 0) work.together.until = whole >= 2 * clusters ? whole / clusters * clusters : 0;
+  return work;
+}
+// Piece number i of this cluster, or the first one after it that there are rows for; i becomes the next number.
+__device__ __forceinline__ Piece piece_from(int& i, const Work& work, int blocks, const RowsOfKind& rows) {
+  for (;;) {
+    const Piece piece = piece_of(i++, work.pieces, blocks);
+    if (!piece.exists || work.tiles.batch == 1) return piece;
+    int entry, row, col;
+    locate(piece.tile, work.tiles, entry, row, col);
+    if (row < rows.pairs(entry)) return piece;
+  }
+}
+#define OF_ROWS(work) of_rows(work, rows)
+#define PIECE_FROM(i, work) piece_from(i, work, blocks, rows)
+#else
+#define OF_ROWS(work) work
+#define PIECE_FROM(i, work) piece_of(i++, work.pieces, blocks)
+#endif
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_t* partial, uint32_t* flags, int blocks,
-           const Pieces all_pieces, const Tiles all_tiles, const Together all_together
+           const Pieces pieces, const Tiles tiles, const Together together
 #ifdef FORMAT
            , const RowsOfKind rows
 #endif
@@ -329,27 +343,17 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
   after_previous();
   const uint32_t rank = cluster_rank();
   const int warpgroup = threadIdx.x / 128;
-  Together together = all_together;
-#ifdef FORMAT
-  Work work = {all_pieces, all_tiles, blocks, rows};
-  if (work.tiles.batch == 1 && rows.pairs(0) < work.tiles.rows) {  // fewer rows than there may be: no tile is split
-    work.tiles.rows = rows.pairs(0);
-    const int whole = work.tiles.rows * work.tiles.columns, clusters = gridDim.x / 2;
-    work.pieces = {whole, 0, 0};
-    if (together.until != 0) together.until = whole >= 2 * clusters ? whole / clusters * clusters : 0;
-  }
-#else
-  const Work work = {all_pieces, all_tiles, blocks};
-#endif
+  const Work all = {pieces, tiles, together};
 
   if (warpgroup == CONSUMERS) {
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
       int w = 0;
-      Piece piece = work.next(w), next;
+      Piece piece = PIECE_FROM(w, OF_ROWS(all)), next;
       for (; piece.exists; piece = next) {
-        next = work.next(w);
+        const Work work = OF_ROWS(all);
+        next = PIECE_FROM(w, work);
         int entry, i, j;
         locate(piece.tile, work.tiles, entry, i, j);
 #ifdef FORMAT
@@ -358,7 +362,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
         const int row = 2 * i + static_cast<int>(rank), contributors = contributors_of(piece, work.pieces, blocks);
         From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
                      b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
-        if (rank == 0) together.begin(piece.tile);
+        if (rank == 0) work.together.begin(piece.tile);
         // 1. The task, then its operand blocks, then what contributors leave.
         stages.wait_empty(ring);
         task_of_stage[ring.stage] = {piece.last - piece.first, piece.first == 0 ? contributors : -1, entry, row * ROWS,
@@ -380,7 +384,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
     Diagonal d[SLICES];
     Ring ring;
     int w = 0;
-    bool more = work.next(w).exists;
+    bool more = PIECE_FROM(w, OF_ROWS(all)).exists;
     while (more) {
       // 2. Multiply. The exponents are loaded meanwhile.
       stages.wait(ring);

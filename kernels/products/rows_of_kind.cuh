@@ -12,7 +12,9 @@ struct RowsOfKind {
   const int32_t* row_of;
   int places, from_end;
 
-  __device__ __forceinline__ int number(int entry) const { return static_cast<int>(numbers[2 * entry]); }
+  __device__ __forceinline__ int number(int entry) const {
+    return static_cast<int>(*static_cast<const volatile uint32_t*>(numbers + 2 * entry));
+  }
   __device__ __forceinline__ int pairs(int entry) const { return (number(entry) + 2 * ROWS - 1) / (2 * ROWS); }
   // The pair of tiles with the i-th 2 ROWS places.
   __device__ __forceinline__ int pair(int i) const { return from_end ? places / (2 * ROWS) - 1 - i : i; }

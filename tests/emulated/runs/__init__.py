@@ -41,6 +41,16 @@ FUNCTIONS = {
         "products-apart",
         "hopper-products-apart",
     ),
+    "sixteen": (
+        *(
+            "kinds-of-rows",
+            "hopper-kinds-of-rows",
+            "many-tiles",
+            "hopper-many-tiles",
+            "of-callers",
+            "hopper-of-callers",
+        ),
+    ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (
         *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),

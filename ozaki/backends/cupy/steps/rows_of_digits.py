@@ -115,7 +115,7 @@ def split_columns(b: Builder, engine: Any, scheme: RowDigits, x: Array) -> Slice
     summary = b.array(f"{x.buffer.name}.summary", (batch * _SUMMARY,), "B", counted=False)
     b.add(Clear(b.stream, summary.at, summary.nbytes))
     slices = Slices.room(b, Described(x, described.fields, summary=summary), layout)
-    kernel = _kernel(scheme, "right", x.view, layout, batch, 1)
+    kernel = _kernel(scheme, "right", x.view, layout, batch, batch)
     nothing = Out(summary)
     b.launch(
         kernel, x, Out(slices.planes), Out(slices.mu), Out(_nonfinite(described)), Out(summary), *[nothing] * 5

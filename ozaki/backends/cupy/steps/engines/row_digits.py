@@ -146,7 +146,9 @@ class FusedRowDigits:
             aside = b.buffer("digits aside", self._handed_over(digits)) if splits else None
             flags = b.zeroed("flags", _FLAGS) if splits else None
             counters = beginning.counter(b)
-            given = [Out(out.at if each is None else each) for each in (aside, flags)]  # any address, where none is used
+            given = [
+                Out(out.at if each is None else each) for each in (aside, flags)
+            ]  # any address, where none is used
             b.launch(
                 kernel, left.slices.planes, right.planes, Out(out), left.slices.mu, right.mu, *given,
                 *map(Out, counters), left.numbers.plus(4 * i), left.row_of,

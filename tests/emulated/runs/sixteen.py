@@ -1,0 +1,164 @@
+"""Products of 16-bit floats rounded once to 16 bits, whose rows have digits of their own count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends.cupy.steps import rows_of_digits
+from ozaki.backends.cupy.steps.engines.row_digits import CublasRowDigits, RowEngine, row_engine
+from ozaki.backends.numpy._row_digits import multiply_rows
+from ozaki.interchange.halves import HalfArray
+from ozaki.records.memory import Memory
+from ozaki.records.row_kinds import RowKinds
+from ozaki.schemes.row_digits import RowDigits
+from runs.device import Part
+
+_SIZES = ((40, 70, 50), (5, 1, 3), (1, 300, 1), (33, 257, 130), (300, 129, 20))
+
+
+def _bits(x: np.ndarray, half: str) -> np.ndarray:
+    """The 16-bit floats nearest to float64 numbers, as bits; those of bfloat16 cut off toward zero."""
+    with np.errstate(all="ignore"):
+        if half == "float16":
+            return x.astype(np.float16).view(np.uint16)
+        return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _values(bits: np.ndarray, half: str) -> np.ndarray:
+    """The float32 numbers that bits mean."""
+    if half == "float16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _hard(rng: np.random.Generator, shape: tuple[int, ...], half: str) -> np.ndarray:
+    """Rows of all kinds: usual, with outliers, wide, zero, subnormal, near overflow, of few bits, with NaN and Inf."""
+    x = rng.standard_normal(shape)
+    rows, k = shape[-2:]
+    least, most = (-133, 127) if half == "bfloat16" else (-24, 15)
+    for i in range(rows):
+        of = x[..., i, :]
+        kind = rng.integers(0, 12)
+        if kind == 0:
+            of[..., rng.integers(k)] *= 100
+        elif kind == 1:
+            of *= np.exp(3 * rng.standard_normal(k))
+        elif kind == 2:
+            of *= np.exp2(rng.integers(least // 2, most // 2, k))
+        elif kind == 3:
+            of[:] = 0
+        elif kind == 4:
+            of *= 2.0 ** (least + 3)
+        elif kind == 5:
+            of *= 2.0 ** (most - 3)
+        elif kind == 6:
+            of[:] = np.round(4 * of)
+        elif kind == 7 and rows > 3:
+            of[..., rng.integers(k)] = rng.choice([np.nan, np.inf, -np.inf])
+        elif kind == 8:
+            of[..., ::2] = 0
+    return _bits(x, half)
+
+
+def _wanted(a: np.ndarray, b: np.ndarray, half: str) -> tuple[np.ndarray, RowKinds]:
+    """The bits of the product, and the kinds of its rows, of rows of A and columns of B, on NumPy."""
+    batch = max(len(a), len(b))
+    x, y = (np.ascontiguousarray(_values(each, half)) for each in (a, b))
+    x = np.ascontiguousarray(np.broadcast_to(x, (batch, *x.shape[1:])))
+    out = np.empty((batch, a.shape[1], b.shape[1]), np.uint16)
+    with np.errstate(all="ignore"):
+        return out, multiply_rows(RowDigits(half), x, y, out, Memory(None))
+
+
+def _multiplied(
+    a: Any, b: Any, half: str, engine: RowEngine, prepared: bool, multiprocessors: int | None = None
+) -> tuple[np.ndarray, RowKinds]:  # fmt: skip
+    """The same by an engine: operands as arrays of bits, or of float32, on the device."""
+    part, scheme = Part(), RowDigits(half)
+    device = part.device if multiprocessors is None else replace(part.device, multiprocessors=multiprocessors)
+    left, right = part.given(a, "a"), part.given(b, "b")
+    batch, (m, k), n = max(a.shape[0], b.shape[0]), a.shape[1:], b.shape[1]
+    out = part.b.array("c", (batch, m, n), "H")
+    plan = ozaki.plan((m, k), (k, n), accuracy="bf16" if half == "bfloat16" else "fp16")
+    columns = rows_of_digits.split_columns(part.b, engine, scheme, right) if prepared else right
+    rows_of_digits.multiply(part.b, device, engine, plan, left, columns, out)
+    reader = part.b.reader(rows_of_digits.KINDS)
+    assert reader is not None
+    found = part.value(out)
+    return found, reader.value(*(part.value(each) for each in reader.evidence))
+
+
+def _engines(k: int, half: str) -> list[RowEngine]:
+    device = Part().device
+    own = row_engine(device, RowDigits(half), k)
+    return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
+
+
+def kinds_of_rows(rng: np.random.Generator) -> None:
+    """All kinds of rows in one matrix, in stacks, of operands in any order, as bits or as float32 numbers."""
+    for half in ("bfloat16", "float16"):
+        m, k, n = _SIZES[rng.integers(len(_SIZES))]
+        of_left, of_right = ((1, 3, 2, 1), (1, 3, 1, 2))
+        for i, j in zip(of_left, of_right, strict=True):
+            left, right = (i, m, k), (j, n, k)
+            a, b = _hard(rng, left, half), _hard(rng, right, half)
+            b = b if rng.random() < 0.3 else _bits(rng.standard_normal(right), half)
+            expected, kinds = _wanted(a, b, half)
+            x, y = ((_values(each, half) if rng.random() < 0.4 else each) for each in (a, b))
+            x, y = (each.swapaxes(1, 2).copy().swapaxes(1, 2) if rng.random() < 0.5 else each for each in (x, y))
+            x, y = cp.asarray(x), cp.asarray(y)
+            if rng.random() < 0.3:
+                x, y = x[..., ::-1], y[..., ::-1]
+            for engine in _engines(k, half):
+                got, found = _multiplied(x, y, half, engine, bool(rng.random() < 0.5))
+                _same(expected, got)
+                assert kinds == found, (kinds, found)
+
+
+def many_tiles(rng: np.random.Generator) -> None:
+    """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
+    for half in ("bfloat16", "float16"):
+        m, k, n = int(rng.integers(257, 600)), int(rng.integers(700, 1100)), int(rng.integers(200, 300))
+        x = rng.standard_normal((1, m, k))
+        if rng.random() < 0.7:
+            x[:, rng.random(m) < rng.random(), ::7] *= 30
+        a, b = _bits(x, half), _bits(rng.standard_normal((1, n, k)), half)
+        expected, kinds = _wanted(a, b, half)
+        for engine in _engines(k, half):
+            multiprocessors = int(rng.choice([2, 4, 6, 10]))
+            few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors))
+            got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, False, multiprocessors)
+            _same(expected, got)
+            assert kinds == found, (kinds, found)
+
+
+def of_callers(rng: np.random.Generator) -> None:
+    """Products of callers' arrays, prepared or not, repeated."""
+    for half, name in (("bfloat16", "bf16"), ("float16", "fp16")):
+        a, b = _hard(rng, (2, 20, 60), half), _hard(rng, (1, 30, 60), half)
+        expected, kinds = _wanted(a, b, half)
+        x, y = cp.asarray(a), cp.asarray(b[0]).swapaxes(0, 1)
+        if half == "float16":
+            x, y = x.view(np.float16), y.view(np.float16)
+        else:
+            x, y = HalfArray(x, half), HalfArray(y, half)
+        plan = ozaki.plan((2, 20, 60), (60, 30), accuracy=name)
+        columns = ozaki.prepare(y, "right", plan)
+        for _ in range(3):
+            for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
+                got = ozaki.matmul(x, given, **options)
+                _same(expected, cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16)))
+
+
+def _same(expected: np.ndarray, got: np.ndarray) -> None:
+    assert expected.shape == got.shape and got.dtype == np.uint16, (expected.shape, got.shape, got.dtype)
+    differ = expected != got
+    assert not differ.any(), (
+        f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}: "
+        f"{expected[differ][0]:x} {got[differ][0]:x}"
+    )
