@@ -51,7 +51,7 @@ class PreparedSlices:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """The arrays that a product reads: `x`, `fields`, `planes`, `mu`; and `tops`, `inner` or `summary`, if there are any."""
+        """The arrays that a product reads: `x`, `fields`, `planes`, `mu`; and `tops`, `inner` or `summary`, if any."""
         more = (array for array in (self.tops, self.inner, self.summary) if array is not None)
         return self.x, self.fields, self.planes, self.mu, *more
 

@@ -68,9 +68,9 @@ def product_program(
     if isinstance(plan.scheme, RowDigits):
         result = out.array("c", b.given)
         assert isinstance(result, Array)
-        right = inputs.prepared.get("right") or inputs.rows_given["right"]
-        engine = row_engine(device, plan.scheme, plan.shape[1])
-        rows_of_digits.multiply(b, device, engine, plan, inputs.rows_given["left"], right, result)
+        columns = inputs.prepared.get("right") or inputs.rows_given["right"]
+        of_rows = row_engine(device, plan.scheme, plan.shape[1])
+        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, result)
     elif plan.scheme is None:
         made.without_slices(b)
         result = out.array("c", b.given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import cupy as cp
 import numpy as np
@@ -18,10 +18,14 @@ from ozaki.records.row_kinds import RowKinds
 from ozaki.schemes.row_digits import RowDigits
 from runs.device import Part
 
+Half = Literal["bfloat16", "float16"]
+
+_HALVES: tuple[Half, ...] = ("bfloat16", "float16")
+
 _SIZES = ((40, 70, 50), (5, 1, 3), (1, 300, 1), (33, 257, 130), (300, 129, 20))
 
 
-def _bits(x: np.ndarray, half: str) -> np.ndarray:
+def _bits(x: np.ndarray, half: Half) -> np.ndarray:
     """The 16-bit floats nearest to float64 numbers, as bits; those of bfloat16 cut off toward zero."""
     with np.errstate(all="ignore"):
         if half == "float16":
@@ -29,14 +33,14 @@ def _bits(x: np.ndarray, half: str) -> np.ndarray:
         return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def _values(bits: np.ndarray, half: str) -> np.ndarray:
+def _values(bits: np.ndarray, half: Half) -> np.ndarray:
     """The float32 numbers that bits mean."""
     if half == "float16":
         return bits.view(np.float16).astype(np.float32)
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _hard(rng: np.random.Generator, shape: tuple[int, ...], half: str) -> np.ndarray:
+def _hard(rng: np.random.Generator, shape: tuple[int, ...], half: Half) -> np.ndarray:
     """Rows of all kinds: usual, with outliers, wide, zero, subnormal, near overflow, of few bits, with NaN and Inf."""
     x = rng.standard_normal(shape)
     rows, k = shape[-2:]
@@ -65,7 +69,7 @@ def _hard(rng: np.random.Generator, shape: tuple[int, ...], half: str) -> np.nda
     return _bits(x, half)
 
 
-def _wanted(a: np.ndarray, b: np.ndarray, half: str) -> tuple[np.ndarray, RowKinds]:
+def _wanted(a: np.ndarray, b: np.ndarray, half: Half) -> tuple[np.ndarray, RowKinds]:
     """The bits of the product, and the kinds of its rows, of rows of A and columns of B, on NumPy."""
     batch = max(len(a), len(b))
     x, y = (np.ascontiguousarray(_values(each, half)) for each in (a, b))
@@ -76,7 +80,7 @@ def _wanted(a: np.ndarray, b: np.ndarray, half: str) -> tuple[np.ndarray, RowKin
 
 
 def _multiplied(
-    a: Any, b: Any, half: str, engine: RowEngine, prepared: bool, multiprocessors: int | None = None
+    a: Any, b: Any, half: Half, engine: RowEngine, prepared: bool, multiprocessors: int | None = None
 ) -> tuple[np.ndarray, RowKinds]:  # fmt: skip
     """The same by an engine: operands as arrays of bits, or of float32, on the device."""
     part, scheme = Part(), RowDigits(half)
@@ -93,7 +97,7 @@ def _multiplied(
     return found, reader.value(*(part.value(each) for each in reader.evidence))
 
 
-def _engines(k: int, half: str) -> list[RowEngine]:
+def _engines(k: int, half: Half) -> list[RowEngine]:
     device = Part().device
     own = row_engine(device, RowDigits(half), k)
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
@@ -101,7 +105,7 @@ def _engines(k: int, half: str) -> list[RowEngine]:
 
 def kinds_of_rows(rng: np.random.Generator) -> None:
     """All kinds of rows in one matrix, in stacks, of operands in any order, as bits or as float32 numbers."""
-    for half in ("bfloat16", "float16"):
+    for half in _HALVES:
         m, k, n = _SIZES[rng.integers(len(_SIZES))]
         of_left, of_right = ((1, 3, 2, 1), (1, 3, 1, 2))
         for i, j in zip(of_left, of_right, strict=True):
@@ -122,7 +126,7 @@ def kinds_of_rows(rng: np.random.Generator) -> None:
 
 def many_tiles(rng: np.random.Generator) -> None:
     """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
-    for half in ("bfloat16", "float16"):
+    for half in _HALVES:
         m, k, n = int(rng.integers(257, 600)), int(rng.integers(700, 1100)), int(rng.integers(200, 300))
         x = rng.standard_normal((1, m, k))
         if rng.random() < 0.7:
@@ -139,9 +143,9 @@ def many_tiles(rng: np.random.Generator) -> None:
 
 def of_callers(rng: np.random.Generator) -> None:
     """Products of callers' arrays, prepared or not, repeated."""
-    for half, name in (("bfloat16", "bf16"), ("float16", "fp16")):
+    for half, name in zip(_HALVES, ("bf16", "fp16"), strict=True):
         a, b = _hard(rng, (2, 20, 60), half), _hard(rng, (1, 30, 60), half)
-        expected, kinds = _wanted(a, b, half)
+        expected, _ = _wanted(a, b, half)
         x, y = cp.asarray(a), cp.asarray(b[0]).swapaxes(0, 1)
         if half == "float16":
             x, y = x.view(np.float16), y.view(np.float16)

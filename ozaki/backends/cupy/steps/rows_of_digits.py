@@ -141,7 +141,7 @@ def split_rows(
     kernel = _kernel(scheme, "left", x.view, layout, batch, columns.mu.shape[0], places)
     assert columns.described.summary is not None
     written = planes, mu, _nonfinite(described)
-    more = row_of, split.numbers, exact, split.number_of_exact, counts
+    more: tuple[Array | Place, ...] = row_of, split.numbers, exact, split.number_of_exact, counts
     b.launch(kernel, x, *map(Out, written), columns.described.summary, *map(Out, more))
     return split
 
