@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_digits_definition import EXACT, bits_of, product
 
-from ozaki.backends.numpy._row_digits import columns_of, multiply_rows
+from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.backends.numpy._sixteen import beside_boundary, from_sixteen, on_boundary, to_sixteen
 from ozaki.records.memory import Memory
 from ozaki.schemes.row_digits import FORMATS, RowDigits, steps, thresholds

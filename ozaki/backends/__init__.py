@@ -17,6 +17,7 @@ from ozaki.records.memory import Memory
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import REAL, Side
 from ozaki.records.verification import Verification
 from ozaki.schemes import Words
@@ -31,6 +32,11 @@ class Work(Protocol):
     @property
     def undecided(self) -> int | None:
         """Number of entries of the last product that were computed apart (`Plan.undecided_apart`); None if none is."""
+        ...
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """How the rows of the last product were multiplied, where each has digits of its own count; else None."""
         ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:

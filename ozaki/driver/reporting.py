@@ -17,8 +17,10 @@ from ozaki.planning.proof import relative_bound
 from ozaki.records.formats import is_multiprecision
 from ozaki.records.plan import Plan
 from ozaki.records.report import Report
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import SIDES
 from ozaki.schemes import Words, is_exact
+from ozaki.schemes.row_digits import RowDigits
 
 
 def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Report:
@@ -28,10 +30,15 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
     all entries.
     """
     pair, plan, relative = works.pair, settled.plan, "relative" in asked
+    if pair.half is not None and asked:
+        raise ValueError(f"return_report: {sorted(asked)[0]!r} is not of products rounded to {pair.half}; use True")
     bounds = entry_bounds(works, plan, c) if "bounds" in asked else None
     scheme, bound, unrounded = plan.scheme, plan.bound, plan.unrounded_bound
     # A multiprecision result refuses NaN and Inf, and has no range that it could leave.
     nonfinite = 0 if pair.empty or is_multiprecision(plan.dtype) else None
+    kinds = None if pair.half is None or pair.empty else works.of_rows.row_kinds
+    if kinds is not None:
+        unrounded, bound = kinds.worst, with_rounding(kinds.worst, plan.dtype)
     if not pair.empty and (scheme is None or not plan.a_priori):
         if scheme is None:
             bound = unrounded = native_bound(works)
@@ -72,7 +79,15 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
         recomputed=None if works.verification is None else works.verification.recomputed,
         inner_scaling=plan.inner_scaling,
         undecided=_undecided(works, plan),
+        row_kinds=None if kinds is None else _counted_rows(plan, kinds),
     )
+
+
+def _counted_rows(plan: Plan, kinds: RowKinds) -> dict[str, int]:
+    """Rows of A by how they were multiplied, of those kinds that there are."""
+    assert isinstance(plan.scheme, RowDigits)
+    names = [f"{digits} digits" for digits in plan.scheme.kinds] + ["exact"]
+    return {name: count for name, count in zip(names, (*kinds.rows, kinds.exact), strict=True) if count}
 
 
 def _undecided(works: Works, plan: Plan) -> int | None:

@@ -10,6 +10,7 @@ from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
+from ozaki.planning.checks import check_runs
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
 from ozaki.planning.halves import plan_for_halves
@@ -74,7 +75,9 @@ def settled(works: Works, given: Plan | None, report: bool) -> Settled:
         If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
     """
     if given is None and works.pair.half is not None:
-        found = Settled(plan_for_halves(works.pair.sizes, works.pair.half, works.pair.choices), Facts())
+        plan = plan_for_halves(works.pair.sizes, works.pair.half, works.pair.choices)
+        check_runs(plan.scheme, plan.engine, works.pair.backend.machine())
+        found = Settled(plan, Facts())
     elif given is None:
         found = planned(works, question(works.pair))
     else:

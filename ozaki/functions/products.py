@@ -255,6 +255,9 @@ def matmul(
     check_report(return_report)
     if plan is not None:
         check_plan_alone(plan, asked)
+    half = half_asked(asked)[0] if plan is None else plan.dtype
+    if half in HALVES:
+        raise ValueError(f"devices: not of products rounded to {half}; omit it, or use accuracy='fp32'")
     told = progress_of(progress)
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 

@@ -92,6 +92,9 @@ class Report:
         How many times the product was computed once more because they did not agree (None as for `verified`).
     inner_scaling
         Whether A S and S^-1 B were sliced, S a diagonal of powers of two (docs/definitions.md, 10).
+    row_kinds
+        Of a product of 16-bit floats rounded to 16 bits: number of rows of A by how they were multiplied, as
+        {"2 digits": 4090, "3 digits": 5, "exact": 1} (docs/definitions.md, 11). None of other products.
     undecided
         Number of entries that their error left undecided when they were rounded, and that were computed apart, by exact
         inner products (docs/bounds.md, B14; None: the plan has nothing computed apart).
@@ -120,6 +123,7 @@ class Report:
     recomputed: int | None = None
     inner_scaling: bool = False
     undecided: int | None = None
+    row_kinds: dict[str, int] | None = None
 
     def __str__(self) -> str:
         what = "native product"
@@ -129,6 +133,8 @@ class Report:
             if self.undecided is not None:
                 what += f", {several(self.undecided, 'undecided entry', 'undecided entries')} apart,"
         lines = [f"{what} on {self.engine}"]
+        if self.row_kinds is not None:
+            lines.append("rows of A: " + ", ".join(f"{n} {how}" for how, n in self.row_kinds.items()))
         if self.bound == inf:
             lines.append("no error bound")
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ozaki.caches import cached
 from ozaki.schemes.digits import Digits
@@ -72,7 +72,7 @@ class RowDigits:
         Of the result.
     """
 
-    format: Literal["bfloat16", "float16"]
+    format: str
 
     exact: ClassVar[bool] = True
     """Slice products and their sums are exact: the bits are the same on every backend."""
@@ -117,6 +117,30 @@ class RowDigits:
     def scaling(self, k: int) -> Scaling:
         """The rule that scales most rows of A."""
         return Digits(self.fewest).scaling(k)
+
+    # What else `ExactScheme` asks, of rows with the fewest digits: no plan by this scheme is searched for.
+
+    @property
+    def largest(self) -> int:
+        """Largest absolute value of an element of an image."""
+        return Digits(self.fewest).largest
+
+    @property
+    def drop(self) -> float:
+        """Largest absolute value of what is left out of an entry of Cbar for each inner index."""
+        return Digits(self.count).drop
+
+    def dropped(self, k: int, spans: tuple[int, int]) -> float:
+        """Largest absolute value of what is left out of an entry of Cbar."""
+        return k * self.drop
+
+    @property
+    def usual_drop(self) -> float:
+        """Estimated root mean square, for ordinary operands, of what is left out of Cbar for each inner index."""
+        return Digits(self.count).usual_drop
+
+    growth: ClassVar[int] = 0
+    """No count is searched for."""
 
     def scaling_of_columns(self, k: int) -> Scaling:
         """The rule that scales the columns of B."""

@@ -59,12 +59,29 @@ class Columns:
     summary: RowStatistics
     nu: Ints
 
+    @property
+    def x(self) -> npt.NDArray[Any]:
+        """The columns as rows, shape (batch or 1, n, k)."""
+        rows: npt.NDArray[Any] = self.described.unscaled
+        return rows
+
 
 def columns_of(scheme: RowDigits, y: npt.NDArray[Any]) -> Columns:
     """Describe and summarise the columns of B, given as rows y, shape (batch, n, k), float32 with any strides."""
     described = describe(y)
     scaling = Digits(scheme.columns).scaling(y.shape[2])
     return Columns(scheme, described, summary_of(scheme, described), described.on_host.exponents(scaling))
+
+
+def row_digit_steps(scheme: RowDigits) -> tuple[str, ...]:
+    """What is done with described operands, for people."""
+    kinds = " or ".join(map(str, scheme.kinds))
+    return (
+        f"count digits         a, summary of b -> {kinds} digits of each row of a, or exact",
+        f"multiply             a, b of {scheme.columns} digits -> diagonals of digits; rows of one count together",
+        f"round                diagonals -> c, {scheme.format}",
+        "compute exactly      rows without a proof -> c",
+    )
 
 
 def multiply_rows(

@@ -15,11 +15,13 @@ from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
 from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._proof import facts_program
+from ozaki.backends.numpy._row_digits import Columns, columns_of, row_digit_steps
 from ozaki.backends.numpy._scaled import scaled_alone
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.engines import engine_of
+from ozaki.backends.numpy.engines.row_digits import RowDigitEngine
 from ozaki.backends.numpy.program import COMPUTING_APART, DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
@@ -32,6 +34,7 @@ from ozaki.records.formats import DTYPES
 from ozaki.records.plan import Plan, slices_depend_on
 from ozaki.records.shapes import Side
 from ozaki.schemes import ComplexResidues, Scheme, Words
+from ozaki.schemes.row_digits import RowDigits
 
 name = "numpy"
 work = Work
@@ -87,6 +90,8 @@ def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> s
     """The engine that multiplies by this plan, as reports name it; of expressions and prepared operands, too."""
     if plan.scheme is None:
         return "NumPy"
+    if isinstance(plan.scheme, RowDigits):
+        return f"NumPy, {RowDigitEngine.of_kind(plan.scheme.fewest, plan.scheme.columns, max(plan.shape[1], 1)).label}"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     reals = plan.shape[1] * min(plan.parts)
@@ -108,6 +113,8 @@ def steps(plan: Plan) -> str:
         return numbered("numpy.matmul         a, b -> c")
     if 0 in (batch, m, k, n):
         return numbered(*DESCRIBING)
+    if isinstance(scheme, RowDigits):
+        return numbered(*DESCRIBING, *row_digit_steps(scheme))
     if isinstance(scheme, Words):
         return str(word_program(scheme, (batch, m, n), k, plan.workspace_limit))
     reals, limit = k * min(plan.parts), plan.workspace_limit
@@ -127,6 +134,8 @@ def same_slices(plan: Plan, other: Plan) -> bool:
     return slices_depend_on(plan) == slices_depend_on(other)
 
 
-def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:
+def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices | Columns:
     """The slices of an operand, shape (batch, rows, k), to be used in many products."""
+    if isinstance(plan.scheme, RowDigits):
+        return columns_of(plan.scheme, rows)
     return _split(describe(scaled_alone(rows) if plan.inner_scaling else rows), side, plan)

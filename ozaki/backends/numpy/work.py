@@ -22,6 +22,7 @@ from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
 from ozaki.backends.numpy._relative import bits_of, bits_of_strips
+from ozaki.backends.numpy._row_digits import Columns, multiply_rows
 from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, inner_range, scaled_along_k, scaled_beside
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
@@ -50,9 +51,11 @@ from ozaki.records.combination import ONE, Combination
 from ozaki.records.memory import Memory
 from ozaki.records.plan import Plan
 from ozaki.records.progress import SILENT, Progress
+from ozaki.records.row_kinds import RowKinds
 from ozaki.records.shapes import SIDES, Side
 from ozaki.records.verification import Verification
 from ozaki.schemes import Residues, Scheme, Words, is_exact
+from ozaki.schemes.row_digits import RowDigits
 
 _SERIAL = 2**16
 """Multiplications of a product of slices that BLAS computes by one thread, whatever their number (OpenBLAS: 2**18)."""
@@ -98,7 +101,9 @@ class Work:
         self._proof: Ratios | None = None
         self._proof_is_scaled = False
         self._product: results.Computed | None = None
+        self._columns = b if isinstance(b, Columns) else None
         self.undecided: int | None = None
+        self.row_kinds: RowKinds | None = None
 
     @cached_property
     def _combination(self) -> Combination | None:
@@ -251,6 +256,11 @@ class Work:
         assert plan.scheme is not None
         if self._proof is not None:
             self._proof.release()
+        if isinstance(plan.scheme, RowDigits):
+            self.row_kinds = multiply_rows(
+                plan.scheme, self._rows("left"), self._columns or self._rows("right"), c, self._memory, self._progress
+            )
+            return
         given = self._given_combination
         once = self._combination if given is not None and plan.rounds_once(given) else None
         kept = self._product if once is None and plan.engine == "auto" else None
