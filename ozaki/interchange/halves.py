@@ -47,6 +47,13 @@ def half_format_of(x: Any) -> str | None:
     return name if name in HALVES else None
 
 
+def as_bits(x: Any) -> Any:
+    """The bits of an array of 16-bit floats, uint16: a view. Anything else as it is."""
+    if isinstance(x, HalfArray):
+        return x.bits
+    return x.view(np.uint16) if half_format_of(x) is not None else x
+
+
 def widened(x: Any) -> Any:
     """The float32 values of an array of 16-bit floats: a copy."""
     if not isinstance(x, HalfArray):

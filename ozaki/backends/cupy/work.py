@@ -77,7 +77,6 @@ class Work:
         self._facts = OperandFacts(self._runs)
         self._multiplication = Multiplication(self._runs, self._facts, progress, verification)
         self._relative_errors: dict[RelativeError, float] = {}
-        self.row_kinds: RowKinds | None = None
 
     @property
     def undecided(self) -> int | None:

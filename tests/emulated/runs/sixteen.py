@@ -16,7 +16,7 @@ from ozaki.interchange.halves import HalfArray
 from ozaki.records.memory import Memory
 from ozaki.records.row_kinds import RowKinds
 from ozaki.schemes.row_digits import RowDigits
-from runs.device import Part
+from runs.device import Part, seen
 
 Half = Literal["bfloat16", "float16"]
 
@@ -144,8 +144,8 @@ def many_tiles(rng: np.random.Generator) -> None:
 def of_callers(rng: np.random.Generator) -> None:
     """Products of callers' arrays, prepared or not, repeated."""
     for half, name in zip(_HALVES, ("bf16", "fp16"), strict=True):
-        a, b = _hard(rng, (2, 20, 60), half), _hard(rng, (1, 30, 60), half)
-        expected, _ = _wanted(a, b, half)
+        a, b = _hard(rng, (2, 20, 60), half), _bits(rng.standard_normal((1, 30, 60)), half)
+        expected, kinds = _wanted(a, b, half)
         x, y = cp.asarray(a), cp.asarray(b[0]).swapaxes(0, 1)
         if half == "float16":
             x, y = x.view(np.float16), y.view(np.float16)
@@ -153,10 +153,22 @@ def of_callers(rng: np.random.Generator) -> None:
             x, y = HalfArray(x, half), HalfArray(y, half)
         plan = ozaki.plan((2, 20, 60), (60, 30), accuracy=name)
         columns = ozaki.prepare(y, "right", plan)
-        for _ in range(3):
-            for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
-                got = ozaki.matmul(x, given, **options)
-                _same(expected, cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16)))
+        with seen() as found:
+            for _ in range(3):
+                for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
+                    got = ozaki.matmul(x, given, **options)
+                    _same(expected, cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16)))
+            assert (found.long, found.repeated) == (2, 4), (found.long, found.repeated)
+            out = cp.zeros((2, 20, 30), np.uint16)
+            into = out.view(np.float16) if half == "float16" else HalfArray(out, half)
+            for _ in range(2):
+                out[...] = 0
+                assert ozaki.matmul(x, columns, plan=plan, out=into) is into
+                _same(expected, cp.asnumpy(out))
+            assert found.repeated == 5
+        _, report = ozaki.matmul(x, y, accuracy=name, return_report=True)
+        assert report.row_kinds is not None and report.row_kinds.get("exact", 0) == kinds.exact
+        assert sum(report.row_kinds.values()) == 40
 
 
 def _same(expected: np.ndarray, got: np.ndarray) -> None:
