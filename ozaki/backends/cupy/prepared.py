@@ -67,7 +67,7 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     assert plan.scheme is not None
     device, b, execution = devices.current(), Builder(), Execution()
     if isinstance(plan.scheme, RowDigits):
-        return _split_columns(rows, plan.scheme, device, b, execution)
+        return _split_columns(rows, plan, device, b, execution)
     multiprecision = isinstance(rows, Numbers)
     if multiprecision:
         rows = alike(rows)
@@ -97,11 +97,12 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     return PreparedSlices(kept, fields, planes, exponents, slices.layout, tops, inner)
 
 
-def _split_columns(rows: Any, scheme: RowDigits, device: Device, b: Builder, execution: Execution) -> PreparedSlices:
+def _split_columns(rows: Any, plan: Plan, device: Device, b: Builder, execution: Execution) -> PreparedSlices:
     """Split the columns of 16-bit floats, given as rows; these are kept as such."""
     x = b.given("right", view_of(rows))
     execution.bind([x.buffer], [rows])
-    slices = split_columns(b, row_engine(device, scheme, x.shape[2]), scheme, x)
+    assert isinstance(plan.scheme, RowDigits)
+    slices = split_columns(b, row_engine(device, plan), plan.scheme, x)
     described = slices.described
     assert described.summary is not None
     wanted = [described.fields, slices.planes, slices.mu, described.summary]

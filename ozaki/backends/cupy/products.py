@@ -69,7 +69,7 @@ def product_program(
         result = out.array("c", b.given)
         assert isinstance(result, Array)
         columns = inputs.prepared.get("right") or inputs.rows_given["right"]
-        of_rows = row_engine(device, plan.scheme, plan.shape[1])
+        of_rows = row_engine(device, plan)
         rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, result)
     elif plan.scheme is None:
         made.without_slices(b)

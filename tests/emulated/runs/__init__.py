@@ -42,14 +42,8 @@ FUNCTIONS = {
         "hopper-products-apart",
     ),
     "sixteen": (
-        *(
-            "kinds-of-rows",
-            "hopper-kinds-of-rows",
-            "many-tiles",
-            "hopper-many-tiles",
-            "of-callers",
-            "hopper-of-callers",
-        ),
+        *("kinds-of-rows", "hopper-kinds-of-rows", "many-tiles", "hopper-many-tiles"),
+        *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (

@@ -99,7 +99,7 @@ def _multiplied(
 
 def _engines(k: int, half: Half) -> list[RowEngine]:
     device = Part().device
-    own = row_engine(device, RowDigits(half), k)
+    own = row_engine(device, ozaki.plan((1, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"))
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
 
 
@@ -139,6 +139,30 @@ def many_tiles(rng: np.random.Generator) -> None:
             got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, False, multiprocessors)
             _same(expected, got)
             assert kinds == found, (kinds, found)
+
+
+def rows_within_limits(rng: np.random.Generator) -> None:
+    """In panels of rows and columns, with the bits and kinds of the whole product, within a limit of workspace."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    m, k, n = int(rng.integers(270, 300)), 40, int(rng.integers(400, 500))
+    a, b = (_bits(rng.standard_normal((1, rows, k)), half) for rows in (m, n))
+    a[:, :20] = _hard(rng, (1, 20, k), half)
+    b[0, n - 1] = _bits(rng.standard_normal(k) * 40 ** rng.standard_normal(k), half)
+    expected, kinds = _wanted(a, b, half)
+    x, y = HalfArray(cp.asarray(a[0]), half), HalfArray(cp.asarray(b[0]).swapaxes(0, 1), half)
+    _, report = ozaki.matmul(x, y, accuracy=name, return_report=True)
+    whole = report.workspace_bytes
+    for of_whole in (0.7, 0.5):
+        limit = int(of_whole * whole)
+        plan = ozaki.plan((m, k), (k, n), accuracy=name, workspace_limit=limit)
+        got, report = ozaki.matmul(x, y, accuracy=name, workspace_limit=limit, return_report=True)
+        assert 0 < report.workspace_bytes <= limit, (report.workspace_bytes, limit)
+        assert report.workspace_bytes < 0.9 * whole
+        _same(expected[0], cp.asnumpy(got.bits))
+        assert report.row_kinds is not None and report.row_kinds.get("exact", 0) == kinds.exact
+        assert sum(report.row_kinds.values()) == m
+        columns = ozaki.prepare(y, "right", plan)
+        _same(expected[0], cp.asnumpy(ozaki.matmul(x, columns, plan=plan).bits))
 
 
 def of_callers(rng: np.random.Generator) -> None:

@@ -6,7 +6,7 @@ docs/definitions.md, section 11, says what is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from math import ceil, prod
 from typing import Any
 
@@ -18,9 +18,11 @@ from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
+from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.caches import cached
+from ozaki.records.memory import too_few_bytes
 from ozaki.records.plan import Plan
 from ozaki.records.row_kinds import RowKinds
 from ozaki.schemes import Digits
@@ -79,13 +81,17 @@ class SplitRows:
 def narrowed(b: Builder, x: Array, scheme: RowDigits) -> Array:
     """The elements of rows, shape (batch, rows, k), as their 16 bits, side by side along k; x itself if it is so."""
     batch, rows, k = x.shape
-    if x.dtype.char == "H" and (x.steps[2] == 1 or k == 1):
+    if _is_narrow(x):
         return x
     length = round_up(k, 8)
     whole = b.array(f"{x.buffer.name}.rows", (batch, rows, length), "H")
     out = Array(whole.buffer, whole.offset, whole.dtype, (batch, rows, k), whole.steps)
     b.launch(_narrow_kernel(scheme.format, x.view, length), x, Out(out))
     return out
+
+
+def _is_narrow(x: Array) -> bool:
+    return x.dtype.char == "H" and (x.steps[2] == 1 or x.shape[2] == 1)
 
 
 @cached(1024)
@@ -106,14 +112,23 @@ def _described(b: Builder, x: Array) -> Described:
     return Described(x, fields)
 
 
-def split_columns(b: Builder, engine: Any, scheme: RowDigits, x: Array) -> Slices:
-    """The digits of the columns of B, given as rows of any order, and their summary (`Described.summary`)."""
+def _summary(b: Builder, x: Array) -> Array:
+    """The summary of no columns yet, of each matrix."""
+    summary = b.array(f"{x.buffer.name}.summary", (x.shape[0] * _SUMMARY,), "B", counted=False)
+    b.add(Clear(b.stream, summary.at, summary.nbytes))
+    return summary
+
+
+def split_columns(b: Builder, engine: Any, scheme: RowDigits, x: Array, summary: Array | None = None) -> Slices:
+    """The digits of the columns of B, given as rows of any order, and their summary (`Described.summary`).
+
+    `summary`: of other columns, to which these are added; a column may be added more than once.
+    """
     batch, rows, k = x.shape
     layout = engine.layout(scheme, "right", batch, rows, k)
     x = narrowed(b, x, scheme)
     described = _described(b, x)
-    summary = b.array(f"{x.buffer.name}.summary", (batch * _SUMMARY,), "B", counted=False)
-    b.add(Clear(b.stream, summary.at, summary.nbytes))
+    summary = summary or _summary(b, x)
     slices = Slices.room(b, Described(x, described.fields, summary=summary), layout)
     kernel = _kernel(scheme, "right", x.view, layout, batch, batch)
     nothing = Out(summary)
@@ -189,8 +204,43 @@ def multiply(
     scheme, (m, k, n) = plan.scheme, plan.shape
     assert isinstance(scheme, RowDigits)
     b.title = f"{scheme.fewest} or more digits a row of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
-    columns = right if isinstance(right, Slices) else split_columns(b, engine, scheme, right)
-    rows = split_rows(b, engine, scheme, left, columns, out.shape[0])
+    m, n = out.shape[1:]  # of stacked matrices together
+    rows, cols = _panel(engine, plan, left, right, out)
+    summary = None
+    if cols < n:  # how many digits rows have depends on all columns
+        assert isinstance(right, Array)
+        summary = _summary(b, right)
+        for c in range(0, n, cols):
+            some = right.part(1, c, min(c + cols, n))
+            _release(b, split_columns(b, engine, scheme, some, summary), some, keeps=True)
+    found: list[Evidence] = []
+    for c in range(0, n, cols):
+        some_columns, columns = right, right
+        if isinstance(right, Array):
+            some_columns = right.part(1, c, min(c + cols, n))
+            columns = split_columns(b, engine, scheme, some_columns, summary)
+        assert isinstance(columns, Slices)
+        for r in range(0, m, rows):
+            some_rows = left.part(1, r, min(r + rows, m))
+            of_rows = split_rows(b, engine, scheme, some_rows, columns, out.shape[0])
+            panel = out.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
+            _multiply(b, device, engine, scheme, of_rows, columns, panel)
+            if c == 0:
+                size = 16 + 8 * out.shape[0]
+                arrival = b.to_host("numbers of rows, on the host", of_rows.counts, (size,), "B")
+                found.append(b.evidence(arrival, partial(_kinds, scheme)))
+            of_rows.release(b, some_rows)
+        if columns is not right:
+            _release(b, columns, some_columns, keeps=summary is not None)
+    if summary is not None:
+        b.release(summary)
+    b.read(KINDS, tuple(found), _merged)
+
+
+def _multiply(
+    b: Builder, device: Device, engine: Any, scheme: RowDigits, rows: SplitRows, columns: Slices, out: Array
+) -> None:  # fmt: skip
+    """Multiply rows that are split by columns that are; then compute exact rows, and what NaN and Inf give."""
     engine.multiply(b, scheme, rows, columns, out)
     x, y = rows.slices.described, columns.described
     b.launch(
@@ -198,16 +248,52 @@ def multiply(
         rows.exact, rows.number_of_exact, x.x, y.x, Out(out),
     )  # fmt: skip
     b.launch(_patch_kernel(scheme.format, x.x.view, y.x.view, out.view), x.x, y.x, x.fields, y.fields, Out(out))
-    size = 16 + 8 * out.shape[0]
-    arrival = b.to_host("numbers of rows, on the host", rows.counts, (size,), "B")
-    b.read(KINDS, (b.evidence(arrival, partial(_kinds, scheme)),), _itself)
-    rows.release(b, left)
-    if columns is not right:
-        _release(b, columns, right)
 
 
-def _itself(kinds: RowKinds) -> RowKinds:
-    return kinds
+def _panel(engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Array) -> tuple[int, int]:
+    """Rows and columns that are multiplied at a time, within the plan's limit of workspace.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panel takes more.
+    """
+    scheme, (batch, m, n), k, limit = plan.scheme, out.shape, left.shape[2], plan.workspace_limit
+
+    def layout(side: str, rows: int) -> Layout:
+        stacked = right.shape[0] if side == "right" and isinstance(right, Array) else batch
+        found: Layout = engine.layout(scheme, side, stacked, rows, k)
+        return found
+
+    def workspace(rows: int, cols: int) -> int:
+        size = layout("left", rows).size + _narrowed_bytes(left, rows) + engine.workspace(scheme, batch, rows, cols, k)
+        if isinstance(right, Array):
+            size += layout("right", cols).size + _narrowed_bytes(right, cols)
+        return int(size)
+
+    rows, cols = m, n
+    if limit is None:
+        return rows, cols
+    least = layout("left", 1).unit, n if isinstance(right, Slices) else layout("right", 1).unit
+    while workspace(rows, cols) > limit:
+        if rows <= least[0] and cols <= least[1]:
+            too_few_bytes(limit, workspace(rows, cols))
+        if rows > least[0] and (rows >= cols or cols <= least[1]):
+            rows = round_up(-(-rows // 2), least[0])
+        else:
+            cols = round_up(-(-cols // 2), least[1])
+    return rows, cols
+
+
+def _narrowed_bytes(x: Array, rows: int) -> int:
+    """Bytes of the copy that `narrowed` makes of so many rows."""
+    batch, _, k = x.shape
+    return 0 if _is_narrow(x) else 2 * batch * rows * round_up(k, 8)
+
+
+def _merged(*kinds: RowKinds) -> RowKinds:
+    """The kinds of all rows."""
+    return reduce(RowKinds.merged, kinds)
 
 
 def _kinds(scheme: RowDigits, found: npt.NDArray[Any]) -> RowKinds:
@@ -217,11 +303,11 @@ def _kinds(scheme: RowDigits, found: npt.NDArray[Any]) -> RowKinds:
     return RowKinds(tuple(map(int, numbers[: len(scheme.kinds)])), exact, worst)
 
 
-def _release(b: Builder, slices: Slices, given: Any) -> None:
-    """Free slices and what goes with them; rows only if they are a copy of the given ones."""
+def _release(b: Builder, slices: Slices, given: Any, keeps: bool = False) -> None:
+    """Free slices and what goes with them, but for a summary that it `keeps`, and rows that are no copy."""
     described = slices.described
     b.release(slices.planes, slices.mu, described.fields)
-    if described.summary is not None:
+    if described.summary is not None and not keeps:
         b.release(described.summary)
     if described.x is not given:
         b.release(described.x)

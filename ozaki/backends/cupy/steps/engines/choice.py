@@ -55,7 +55,7 @@ def engine_of(
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     if isinstance(plan.scheme, RowDigits):
-        return cast(Engine, row_engine(device, plan.scheme, k))  # for its name: `steps.rows_of_digits` asks it itself
+        return cast(Engine, row_engine(device, plan))  # for its name: `steps.rows_of_digits` asks it itself
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)

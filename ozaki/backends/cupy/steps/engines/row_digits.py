@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
-from typing import ClassVar
+from math import ceil, prod
+from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -12,6 +12,7 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
@@ -19,6 +20,7 @@ from ozaki.backends.cupy.steps.operands import Layout, Scales, Slices
 from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows
 from ozaki.backends.cupy.steps.unrounded import Planes
 from ozaki.caches import cached
+from ozaki.records.plan import Plan
 from ozaki.schemes import Digits
 from ozaki.schemes.row_digits import RowDigits
 
@@ -195,12 +197,22 @@ def _gemm(
 RowEngine = CublasRowDigits | FusedRowDigits
 
 
-def row_engine(device: Device, scheme: RowDigits, k: int) -> RowEngine:
-    """The fastest engine of a device for such products."""
-    if "digits" in device.family.fused:
-        tiles = device.tiles
-        most = _most(scheme)
-        deepest = Digits(most).depth(2**31 - 2**23 - 4)  # as in `fused_digits.multiplies`: no carry overflows
-        if tiles.depth * tiles.blocks(k) <= deepest:
-            return FusedRowDigits(device)
-    return CublasRowDigits(device)
+def row_engine(device: Device, plan: Plan) -> RowEngine:
+    """The fastest engine of a device for such a product, within the plan's limit of workspace."""
+    scheme, k, limit = plan.scheme, plan.shape[1], plan.workspace_limit
+    assert isinstance(scheme, RowDigits)
+    cublas = CublasRowDigits(device)
+    if "digits" not in device.family.fused or plan.engine == "cublas" or not _fits_accumulators(device, scheme, k):
+        return cublas
+    engine: Any = FusedRowDigits(device)
+    if limit is None:
+        return engine
+    # Panels of whole tiles: those of cuBLAS may be smaller.
+    least = workspace_of(engine, scheme, k, prod(plan.batch), *units_of(engine, scheme, k))
+    return engine if limit >= 2 * least else cublas
+
+
+def _fits_accumulators(device: Device, scheme: RowDigits, k: int) -> bool:
+    """Whether neither a diagonal nor the carry into it overflows int32 (as in `fused_digits.multiplies`)."""
+    deepest = Digits(_most(scheme)).depth(2**31 - 2**23 - 4)
+    return device.tiles.depth * device.tiles.blocks(k) <= deepest
