@@ -204,11 +204,11 @@ def row_engine(device: Device, plan: Plan) -> RowEngine:
     cublas = CublasRowDigits(device)
     if "digits" not in device.family.fused or plan.engine == "cublas" or not _fits_accumulators(device, scheme, k):
         return cublas
-    engine: Any = FusedRowDigits(device)
+    engine = FusedRowDigits(device)
     if limit is None:
         return engine
-    # Panels of whole tiles: those of cuBLAS may be smaller.
-    least = workspace_of(engine, scheme, k, prod(plan.batch), *units_of(engine, scheme, k))
+    as_engine: Any = engine  # panels of whole tiles: those of cuBLAS may be smaller
+    least = workspace_of(as_engine, scheme, k, prod(plan.batch), *units_of(as_engine, scheme, k))
     return engine if limit >= 2 * least else cublas
 
 
