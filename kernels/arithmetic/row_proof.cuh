@@ -15,12 +15,16 @@ HD constexpr uint32_t threshold(int b) { return (7u - b % 4) << (THRESHOLD_BITS 
 // th_b - th_(b + 1), or the last threshold.
 HD constexpr uint32_t threshold_step(int b) { return threshold(b) - (b + 1 < THRESHOLDS ? threshold(b + 1) : 0u); }
 
+// Rows are ordinary whose elements are all finite, and so large that float32 holds 2^mu, 2^-mu, and the measures of all
+// elements that count; almost all rows are, and need no branch for an element.
+HD bool is_ordinary(int top, int mu) { return top > FastTop<uint32_t>::value && mu >= -126 && mu <= 126; }
+
 // The first threshold that an element, the bits of a float32, is no less than; THRESHOLDS if there is none. With e the
 // exponent of frexp and q the two bits after the leading one, 4 (top - e) + 3 - q.
-HD int first_threshold(uint32_t bits, int top) {
+template <bool ORDINARY> HD int first_threshold(uint32_t bits, int top) {
   const uint32_t magnitude = bits & 0x7fffffffu;
-  int place = static_cast<int>(magnitude >> 21);  // 4 (e + 126) + q
-  if (magnitude < 0x800000u) {                    // subnormal, or zero
+  int place = static_cast<int>(magnitude >> 21);  // 4 (e + 126) + q; of a subnormal number and zero 0 .. 3
+  if (!ORDINARY && magnitude < 0x800000u) {
     if (magnitude == 0) return THRESHOLDS;
     const int zeros = leading_zeros(magnitude) - 8;
     place = 4 * (1 - zeros) + static_cast<int>(magnitude << zeros >> 21 & 3u);
@@ -29,15 +33,14 @@ HD int first_threshold(uint32_t bits, int top) {
 }
 
 // RN(2^mu x) of an element, the bits of a float32, below 2^23 in magnitude (two digits: below 2^15); and whether it is
-// not 2^mu x. `power`: 2^mu, where that is a normal number whose inverse is, too (usual_scale_of); else not read.
+// not 2^mu x. Of ordinary rows by `power` and `inverse`, 2^mu and 2^-mu, which are not read of others.
 struct Image {
   int32_t value;
   bool inexact;
 };
-HD bool usual_power(int mu) { return mu >= -126 && mu <= 126; }
 HD float power_of_two(int e) { return float_of_bits(static_cast<uint32_t>(e + 127) << 23); }
-template <int DIGITS> HD Image image_of(uint32_t bits, int mu, float power, float inverse, bool usual) {
-  if (usual) {
+template <int DIGITS, bool ORDINARY> HD Image image_of(uint32_t bits, int mu, float power, float inverse) {
+  if (ORDINARY) {
     const float x = float_of_bits(bits);
     if (DIGITS == 2) {  // float32 numbers near 1.5 2^23 are integers, whose low bits are those of the image
       const float raised = fused(x, power, 12582912.0f), whole = raised - 12582912.0f;
@@ -84,10 +87,15 @@ struct OfRow {
   uint64_t low[2];
 };
 
-// A term of L (least_products in bounds/row_digits.py): c elements of a row, and all but `missing` ones of each column.
-HD uint64_t least_term(int b, int of_columns, uint32_t c, uint32_t missing) {
-  if (c <= missing) return 0;
-  return static_cast<uint64_t>(threshold_step(b)) * threshold_step(of_columns) * (c - missing);
+// The part of L (least_products in bounds/row_digits.py) that threshold b of a row has: c elements are no less.
+// missing[] descends, and beyond[p] = sum over b' >= p of threshold_step(b') missing[b']; the sum of these steps is
+// threshold(p).
+HD uint64_t least_terms(int b, uint32_t c, const uint32_t* missing, const uint64_t* beyond) {
+  int place = 0;  // the first threshold of columns with missing < c
+  for (int step = THRESHOLDS; step > 0; step /= 2)
+    if (place + step <= THRESHOLDS && missing[place + step - 1] >= c) place += step;
+  if (place == THRESHOLDS) return 0;
+  return threshold_step(b) * (static_cast<uint64_t>(c) * threshold(place) - beyond[place]);
 }
 
 HD double rounded_product(double x, double y) {

@@ -40,6 +40,8 @@ typedef unsigned long long Count;
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int FIRST_DIGITS = COLUMNS ? OF_COLUMNS : FEWEST_DIGITS;
 
+template <int VALUE> struct Constant { static constexpr int value = VALUE; };
+
 // A scaling rule (docs/definitions.md, 2).
 struct Rule {
   int64_t base, threshold;
@@ -63,32 +65,35 @@ struct Sums {
   }
 };
 
-// Loads eight elements from h on as the bits of float32 numbers; zeros for NaN, Inf and from k on. What is `raw` keeps
-// its bits.
-__device__ __forceinline__ void load_eight(const uint16_t* row, int64_t h, int64_t k, bool aligned, uint32_t (&raw)[8]) {
+// Loads eight elements from h on, zeros from k on, two in a limb.
+__device__ __forceinline__ void load_eight(const uint16_t* row, int64_t h, int64_t k, bool aligned, uint32_t (&raw)[4]) {
   if (aligned && h + 8 <= k) {
     const uint4 v = *reinterpret_cast<const uint4*>(row + h);
-    const uint32_t pairs[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) raw[2 * i] = pairs[i] & 0xffffu, raw[2 * i + 1] = pairs[i] >> 16;
+    raw[0] = v.x, raw[1] = v.y, raw[2] = v.z, raw[3] = v.w;
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) raw[i] = h + i < k ? row[h + i] : 0u;
+    for (int i = 0; i < 4; ++i)
+      raw[i] = (h + 2 * i < k ? row[h + 2 * i] : 0u) | (h + 2 * i + 1 < k ? static_cast<uint32_t>(row[h + 2 * i + 1]) << 16 : 0u);
   }
 }
+// The bits of the float32 that element i of eight is; zero for NaN and Inf, of which ordinary rows have none.
+template <bool ORDINARY> __device__ __forceinline__ uint32_t element(const uint32_t (&raw)[4], int i) {
+  const uint32_t bits = i % 2 == 0 ? raw[i / 2] & 0xffffu : raw[i / 2] >> 16;
+  return ORDINARY ? widened<FORMAT>(bits) : finite_element<FORMAT>(bits);
+}
 
-// Eight digits of one number, two limbs of four bytes each.
-template <int DIGITS>
-__device__ __forceinline__ void digits_of(const uint32_t (&raw)[8], int mu, uint32_t (&digits)[DIGITS][2],
+// The digits of eight elements, two limbs of four bytes for each of the FIRST-th and later ones; adds to the number of
+// elements whose image is inexact.
+template <int DIGITS, bool ORDINARY>
+__device__ __forceinline__ void digits_of(const uint32_t (&raw)[4], int mu, uint32_t (&digits)[DIGITS][2],
                                           uint32_t& inexact) {
-  const bool usual = usual_power(mu);
-  const float power = power_of_two(usual ? mu : 0), inverse = power_of_two(usual ? -mu : 0);
+  const float power = power_of_two(ORDINARY ? mu : 0), inverse = power_of_two(ORDINARY ? -mu : 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint32_t bytes[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Image image = image_of<DIGITS>(finite_element<FORMAT>(raw[4 * half + i]), mu, power, inverse, usual);
+      const Image image = image_of<DIGITS, ORDINARY>(element<ORDINARY>(raw, 4 * half + i), mu, power, inverse);
       bytes[i] = digit_bytes(image.value);
       inexact += image.inexact ? 1 : 0;
     }
@@ -98,15 +103,44 @@ __device__ __forceinline__ void digits_of(const uint32_t (&raw)[8], int mu, uint
   }
 }
 
+typedef uint32_t Histogram[THRESHOLDS + 1][32];  // the last one counts what no threshold does
+
+// A thread's share of the sums of a row; and, if `counts`, of squares of its elements and of counts.
+template <int DIGITS, bool ORDINARY>
+__device__ __forceinline__ Sums sums_of(const uint16_t* row, int64_t k, bool aligned, int top, int mu, int width,
+                                        bool counts, Histogram& histogram) {
+  const FastCeiling<uint32_t> ceiling(width, ORDINARY ? top : 0);
+  const int lane = threadIdx.x & 31;
+  Sums sums = {{0, 0, 0, 0}};
+  uint32_t inexact = 0, low[2] = {0, 0};
+  for (int64_t h = 8 * static_cast<int64_t>(threadIdx.x); h < k; h += 8 * THREADS) {
+    uint32_t raw[4], digits[DIGITS][2];
+    load_eight(row, h, k, aligned, raw);
+    digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
+#pragma unroll
+    for (int s = 1; s < DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
+    if (!counts) continue;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t bits = element<ORDINARY>(raw, i);
+      const uint32_t y = ORDINARY ? ceiling(bits) : ceil_magnitude(parts(bits), width, top).value;
+      sums.value[1] += static_cast<uint64_t>(y) * y;
+      atomicAdd(&histogram[first_threshold<ORDINARY>(bits, top)][lane], 1u);
+    }
+  }
+  sums.value[0] = inexact, sums.value[2] = low[0], sums.value[3] = low[1];
+  return sums;
+}
+
 // Writes the digits of a row.
-template <int DIGITS>
+template <int DIGITS, bool ORDINARY>
 __device__ __forceinline__ void write_digits(const uint16_t* row, int64_t k, int64_t k_padded, bool aligned, int mu,
                                              const Slices& to, int64_t b, int64_t place) {
   uint8_t* const out = to.slices + b * to.batch_stride;
   for (int64_t h = 8 * static_cast<int64_t>(threadIdx.x); h < k_padded; h += 8 * THREADS) {
-    uint32_t raw[8], digits[DIGITS][2], inexact = 0;
+    uint32_t raw[4], digits[DIGITS][2], inexact = 0;
     load_eight(row, h, k, aligned, raw);
-    digits_of<DIGITS>(raw, mu, digits, inexact);
+    digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
 #if TILE
     const int r = permuted_column<NEIGHBOURS>(static_cast<int>(place % TILE));
     const int64_t at = ((place / TILE) * (k_padded / 128) + h / 128) * (TILE * 128) +
@@ -128,11 +162,13 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
            int32_t* __restrict__ row_of, uint32_t* __restrict__ counts, int64_t* __restrict__ exact,
            Count* __restrict__ exact_count, Count* __restrict__ worst) {
   after_previous();
-  __shared__ uint32_t histogram[THRESHOLDS][32], reached[THRESHOLDS];
+  __shared__ Histogram histogram;
+  __shared__ uint32_t reached[THRESHOLDS];
   __shared__ Sums shared[WARPS];
   __shared__ uint32_t largest[WARPS], special[WARPS];
 #if !COLUMNS
-  __shared__ uint64_t terms[WARPS];
+  __shared__ uint64_t terms[THRESHOLDS / 32], beyond[THRESHOLDS];
+  __shared__ uint32_t missing[THRESHOLDS];
   __shared__ int chosen[3];  // digits, mu, place
 #endif
   const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
@@ -141,34 +177,48 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   const bool aligned = (reinterpret_cast<uint64_t>(from) & 15) == 0;
   columns += b * columns_step;
 
-  // 1. The largest magnitude.
+  // 1. The largest magnitude; of rows with NaN or Inf once more, of the other elements.
   uint32_t most = 0, specials = 0;
-  for (int64_t h = 8 * static_cast<int64_t>(thread); h < k; h += 8 * THREADS) {
-    uint32_t raw[8];
-    load_eight(from, h, k, aligned, raw);
+  {
+    uint32_t lower = 0, upper = 0;
+    for (int64_t h = 8 * static_cast<int64_t>(thread); h < k; h += 8 * THREADS) {
+      uint32_t raw[4];
+      load_eight(from, h, k, aligned, raw);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const uint32_t magnitude = raw[i] & 0x7fffu;
-      const bool finite = magnitude < FORMAT::INFINITE;
-      most = larger(most, finite ? magnitude : 0u);
-      specials += finite ? 0 : 1;
+      for (int i = 0; i < 4; ++i) {
+        lower = larger(lower, raw[i] & 0x7fffu);
+        upper = larger(upper, raw[i] & 0x7fff0000u);
+      }
     }
+    most = larger(lower, upper >> 16);
   }
+  for (int i = thread; i < (THRESHOLDS + 1) * 32; i += THREADS) histogram[i / 32][i % 32] = 0;
+  const auto of_all = [&](uint32_t value, uint32_t (&shared)[WARPS]) {  // the largest value of all threads
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    most = larger(most, __shfl_xor_sync(ALL, most, mask));
-    specials += __shfl_xor_sync(ALL, specials, mask);
+    for (int mask = 16; mask > 0; mask /= 2) value = larger(value, __shfl_xor_sync(ALL, value, mask));
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) value = larger(value, shared[i]);
+    return value;
+  };
+  most = of_all(most, largest);
+  const bool finite = most < FORMAT::INFINITE;
+  if (!finite) {
+    most = 0;
+    for (int64_t h = thread; h < k; h += THREADS) {
+      const uint32_t magnitude = from[h] & 0x7fffu;
+      if (magnitude < FORMAT::INFINITE)
+        most = larger(most, magnitude);
+      else
+        ++specials;
+    }
+    most = of_all(most, special);
   }
-  if (lane == 0) largest[warp] = most, special[warp] = specials;
-  for (int i = thread; i < THRESHOLDS * 32; i += THREADS) histogram[i / 32][i % 32] = 0;
+  if (thread == 0 && b < own_batch) nonfinite_out[b * rows + row] = 0;
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < WARPS; ++i) most = larger(most, largest[i]);
-  if (thread == 0) {
-    specials = 0;
-    for (int i = 0; i < WARPS; ++i) specials += special[i];
-    if (b < own_batch) nonfinite_out[b * rows + row] = specials;
-  }
+  if (specials != 0 && b < own_batch)
+    atomicAdd(reinterpret_cast<Count*>(nonfinite_out + b * rows + row), static_cast<Count>(specials));
   const Parts of_largest = parts(widened<FORMAT>(most));
   const int top = top_exponent(of_largest);
   const int64_t peak = ceil_magnitude(of_largest, width, top).value;
@@ -195,28 +245,10 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
 
   // 2. Sums and counts.
   int mu = exponent(first_rule);
-  Sums sums = {{0, 0, 0, 0}};
-  {
-    const bool fast = top > FastTop<uint32_t>::value;
-    const FastCeiling<uint32_t> ceiling(width, fast ? top : 0);
-    uint32_t inexact = 0, low[2] = {0, 0};
-    for (int64_t h = 8 * static_cast<int64_t>(thread); h < k; h += 8 * THREADS) {
-      uint32_t raw[8], digits[FIRST_DIGITS][2];
-      load_eight(from, h, k, aligned, raw);
-      digits_of<FIRST_DIGITS>(raw, mu, digits, inexact);
-#pragma unroll
-      for (int s = 1; s < FIRST_DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const uint32_t bits = finite_element<FORMAT>(raw[i]);
-        const uint32_t y = fast ? ceiling(bits) : ceil_magnitude(parts(bits), width, top).value;
-        sums.value[1] += static_cast<uint64_t>(y) * y;
-        const int bucket = first_threshold(bits, top);
-        if (bucket < THRESHOLDS) atomicAdd(&histogram[bucket][lane], 1u);
-      }
-    }
-    sums.value[0] = inexact, sums.value[2] = low[0], sums.value[3] = low[1];
-  }
+  bool ordinary = finite && is_ordinary(top, mu);
+  Sums sums = ordinary
+                  ? sums_of<FIRST_DIGITS, true>(from, k, aligned, top, mu, width, true, histogram)
+                  : sums_of<FIRST_DIGITS, false>(from, k, aligned, top, mu, width, true, histogram);
   OfRow of_row = of_block(sums, FIRST_DIGITS, mu);  // which is a barrier for the histogram, too
   {
     constexpr int SHARED = THREADS / THRESHOLDS;  // threads of a threshold
@@ -240,6 +272,20 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     reached[2 * lane] = before - second;
     reached[2 * lane + 1] = before;
   }
+#if !COLUMNS
+  if (warp == 1) {  // sums over the thresholds of columns from each one on
+    const uint32_t first = columns->missing[2 * lane], second = columns->missing[2 * lane + 1];
+    const uint64_t of_first = static_cast<uint64_t>(threshold_step(2 * lane)) * first;
+    uint64_t after = of_first + static_cast<uint64_t>(threshold_step(2 * lane + 1)) * second;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const uint64_t other = __shfl_sync(ALL, after, lane + offset);
+      if (lane + offset < 32) after += other;
+    }
+    beyond[2 * lane] = after, beyond[2 * lane + 1] = after - of_first;
+    missing[2 * lane] = first, missing[2 * lane + 1] = second;
+  }
+#endif
   __syncthreads();
 
 #if COLUMNS
@@ -261,25 +307,21 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   }
   if (thread == 0) mu_out[b * places + row] = mu;
   // 4. Digits.
-  write_digits<OF_COLUMNS>(from, k, k_padded, aligned, mu, to, b, row);
+  if (ordinary)
+    write_digits<OF_COLUMNS, true>(from, k, k_padded, aligned, mu, to, b, row);
+  else
+    write_digits<OF_COLUMNS, false>(from, k, k_padded, aligned, mu, to, b, row);
 #else
   // 3. The proof.
-  uint64_t least = 0;
-  if (k <= LONGEST_PROVEN) {
-    const int own = thread % THRESHOLDS;
-    const uint32_t count = reached[own];
-#pragma unroll 4
-    for (int other = thread / THRESHOLDS; other < THRESHOLDS; other += THREADS / THRESHOLDS)
-      least += least_term(own, other, count, columns->missing[other]);
-  }
+  if (thread < THRESHOLDS) {
+    uint64_t least = least_terms(thread, reached[thread], missing, beyond);
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) least += __shfl_xor_sync(ALL, least, mask);
-  if (lane == 0) terms[warp] = least;
+    for (int mask = 16; mask > 0; mask /= 2) least += __shfl_xor_sync(ALL, least, mask);
+    if (lane == 0) terms[warp] = least;
+  }
   __syncthreads();
   const auto prove = [&](double error, int digits) {  // by one thread
-    uint64_t sum = 0;
-    for (int i = 0; i < WARPS; ++i) sum += terms[i];
-    const double of_least = least_entry(sum);
+    const double of_least = least_entry(terms[0] + terms[1]);
     const bool proven = k <= LONGEST_PROVEN && error <= rounded_product(double_power(-FORMAT::PRECISION), of_least);
     chosen[0] = proven ? digits : 0;
     if (!proven) return;
@@ -304,16 +346,10 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
 #if MOST_DIGITS > FEWEST_DIGITS
   if (chosen[0] == 0) {
     mu = exponent(second_rule);
-    Sums more = {{0, 0, 0, 0}};
-    uint32_t inexact = 0, low[2] = {0, 0};
-    for (int64_t h = 8 * static_cast<int64_t>(thread); h < k; h += 8 * THREADS) {
-      uint32_t raw[8], digits[MOST_DIGITS][2];
-      load_eight(from, h, k, aligned, raw);
-      digits_of<MOST_DIGITS>(raw, mu, digits, inexact);
-#pragma unroll
-      for (int s = 1; s < MOST_DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
-    }
-    more.value[0] = inexact, more.value[2] = low[0], more.value[3] = low[1];
+    ordinary = finite && is_ordinary(top, mu);
+    Sums more = ordinary
+                    ? sums_of<MOST_DIGITS, true>(from, k, aligned, top, mu, width, false, histogram)
+                    : sums_of<MOST_DIGITS, false>(from, k, aligned, top, mu, width, false, histogram);
     const uint64_t squares = of_row.squares;
     of_row = of_block(more, MOST_DIGITS, mu);
     of_row.squares = squares;
@@ -334,9 +370,16 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
 #endif
   }
   // 4. Digits; those of exact rows that are not compacted are never read.
-  if (chosen[0] == FEWEST_DIGITS) write_digits<FEWEST_DIGITS>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
+  const auto write = [&](auto digits_constant) {
+    constexpr int DIGITS = decltype(digits_constant)::value;
+    if (ordinary)
+      write_digits<DIGITS, true>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
+    else
+      write_digits<DIGITS, false>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
+  };
+  if (chosen[0] == FEWEST_DIGITS) write(Constant<FEWEST_DIGITS>());
 #if MOST_DIGITS > FEWEST_DIGITS
-  if (chosen[0] == MOST_DIGITS) write_digits<MOST_DIGITS>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
+  if (chosen[0] == MOST_DIGITS) write(Constant<MOST_DIGITS>());
 #endif
 #endif
 }
