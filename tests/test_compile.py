@@ -308,10 +308,10 @@ def patch(a, b, c, reals=1):
 SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 3, 3)}
 
 
-def row_digits(half, columns, tile=0):
+def row_digits(half, columns, tile=0, held=1):
     few, most, of_columns = SIXTEEN[half]
     digits = {"FEWEST_DIGITS": few, "MOST_DIGITS": most, "OF_COLUMNS": of_columns}
-    where = {"REVERSED": columns, "TILE": tile, "NEIGHBOURS": 8 if columns and tile else 0}
+    where = {"REVERSED": columns, "TILE": tile, "NEIGHBOURS": 8 if columns and tile else 0, "HELD": held}
     return "conversion/row_digits.cu", {"FORMAT": half, "COLUMNS": columns} | digits | where
 
 
@@ -328,7 +328,7 @@ def of_rows(half):
 
 
 EVERYWHERE = [
-    *(row_digits(half, columns) for half in SIXTEEN for columns in (0, 1)),
+    *(row_digits(half, columns, held=held) for half in SIXTEEN for columns, held in ((0, 1), (1, 1), (0, 0))),
     *(case for half in SIXTEEN for case in of_rows(half)),
     describe("double", 1),
     describe("float", 0),

@@ -4,6 +4,7 @@
 // - FORMAT: BFloat16 or Float16
 // - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of A,
 //   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, if these are not, none: the row is listed as exact
+// - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
 // - REVERSED: 1 stores the most significant digit last
 // - TILE: 0 for plain rows, where rows are, or the rows of a tile (tiles.cuh), with NEIGHBOURS. In tiles the rows of A
 //   that have FEWEST_DIGITS digits stand one after the other from the first place on, in any order, and those of MOST_DIGITS digits
@@ -23,8 +24,9 @@
 // rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. All counts, the
 // summary and `worst` are zero before.
 //
-// 256 threads; grid batch * rows: a block for each row. What it reads again after the first time is in the first-level
-// cache. 16.8 million elements take about 25 instructions each, 15 microseconds of an H100, and 64 MB of memory, 22.
+// k < 2^31. 256 threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
+// first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
+// 19 microseconds of an H100, which needs about 20 for their 64 MB.
 //
 // Phases:
 // 1. The largest magnitude, and NaN and Inf.
@@ -40,8 +42,6 @@ typedef unsigned long long Count;
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int FIRST_DIGITS = COLUMNS ? OF_COLUMNS : FEWEST_DIGITS;
 
-template <int VALUE> struct Constant { static constexpr int value = VALUE; };
-
 // A scaling rule (docs/definitions.md, 2).
 struct Rule {
   int64_t base, threshold;
@@ -53,20 +53,27 @@ struct Slices {
   int64_t batch_stride, row_stride, slice_stride, slab, slab_stride;
 };
 
-// The sums of a thread, or of the block.
+// The sums of a thread, or of a warp: inexact elements, squares, and the squares of digits 2 and 3; below 2^52.
 struct Sums {
-  uint64_t value[4];  // inexact, squares, those of digits 2, 3
+  uint64_t value[4];
 
   __device__ __forceinline__ void add_lanes() {
 #pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2)
+    for (int i = 0; i < 4; ++i) {
+#if __CUDA_ARCH__ >= 800
+      const uint32_t low = __reduce_add_sync(ALL, static_cast<uint32_t>(value[i]) & 0x3ffffffu);
+      const uint32_t high = __reduce_add_sync(ALL, static_cast<uint32_t>(value[i] >> 26));
+      value[i] = (static_cast<uint64_t>(high) << 26) + low;
+#else
 #pragma unroll
-      for (int i = 0; i < 4; ++i) value[i] += __shfl_xor_sync(ALL, value[i], mask);
+      for (int mask = 16; mask > 0; mask /= 2) value[i] += __shfl_xor_sync(ALL, value[i], mask);
+#endif
+    }
   }
 };
 
 // Loads eight elements from h on, zeros from k on, two in a limb.
-__device__ __forceinline__ void load_eight(const uint16_t* row, int64_t h, int64_t k, bool aligned, uint32_t (&raw)[4]) {
+__device__ __forceinline__ void load_eight(const uint16_t* row, int h, int k, bool aligned, uint32_t (&raw)[4]) {
   if (aligned && h + 8 <= k) {
     const uint4 v = *reinterpret_cast<const uint4*>(row + h);
     raw[0] = v.x, raw[1] = v.y, raw[2] = v.z, raw[3] = v.w;
@@ -105,48 +112,66 @@ __device__ __forceinline__ void digits_of(const uint32_t (&raw)[4], int mu, uint
 
 typedef uint32_t Histogram[THRESHOLDS + 1][32];  // the last one counts what no threshold does
 
-// A thread's share of the sums of a row; and, if `counts`, of squares of its elements and of counts.
-template <int DIGITS, bool ORDINARY>
-__device__ __forceinline__ Sums sums_of(const uint16_t* row, int64_t k, bool aligned, int top, int mu, int width,
-                                        bool counts, Histogram& histogram) {
+// A thread's share of the sums of a row; and, if it is the FIRST time, of squares of its elements and of counts. The
+// thread keeps the digits of the first time for itself: digit s of the eight elements from h on in held[s * groups + h / 8].
+template <int DIGITS, bool ORDINARY, bool FIRST>
+__device__ __forceinline__ Sums sums_of(const uint16_t* row, int k, bool aligned, int top, int mu, int width,
+                                        Histogram& histogram, uint2* held, int groups) {
   const FastCeiling<uint32_t> ceiling(width, ORDINARY ? top : 0);
   const int lane = threadIdx.x & 31;
   Sums sums = {{0, 0, 0, 0}};
   uint32_t inexact = 0, low[2] = {0, 0};
-  for (int64_t h = 8 * static_cast<int64_t>(threadIdx.x); h < k; h += 8 * THREADS) {
+  for (int h = 8 * static_cast<int>(threadIdx.x); h < k; h += 8 * THREADS) {
     uint32_t raw[4], digits[DIGITS][2];
     load_eight(row, h, k, aligned, raw);
     digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
 #pragma unroll
     for (int s = 1; s < DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
-    if (!counts) continue;
+    if constexpr (FIRST) {
+#if HELD
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const uint32_t bits = element<ORDINARY>(raw, i);
-      const uint32_t y = ORDINARY ? ceiling(bits) : ceil_magnitude(parts(bits), width, top).value;
-      sums.value[1] += static_cast<uint64_t>(y) * y;
-      atomicAdd(&histogram[first_threshold<ORDINARY>(bits, top)][lane], 1u);
+      for (int s = 0; s < DIGITS; ++s) held[s * groups + h / 8] = make_uint2(digits[s][0], digits[s][1]);
+#endif
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const uint32_t bits = element<ORDINARY>(raw, i);
+        const uint32_t y = ORDINARY ? ceiling(bits) : ceil_magnitude(parts(bits), width, top).value;
+        sums.value[1] += static_cast<uint64_t>(y) * y;
+        atomicAdd(&histogram[first_threshold<ORDINARY>(bits, top)][lane], 1u);
+      }
     }
   }
   sums.value[0] = inexact, sums.value[2] = low[0], sums.value[3] = low[1];
   return sums;
 }
 
-// Writes the digits of a row.
-template <int DIGITS, bool ORDINARY>
-__device__ __forceinline__ void write_digits(const uint16_t* row, int64_t k, int64_t k_padded, bool aligned, int mu,
-                                             const Slices& to, int64_t b, int64_t place) {
-  uint8_t* const out = to.slices + b * to.batch_stride;
-  for (int64_t h = 8 * static_cast<int64_t>(threadIdx.x); h < k_padded; h += 8 * THREADS) {
-    uint32_t raw[4], digits[DIGITS][2], inexact = 0;
-    load_eight(row, h, k, aligned, raw);
-    digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
+// Writes the digits of a row, those that are HELD or found anew.
+template <int DIGITS, bool ORDINARY, bool FIRST>
+__device__ __forceinline__ void write_digits(const uint16_t* row, int k, int k_padded, bool aligned, int mu,
+                                             const Slices& to, int64_t b, int place, const uint2* held) {
 #if TILE
-    const int r = permuted_column<NEIGHBOURS>(static_cast<int>(place % TILE));
-    const int64_t at = ((place / TILE) * (k_padded / 128) + h / 128) * (TILE * 128) +
-                       tile_offset(r, static_cast<int>(h % 128 / 16)) + h % 16;
+  const int r = permuted_column<NEIGHBOURS>(place % TILE);
+  uint8_t* const out = to.slices + b * to.batch_stride + static_cast<int64_t>(place / TILE) * (k_padded / 128) * (TILE * 128);
 #else
-    const int64_t at = place * to.row_stride + h / to.slab * to.slab_stride + h % to.slab;
+  uint8_t* const out = to.slices + b * to.batch_stride + place * to.row_stride;
+#endif
+  for (int h = 8 * static_cast<int>(threadIdx.x); h < k_padded; h += 8 * THREADS) {
+    uint32_t digits[DIGITS][2], inexact = 0;
+    if (FIRST && HELD) {
+#pragma unroll
+      for (int s = 0; s < DIGITS; ++s) {
+        const uint2 two = h < k ? held[s * (k_padded / 8) + h / 8] : make_uint2(0, 0);
+        digits[s][0] = two.x, digits[s][1] = two.y;
+      }
+    } else {
+      uint32_t raw[4];
+      load_eight(row, h, k, aligned, raw);
+      digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
+    }
+#if TILE
+    const int64_t at = static_cast<int64_t>(h / 128) * (TILE * 128) + tile_offset(r, h % 128 / 16) + h % 16;
+#else
+    const int64_t at = h / to.slab * to.slab_stride + h % to.slab;
 #endif
 #pragma unroll
     for (int s = 0; s < DIGITS; ++s)
@@ -156,13 +181,19 @@ __device__ __forceinline__ void write_digits(const uint16_t* row, int64_t k, int
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
-row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows, int64_t k, int64_t k_padded,
-           int64_t places, int64_t own_batch, int width, const Rule first_rule, const Rule second_rule, const Slices to,
+row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows, int k, int k_padded, int64_t places,
+           int64_t own_batch, int width, const Rule first_rule, const Rule second_rule, const Slices to,
            int32_t* __restrict__ mu_out, int64_t* __restrict__ nonfinite_out, Columns* columns, int64_t columns_step,
            int32_t* __restrict__ row_of, uint32_t* __restrict__ counts, int64_t* __restrict__ exact,
            Count* __restrict__ exact_count, Count* __restrict__ worst) {
   after_previous();
-  __shared__ Histogram histogram;
+#if HELD
+  extern __shared__ __align__(16) uint8_t dynamic[];
+  uint2* const held = reinterpret_cast<uint2*>(dynamic);
+#else
+  uint2* const held = nullptr;
+#endif
+  __shared__ __align__(16) Histogram histogram;
   __shared__ uint32_t reached[THRESHOLDS];
   __shared__ Sums shared[WARPS];
   __shared__ uint32_t largest[WARPS], special[WARPS];
@@ -181,7 +212,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   uint32_t most = 0, specials = 0;
   {
     uint32_t lower = 0, upper = 0;
-    for (int64_t h = 8 * static_cast<int64_t>(thread); h < k; h += 8 * THREADS) {
+    for (int h = 8 * thread; h < k; h += 8 * THREADS) {
       uint32_t raw[4];
       load_eight(from, h, k, aligned, raw);
 #pragma unroll
@@ -192,7 +223,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     }
     most = larger(lower, upper >> 16);
   }
-  for (int i = thread; i < (THRESHOLDS + 1) * 32; i += THREADS) histogram[i / 32][i % 32] = 0;
+  for (int i = thread; i < (THRESHOLDS + 1) * 8; i += THREADS)
+    reinterpret_cast<uint4*>(histogram)[i] = make_uint4(0, 0, 0, 0);
   const auto of_all = [&](uint32_t value, uint32_t (&shared)[WARPS]) {  // the largest value of all threads
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) value = larger(value, __shfl_xor_sync(ALL, value, mask));
@@ -206,7 +238,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   const bool finite = most < FORMAT::INFINITE;
   if (!finite) {
     most = 0;
-    for (int64_t h = thread; h < k; h += THREADS) {
+    for (int h = thread; h < k; h += THREADS) {
       const uint32_t magnitude = from[h] & 0x7fffu;
       if (magnitude < FORMAT::INFINITE)
         most = larger(most, magnitude);
@@ -225,13 +257,14 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   const auto exponent = [&](const Rule& rule) {
     return row_exponent(top, peak, 2, static_cast<int>(rule.base), rule.threshold);
   };
-  // The sum of each number over all threads, those of digits in their units; for all threads.
+  // The sum of each number over all threads, those of digits in their units; for thread 0 alone.
   const auto of_block = [&](Sums& sums, int digits, int mu) {
     sums.add_lanes();
     __syncthreads();
     if (lane == 0) shared[warp] = sums;
     __syncthreads();
     OfRow found = {0, 0, {0, 0}};
+    if (thread != 0) return found;
     for (int i = 0; i < WARPS; ++i) {
       found.inexact += shared[i].value[0], found.squares += shared[i].value[1];
       found.low[0] += shared[i].value[2], found.low[1] += shared[i].value[3];
@@ -247,15 +280,17 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   int mu = exponent(first_rule);
   bool ordinary = finite && is_ordinary(top, mu);
   Sums sums = ordinary
-                  ? sums_of<FIRST_DIGITS, true>(from, k, aligned, top, mu, width, true, histogram)
-                  : sums_of<FIRST_DIGITS, false>(from, k, aligned, top, mu, width, true, histogram);
+                  ? sums_of<FIRST_DIGITS, true, true>(from, k, aligned, top, mu, width, histogram, held, k_padded / 8)
+                  : sums_of<FIRST_DIGITS, false, true>(from, k, aligned, top, mu, width, histogram, held, k_padded / 8);
   OfRow of_row = of_block(sums, FIRST_DIGITS, mu);  // which is a barrier for the histogram, too
   {
     constexpr int SHARED = THREADS / THRESHOLDS;  // threads of a threshold
     uint32_t count = 0;
 #pragma unroll
-    for (int i = 0; i < 32 / SHARED; ++i)
-      count += histogram[thread / SHARED][(thread + SHARED * i) % 32];
+    for (int i = 0; i < 8 / SHARED; ++i) {
+      const uint4 four = reinterpret_cast<const uint4*>(histogram[thread / SHARED])[thread % SHARED + SHARED * i];
+      count += four.x + four.y + four.z + four.w;
+    }
 #pragma unroll
     for (int mask = SHARED / 2; mask > 0; mask /= 2) count += __shfl_xor_sync(ALL, count, mask);
     if (thread % SHARED == 0) reached[thread / SHARED] = count;
@@ -298,7 +333,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
       const uint32_t missing = static_cast<uint32_t>(k) - reached[thread];
       if (missing > *static_cast<volatile uint32_t*>(&columns->missing[thread]))
         atomicMax(&columns->missing[thread], missing);
-    } else if (thread == THRESHOLDS) {
+    }
+    if (thread == 0) {
       merge(columns->inexact, of_row.inexact);
       merge(columns->squares, of_row.squares);
       merge(columns->low[0], of_row.low[0]);
@@ -308,9 +344,9 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   if (thread == 0) mu_out[b * places + row] = mu;
   // 4. Digits.
   if (ordinary)
-    write_digits<OF_COLUMNS, true>(from, k, k_padded, aligned, mu, to, b, row);
+    write_digits<OF_COLUMNS, true, true>(from, k, k_padded, aligned, mu, to, b, static_cast<int>(row), held);
   else
-    write_digits<OF_COLUMNS, false>(from, k, k_padded, aligned, mu, to, b, row);
+    write_digits<OF_COLUMNS, false, true>(from, k, k_padded, aligned, mu, to, b, static_cast<int>(row), held);
 #else
   // 3. The proof.
   if (thread < THRESHOLDS) {
@@ -348,8 +384,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     mu = exponent(second_rule);
     ordinary = finite && is_ordinary(top, mu);
     Sums more = ordinary
-                    ? sums_of<MOST_DIGITS, true>(from, k, aligned, top, mu, width, false, histogram)
-                    : sums_of<MOST_DIGITS, false>(from, k, aligned, top, mu, width, false, histogram);
+                    ? sums_of<MOST_DIGITS, true, false>(from, k, aligned, top, mu, width, histogram, nullptr, 0)
+                    : sums_of<MOST_DIGITS, false, false>(from, k, aligned, top, mu, width, histogram, nullptr, 0);
     const uint64_t squares = of_row.squares;
     of_row = of_block(more, MOST_DIGITS, mu);
     of_row.squares = squares;
@@ -370,16 +406,21 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
 #endif
   }
   // 4. Digits; those of exact rows that are not compacted are never read.
-  const auto write = [&](auto digits_constant) {
-    constexpr int DIGITS = decltype(digits_constant)::value;
+  const int place = chosen[2];
+  mu = chosen[1];
+  if (chosen[0] == FEWEST_DIGITS) {
     if (ordinary)
-      write_digits<DIGITS, true>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
+      write_digits<FEWEST_DIGITS, true, true>(from, k, k_padded, aligned, mu, to, b, place, held);
     else
-      write_digits<DIGITS, false>(from, k, k_padded, aligned, chosen[1], to, b, chosen[2]);
-  };
-  if (chosen[0] == FEWEST_DIGITS) write(Constant<FEWEST_DIGITS>());
+      write_digits<FEWEST_DIGITS, false, true>(from, k, k_padded, aligned, mu, to, b, place, held);
+  }
 #if MOST_DIGITS > FEWEST_DIGITS
-  if (chosen[0] == MOST_DIGITS) write(Constant<MOST_DIGITS>());
+  if (chosen[0] == MOST_DIGITS) {
+    if (ordinary)
+      write_digits<MOST_DIGITS, true, false>(from, k, k_padded, aligned, mu, to, b, place, held);
+    else
+      write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
+  }
 #endif
 #endif
 }

@@ -37,6 +37,9 @@ KINDS = "row kinds"
 _SUMMARY = 288
 """Bytes of the summary of the columns of a matrix: Columns of kernels/arithmetic/row_proof.cuh."""
 
+_MOST_HELD = 32768
+"""Bytes of digits of a row that blocks hold, five on a multiprocessor; of longer rows they are found twice."""
+
 _NONFINITE = 5
 """The field of a description that alone is there: NaN and Inf of each row."""
 
@@ -174,7 +177,7 @@ def _kernel(
     macros: Macros = {
         "FORMAT": FORMATS[scheme.format], "COLUMNS": int(side == "right"), "OF_COLUMNS": scheme.columns,
         "FEWEST_DIGITS": scheme.fewest, "MOST_DIGITS": scheme.kinds[-1], "REVERSED": int(side == "right"),
-        "TILE": layout.tile, "NEIGHBOURS": layout.neighbours,
+        "TILE": layout.tile, "NEIGHBOURS": layout.neighbours, "HELD": int(first * layout.k <= _MOST_HELD),
     }  # fmt: skip
     rules = [Digits(digits).scaling(k) for digits in (first, most)]
     rule = [(of.base, of.threshold) for of in rules]
@@ -183,7 +186,7 @@ def _kernel(
     return Kernel.of(
         "conversion/row_digits.cu", "row_digits", macros, (batch * rows,), (256,), None, *steps, rows, k, layout.k,
         rows if places is None else places, own, rules[0].width, *rule, to, None, None, None,
-        0 if summaries == 1 else 1, *[None] * 5,
+        0 if summaries == 1 else 1, *[None] * 5, shared_mem=first * layout.k if macros["HELD"] else 0,
     )  # fmt: skip
 
 
