@@ -88,7 +88,7 @@ FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "U
 # three keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
-    "split": 24, "row_digits": 8,
+    "split": 24, "row_digits": 16,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
     "inner_products": 40,
@@ -96,7 +96,7 @@ FRAME = {
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
-    "split": 68, "row_digits": 16,
+    "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
     "inner_products": 164,
