@@ -111,12 +111,12 @@ COMPLEX_SPILLED = {"split": 132, "patch": 28}
 MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
     ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 56,
-    ("digit_gemm", "FORMAT"): 96, ("inner_products", "WHOLE_ROWS"): 16,
+    ("digit_gemm", "FORMAT"): 160, ("inner_products", "WHOLE_ROWS"): 16,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
     ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 112,
-    ("digit_gemm", "FORMAT"): 480,
+    ("digit_gemm", "FORMAT"): 800,
 }  # fmt: skip
 
 
@@ -586,9 +586,12 @@ CASES += [
     (
         "sm_90a",
         "products/digit_gemm_sm90.cu",
-        {"FORMAT": half, "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": columns},
+        {"FORMAT": half, "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": of_columns, "TILE_COLUMNS": width},
     )
-    for half, digits, columns in (("BFloat16", 2, 2), ("BFloat16", 3, 2), ("Float16", 3, 3))
+    for half, digits, of_columns, width in (
+        *(("BFloat16", 2, 2, 192), ("BFloat16", 2, 2, 128)),
+        *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),
+    )
 ]
 CASES += [("sm_90a", *row_digits(half, columns, 128)) for half in SIXTEEN for columns in (0, 1)]
 CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]

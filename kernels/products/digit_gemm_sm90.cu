@@ -7,7 +7,9 @@
 //
 // Macros: OUTPUT (double or float); SLICES <= 3; DIGIT_BITS (8 or 7). Or, in place of OUTPUT, FORMAT (BFloat16 or
 // Float16) with OF_COLUMNS: the rows of A have SLICES digits, the columns of B OF_COLUMNS, no more; factor = 8
-// (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh).
+// (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh). TILE_COLUMNS is then 128, or for
+// two digits 192. Its wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with the copies, 35
+// and 42, that is 120 and 138 of the 128 that there are. The tiles of B are 192 wide in memory either way.
 //
 // Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
 // ring are those of ring_sm90.cuh with tiles of 128 x 128. A thread has accumulators for all SLICES diagonals, so a
@@ -29,7 +31,10 @@
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 #define OTHER_TILE
-constexpr int ROWS = 128, COLS = 128, STAGES = 7;
+#ifndef TILE_COLUMNS
+#define TILE_COLUMNS 128
+#endif
+constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 128 ? 7 : 5;
 #include "arithmetic/diagonals.cuh"
 #include "hardware/launch.cuh"
 #include "products/pieces.cuh"
@@ -185,7 +190,11 @@ __device__ __forceinline__ Position position_of(const Task& task) {
 // Starts to load the exponents of a tile; complete after wait_for_copies and a barrier of the warpgroup.
 __device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>& to, const Position& position) {
   const int x = threadIdx.x % 128;
-  copy_or_zero(exponents.columns + x, to.nu + position.entry * to.nu_batch + smaller(position.col + x, to.n - 1), true);
+#pragma unroll
+  for (int i = 0; i < COLS; i += 128)
+    if (i + 128 <= COLS || x < COLS - i)
+      copy_or_zero(exponents.columns + i + x,
+                   to.nu + position.entry * to.nu_batch + smaller(position.col + i + x, to.n - 1), true);
   if (x < ROWS / CONSUMERS)
     copy_or_zero(exponents.rows + x, to.mu + position.entry * to.mu_batch + smaller(position.row + x, to.m - 1), true);
 }
@@ -202,10 +211,13 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
   // Whether float32 holds all entries of the warp: the extreme exponents say so.
   bool usual;
   {
-    int of_columns[4];
-    load_again(shared_address(exponents.columns + 4 * lane), of_columns);
-    const int largest = larger(larger(of_columns[0], of_columns[1]), larger(of_columns[2], of_columns[3]));
-    const int least = smaller(smaller(of_columns[0], of_columns[1]), smaller(of_columns[2], of_columns[3]));
+    int largest = -4096, least = 4096;
+#pragma unroll
+    for (int i = 0; i < COLS; i += 32) {
+      const int of_column = exponents.columns[i + lane];
+      largest = larger(largest, of_column);
+      least = smaller(least, of_column);
+    }
     const bool counts = is_row(of_warp + lane % 16);
     const int mu = exponents.rows[of_warp + lane % 16];
     const int most = __reduce_max_sync(ALL, largest) + __reduce_max_sync(ALL, counts ? mu : -4096);
@@ -238,18 +250,18 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
         pairs[x0 / 2 + 1] = rounded_pair<OUTPUT>(values[2], values[3]);
       }
     };
-    const bool wide = left > 32 * 3 + 7 && (reinterpret_cast<uint64_t>(c) & 15) == 0;
+    const bool wide = left > COLS - 25 && (reinterpret_cast<uint64_t>(c) & 15) == 0;
     // As in store_groups: one branch for all groups.
     if (usual && wide) {
 #pragma unroll
-      for (int z = 0; z < 4; ++z) {
+      for (int z = 0; z < COLS / 32; ++z) {
         uint32_t pairs[4];
         round_eight(z, pairs);
         __stcs(reinterpret_cast<uint4*>(c + 32 * z), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
       }
     } else if (left > 0) {
 #pragma unroll
-      for (int z = 0; z < 4; ++z) {
+      for (int z = 0; z < COLS / 32; ++z) {
 #pragma unroll
         for (int x = 0; x < 8; ++x) {
           int32_t sums[SLICES];
@@ -286,6 +298,22 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
     };
     store_groups<GROUPS>(c, left, round_four);
   }
+}
+#endif
+
+// Bytes of a block of k of a tile of B in memory; and where the columns of tile j begin that a block of the cluster
+// copies, less what `copy` adds for rank 1. A tile of 128 columns takes two strips of 64, one for each rank.
+#ifdef FORMAT
+constexpr int STRIPS = 3, STRIP_BYTES = 64 * DEPTH, B_BLOCK = STRIPS * STRIP_BYTES;
+__device__ __forceinline__ int64_t columns_at(int j, uint32_t rank, int blocks) {
+  if (COLS == 64 * STRIPS) return static_cast<int64_t>(j) * blocks * B_BLOCK;
+  const int strip = 2 * j + static_cast<int>(rank);
+  return static_cast<int64_t>(strip / STRIPS) * blocks * B_BLOCK + (strip % STRIPS - static_cast<int>(rank)) * STRIP_BYTES;
+}
+#else
+constexpr int B_BLOCK = B_BYTES;
+__device__ __forceinline__ int64_t columns_at(int j, uint32_t, int blocks) {
+  return static_cast<int64_t>(j) * blocks * B_BLOCK;
 }
 #endif
 
@@ -361,7 +389,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
 #endif
         const int row = 2 * i + static_cast<int>(rank), contributors = contributors_of(piece, work.pieces, blocks);
         From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
-                     b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
+                     b.slices + entry * b.batch + columns_at(j, rank, blocks) +
+                         static_cast<int64_t>(piece.first) * B_BLOCK};
         if (rank == 0) work.together.begin(piece.tile);
         // 1. The task, then its operand blocks, then what contributors leave.
         stages.wait_empty(ring);
@@ -371,7 +400,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
                                      , rows.first(entry), rows.last(entry)
 #endif
                                      };
-        for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BYTES) {
+        for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BLOCK) {
           for (int s = 0; s < RIGHT; ++s)
             stages.copy(ring, {from.a + s * a.slice, from.b + (RIGHT - 1 - s) * b.slice}, 1, rank);
           for (int s = RIGHT; s < SLICES; ++s, ring.next()) stages.copy_bytes(ring, from.a + s * a.slice, A_BYTES);

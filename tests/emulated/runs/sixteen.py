@@ -127,7 +127,7 @@ def kinds_of_rows(rng: np.random.Generator) -> None:
 def many_tiles(rng: np.random.Generator) -> None:
     """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
     for half in _HALVES:
-        m, k, n = int(rng.integers(257, 600)), int(rng.integers(700, 1100)), int(rng.integers(200, 300))
+        m, k, n = int(rng.integers(257, 600)), int(rng.integers(400, 900)), int(rng.choice([60, 170, 190, 260, 380]))
         x = rng.standard_normal((1, m, k))
         if rng.random() < 0.7:
             x[:, rng.random(m) < rng.random(), ::7] *= 30

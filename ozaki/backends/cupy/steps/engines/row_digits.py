@@ -7,7 +7,7 @@ from math import ceil, prod
 from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
-from ozaki.backends.cupy.devices.tiles import round_up
+from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
@@ -125,8 +125,9 @@ class FusedRowDigits:
     def layout(self, scheme: RowDigits, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the digits of an operand lie: in tiles."""
         tiles = self.device.tiles
-        count = scheme.columns if side == "right" else scheme.kinds[-1]
-        return layout(tiles, count, side, batch, rows, k, tiles.few_digits_side, neighbours=8, in_pairs=True)
+        right = side == "right"
+        count, tile = (scheme.columns, tiles.columns) if right else (scheme.kinds[-1], tiles.few_digits_side)
+        return layout(tiles, count, side, batch, rows, k, tile, neighbours=8, in_pairs=True)
 
     def workspace(self, scheme: RowDigits, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices at most, for products of any size."""
@@ -134,8 +135,8 @@ class FusedRowDigits:
 
     def _handed_over(self, digits: int) -> int:
         """Bytes that blocks of the largest grid hand over."""
-        side = self.device.tiles.few_digits_side
-        return 2 * self.device.clusters * side**2 * (digits + 3)
+        tiles = self.device.tiles
+        return 2 * self.device.clusters * tiles.few_digits_side * tiles.columns * (digits + 3)
 
     def multiply(self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, out: Array) -> None:
         """Multiply all rows that are not exact into `out`, shape (batch, m, n), uint16."""
@@ -174,7 +175,8 @@ def _gemm(
     tiles, fewest = device.tiles, digits == scheme.fewest
     batch, m, n = out.shape
     side = tiles.few_digits_side
-    rows, columns = -(-m // (2 * side)), -(-n // side)
+    width = _columns_of_tile(tiles, digits, n)
+    rows, columns = -(-m // (2 * side)), -(-n // width)
     work = batch * rows * columns
     clusters, whole, sharers = min(device.clusters, work), work, 0
     if fewest:
@@ -183,6 +185,7 @@ def _gemm(
     beginning = together(whole, clusters, blocks) if batch == 1 else Together()
     macros: Macros = {
         "FORMAT": FORMATS[scheme.format], "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": scheme.columns,
+        "TILE_COLUMNS": width,
     }  # fmt: skip
     walk = struct([rows, columns, group(tiles, 2 * side, blocks), batch])
     result = None, *out.steps[:2], None, None, mu_step, nu_step, places | n << 32
@@ -192,6 +195,16 @@ def _gemm(
         shared_mem=tiles.shared_mem,
     )  # fmt: skip
     return sharers > 0, beginning, kernel
+
+
+def _columns_of_tile(tiles: Tiles, digits: int, n: int) -> int:
+    """Columns of a tile: of two digits there are accumulators for more, unless the last tile is mostly padding then."""
+    wide, narrow = (-(-n // width) * width for width in (tiles.columns, tiles.few_digits_side))
+    return tiles.columns if digits == 2 and wide <= _PADDED * narrow else tiles.few_digits_side
+
+
+_PADDED = 1.04
+"""Columns that wide tiles may have, of those that narrow ones have."""
 
 
 RowEngine = CublasRowDigits | FusedRowDigits
