@@ -48,7 +48,8 @@ class Expression(NamedTuple):
 
 
 def product_program(
-    inputs: Inputs, device: Device, plan: Plan, out: OperandView, made: Made, expression: Expression | None = None
+    inputs: Inputs, device: Device, plan: Plan, out: OperandView, made: Made, expression: Expression | None = None,
+    reports: bool = True,
 ) -> Program:  # fmt: skip
     """The program of a product by a plan.
 
@@ -58,6 +59,7 @@ def product_program(
         (*batch, m, n), its rows contiguous
     made : what programs of facts have made; early slices are used if they are of the plan's scheme, and all is freed
     expression : what is computed in place of the product, or None
+    reports : whether facts for reports alone are found, too
     """
     b = Builder(inputs.buffers)
     if plan.undecided_apart and plan.workspace_limit is not None:
@@ -70,7 +72,7 @@ def product_program(
         assert isinstance(result, Array)
         columns = inputs.prepared.get("right") or inputs.rows_given["right"]
         of_rows = row_engine(device, plan)
-        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, result)
+        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, result, reports)
     elif plan.scheme is None:
         made.without_slices(b)
         result = out.array("c", b.given)
@@ -164,7 +166,7 @@ class Repetition:
         inputs = Inputs.of(self.views)
         made = Made.of(inputs)
         if not self.facts.needs:
-            return product_program(inputs, self.device, self.plan, self.out, made, self.expression)
+            return product_program(inputs, self.device, self.plan, self.out, made, self.expression, reports=False)
         facts, made = facts_program(inputs, self.device, self.facts, made)
         return facts.then(product_program(inputs, self.device, self.plan, self.out, made, self.expression))
 

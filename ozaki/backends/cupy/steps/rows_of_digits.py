@@ -55,12 +55,14 @@ class SplitRows:
     counts : a place: the largest proven error as float64, the number of exact rows, and, uint32, for each matrix the
         rows of the fewest digits and those of the most
     exact : int64: the numbers b m + i of rows that digits do not prove
+    zeros : as many zero bytes as the engine asks for (`zeros`), which it may overwrite
     """
 
     slices: Slices
     row_of: Array
     counts: Place
     exact: Array
+    zeros: Place
 
     @property
     def number_of_exact(self) -> Place:
@@ -153,9 +155,10 @@ def split_rows(
     name = x.buffer.name
     planes = b.array(f"{name}.planes", (layout.size,), "b")
     mu, row_of = (b.array(f"{name}.{what}", (batch, places), "i", counted=False) for what in ("exponents", "kinds"))
-    counts = b.zeroed(f"{name}.numbers", 16 + 8 * batch)
+    size = round_up(16 + 8 * batch, 16)
+    counts = b.zeroed(f"{name}.numbers", size + engine.zeros)
     exact = b.array(f"{name}.exact rows", (batch * rows,), "q", counted=False)
-    split = SplitRows(Slices(described, planes, layout, mu), row_of, counts, exact)
+    split = SplitRows(Slices(described, planes, layout, mu), row_of, counts, exact, counts.plus(size))
     kernel = _kernel(scheme, "left", x.view, layout, batch, columns.mu.shape[0], places)
     assert columns.described.summary is not None
     written = planes, mu, _nonfinite(described)
@@ -194,7 +197,8 @@ def _kernel(
 
 
 def multiply(
-    b: Builder, device: Device, engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Array
+    b: Builder, device: Device, engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Array,
+    reports: bool = True,
 ) -> None:  # fmt: skip
     """Add the steps of a product.
 
@@ -203,6 +207,7 @@ def multiply(
     left, right : the rows of A and the columns of B, shapes (batch or 1, rows, k), float32 or uint16; or the digits of
         these
     out : uint16, shape (batch, m, n)
+    reports : whether the fact `KINDS` is brought to the host
     """
     scheme, (m, k, n) = plan.scheme, plan.shape
     assert isinstance(scheme, RowDigits)
@@ -228,7 +233,7 @@ def multiply(
             of_rows = split_rows(b, engine, scheme, some_rows, columns, out.shape[0])
             panel = out.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
             _multiply(b, device, engine, scheme, of_rows, columns, panel)
-            if c == 0:
+            if c == 0 and reports:
                 size = 16 + 8 * out.shape[0]
                 arrival = b.to_host("numbers of rows, on the host", of_rows.counts, (size,), "B")
                 found.append(b.evidence(arrival, partial(_kinds, scheme)))
@@ -237,7 +242,8 @@ def multiply(
             _release(b, columns, some_columns, keeps=summary is not None)
     if summary is not None:
         b.release(summary)
-    b.read(KINDS, tuple(found), _merged)
+    if reports:
+        b.read(KINDS, tuple(found), _merged)
 
 
 def _multiply(

@@ -31,6 +31,7 @@ class CublasRowDigits:
 
     keeps: ClassVar[bool] = False
     compacts: ClassVar[bool] = False
+    zeros: ClassVar[int] = 0
     device: Device
     label: str = "cuBLAS int8"
 
@@ -119,6 +120,7 @@ class FusedRowDigits:
 
     keeps: ClassVar[bool] = False
     compacts: ClassVar[bool] = True
+    zeros: ClassVar[int] = 4 * 2 * 1024 + 8  # flags and counters
     device: Device
     label: str = LABEL
 
@@ -147,16 +149,14 @@ class FusedRowDigits:
             operands = left.slices.operand, right.operand, blocks, out.view, mu_step, right.mu_step
             splits, beginning, kernel = _gemm(self.device, scheme, digits, places, *operands)
             aside = b.buffer("digits aside", self._handed_over(digits)) if splits else None
-            flags = b.zeroed("flags", _FLAGS) if splits else None
-            counters = beginning.counter(b)
-            given = [
-                Out(out.at if each is None else each) for each in (aside, flags)
-            ]  # any address, where none is used
+            counters = [left.zeros.plus(_FLAGS + 4 * i)] if beginning.until else []
+            given = Out(left.zeros if aside is None else aside), Out(left.zeros)  # of no use where no tile is split
             b.launch(
                 kernel, left.slices.planes, right.planes, Out(out), left.slices.mu, right.mu, *given,
                 *map(Out, counters), left.numbers.plus(4 * i), left.row_of,
             )  # fmt: skip
-            b.release(*(each for each in (aside, flags, *counters) if each is not None))
+            if aside is not None:
+                b.release(aside)
 
 
 _FLAGS = 4 * 2 * 1024
