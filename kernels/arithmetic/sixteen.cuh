@@ -28,7 +28,7 @@ template <> HD uint32_t widened<Float16>(uint32_t bits) {
 #else
   const uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
   if (magnitude < 0x400u) return sign | bits_of(static_cast<float>(magnitude) * 0x1p-24f);
-  return sign | (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23);
+  return sign | ((magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23));
 #endif
 }
 // The same, but +0 for NaN and Inf.
@@ -74,6 +74,14 @@ template <> struct Special<Float16> {
   static HD uint16_t infinite(bool negative) { return negative ? 0xfc00 : 0x7c00; }
 };
 
+HD float fused_toward_zero(float x, float y, float z) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rz(x, y, z);
+#else
+  return fused_toward(FE_TOWARDZERO, x, y, z);
+#endif
+}
+
 // V = sum_s sums[s] 2^(8 (P - 1 - s)) of P diagonals of digits, the most significant first.
 template <int P> HD int64_t joined(const int32_t (&sums)[P]) {
   int64_t v = sums[0];
@@ -94,7 +102,6 @@ template <typename T> HD uint16_t round_joined(int64_t v, int exponent) {
 //
 // which are float32, f = RZ(H 2^23 + L); and f = V if and only if H 2^23 - f, which is a float32, is -L.
 template <int P> HD float joined_to_odd(const int32_t (&sums)[P]) {
-#ifdef __CUDA_ARCH__
   // What is above bit 8 (P - 1) of V, less 2^23 in units of V; and the low limb of V.
   int upper = sums[P - 1] >> 8;
 #pragma unroll
@@ -104,18 +111,10 @@ template <int P> HD float joined_to_odd(const int32_t (&sums)[P]) {
 #pragma unroll
   for (int s = 1; s < P; ++s) low = low * 256u + static_cast<uint32_t>(sums[s]);
   const float high = static_cast<float>(upper >> (23 - 8 * (P - 1)));
-  const float below = __uint_as_float((low & 0x7fffffu) | 0x4b000000u);
-  const float f = __fmaf_rz(high, 8388608.0f, below);
-  const bool inexact = __fmaf_rn(high, 8388608.0f, -f) != -below;
-  return __uint_as_float(__float_as_uint(f) | (inexact ? 1u : 0u));
-#else
-  const int64_t v = joined<P>(sums);
-  const uint64_t magnitude = static_cast<uint64_t>(v < 0 ? -v : v);
-  const int drop = larger(bit_length(magnitude) - 24, 0);
-  const uint64_t kept = magnitude >> drop << drop;
-  const uint32_t bits = bits_of(static_cast<float>(kept)) | (kept != magnitude ? 1u : 0u);
-  return float_of_bits(bits | (v < 0 ? 1u << 31 : 0u));
-#endif
+  const float below = float_of_bits((low & 0x7fffffu) | 0x4b000000u);
+  const float f = fused_toward_zero(high, 8388608.0f, below);
+  const bool inexact = fused(high, 8388608.0f, -f) != -below;
+  return float_of_bits(bits_of(f) | (inexact ? 1u : 0u));
 }
 
 // Two neighbouring results in one limb, the first one lowest: RN(x), RN(y).
@@ -165,7 +164,7 @@ HD float product_toward_zero(float x, float y) {
 #ifdef __CUDA_ARCH__
   return __fmul_rz(x, y);
 #else
-  return fused_toward(FE_TOWARDZERO, x, y, 0.0f);
+  return fused_toward_zero(x, y, 0.0f);
 #endif
 }
 // V 2^exponent for any exponent, rounded toward zero, and odd where that changes it: a further rounding to 16 bits then
