@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from ctypes import CDLL
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from benchmarks.cublas_peer import EmulatedDgemm, load
 from benchmarks.devices import Device, device_of
+from benchmarks.halves import half_rows
 from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
 from benchmarks.labels import label
@@ -43,6 +45,7 @@ class Task(StrEnum):
     shapes = "shapes"
     choices = "choices"
     stacks = "stacks"
+    bf16 = "bf16"
     kernels = "kernels"
 
 
@@ -73,7 +76,7 @@ def main(
     except ImportError as error:
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
     tasks = [t.value for t in task] if task else list(TASKS)
-    if not set(tasks) <= {*SQUARE, "stacks"} and where.xp.__name__ != "cupy":
+    if not set(tasks) <= {*SQUARE, "stacks", "bf16"} and where.xp.__name__ != "cupy":
         raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
     chosen = sizes_of(sizes)
     try:
@@ -92,7 +95,7 @@ def main(
         except WrongAnswerError as error:
             progress_console.print(f"[red]wrong answer[/red]: {error}")
             raise typer.Exit(1) from None
-        versions = where.versions() | peers.versions(name)
+        versions = where.versions() | peers.versions(name) | ({"torch": version("torch")} if name == "bf16" else {})
         run = Run(date, commit or git_commit(), where.name, versions, rows)
         console.print(table(run))
         if name in MODULI and peers.gemmul8 is None:
@@ -161,6 +164,8 @@ def _rows(
         rows = choice_rows(device, seed, seconds)
     elif task == "stacks":
         rows = stack_rows(device, seed, seconds)
+    elif task == "bf16":
+        rows = half_rows(device, sizes, seed, seconds)
     elif task == "kernels":
         of_kernels = (kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
         rows = chain(tensor_core_rows(device, seed, seconds), chain.from_iterable(of_kernels))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from benchmarks.results import Row
 
-LIBRARIES = {"cublas": "cuBLAS", "openblas": "OpenBLAS"}
+LIBRARIES = {"cublas": "cuBLAS", "openblas": "OpenBLAS", "torch": "PyTorch"}
 """Names of libraries, as their makers spell them."""
 
 CALLS = {

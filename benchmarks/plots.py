@@ -39,7 +39,7 @@ def plot_file(path: Path) -> Path:
 
 def plot_run(run: Run, path: Path) -> None:
     """Draw a run into a file: plots of error over time and speed over n, or bars where products are not square."""
-    if run.tasks in (("kernels",), ("shapes",), ("choices",), ("stacks",)):
+    if run.tasks in (("kernels",), ("shapes",), ("choices",), ("stacks",), ("bf16",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
         draw(figure.subplots(), run)

@@ -63,7 +63,7 @@ class Row:
     Attributes
     ----------
     task : "float64", "float32", "complex128", "complex64", "shapes", "choices", "stacks",
-        "kernels"
+        "bf16", "kernels"
     routine : such as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; benchmarks/labels.py has its name in tables
     ours : whether it is a routine of this library
     m, n, k : sizes of the product (m x k) (k x n)

@@ -19,6 +19,7 @@ from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.cublas_peer import ROUTINE
 from benchmarks.devices import Cpu, NvmlReadings, Pace, median_seconds, medians_side_by_side
+from benchmarks.halves import half_rows
 from benchmarks.labels import label
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.nvml import Nvml
@@ -284,6 +285,18 @@ def test_stacks(dtype, tmp_path):
     assert (native.dtype, native.batch) == (dtype, 3)
     assert counted.bound is not None and counted.error <= counted.bound and default.error <= default.bound
     plot_run(replace(RUN, rows=(native, counted, default)), tmp_path / "stacks.png")
+
+
+def test_products_of_16_bits(monkeypatch, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr("benchmarks.halves.WIDTH", {"numpy": 30})
+    rows = tuple(half_rows(Cpu(), (20,), seed=0, min_seconds=0))
+    assert len(rows) == 2 * 4 * 4 and {row.dtype for row in rows} == {"bfloat16", "float16"}
+    ours = [row for row in rows if row.ours]
+    assert len(ours) == len(rows) // 2 and all(row.error <= row.bound for row in ours)
+    run = replace(RUN, rows=rows[:4], versions={**RUN.versions, "torch": "2.9"})
+    assert label(rows[0], run.versions) == "PyTorch 2.9 bfloat16"
+    plot_run(run, tmp_path / "bf16.png")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parents[1] / "examples"
 
 PRINTED = {
     "distributed_product": "4 processes: in each layout the bits of one process",
+    "batch_bits": "the same bits in batches of (1, 7, 64)",
     "fibonacci": "the recurrence in Python's integers gives the same number",
     "hilbert": "all 400 entries are those of scipy.linalg.invhilbert",
     "interpolation": "from the polynomial",
@@ -31,7 +32,7 @@ PRINTED = {
 }
 """What each example prints in its last line."""
 
-NEEDED = {"mp2_energy": "pyscf", "training_bits": "torch"}
+NEEDED = {"batch_bits": "torch", "mp2_energy": "pyscf", "training_bits": "torch"}
 """What some examples import that the tests do without."""
 
 

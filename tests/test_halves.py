@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import ozaki
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
 
 HALVES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 
@@ -75,6 +76,31 @@ def test_results_go_into_out(operands, accuracy):
             ozaki.matmul(a, b, wrong, accuracy=accuracy)
 
 
+def test_expressions_are_rounded_once(operands, accuracy, rng):
+    a, b = operands
+    c = rng.standard_normal((30, 20)).astype(a.dtype)
+    found = ozaki.gemm(0.3, a, b, -2.0, c, accuracy=accuracy)
+    exact = 0.3 * (a.astype(float) @ b.astype(float)) - 2 * c.astype(float)
+    scale = 0.3 * abs(a.astype(float)) @ abs(b.astype(float))
+    u = 2.0 ** -(8 if accuracy == "bf16" else 11)
+    assert found.dtype == a.dtype
+    assert (abs(found.astype(float) - exact) <= u * (1 + u) * scale + u * abs(exact)).all()
+    assert np.array_equal(
+        bits(ozaki.gemm(1, a, b, 0, None, accuracy=accuracy)), bits(ozaki.matmul(a, b, accuracy=accuracy))
+    )
+    turned = ozaki.gemm(0.3, a.T.copy(), b, -2.0, c, trans_a=True, accuracy=accuracy)
+    assert np.array_equal(bits(turned), bits(found))
+    assert np.array_equal(
+        bits(ozaki.gemm(0, a, b, 2, c, accuracy=accuracy)), bits((2 * c.astype(float)).astype(a.dtype))
+    )
+    assert np.array_equal(bits(ozaki.gemm(1, a[:, :0], b[:0], 1, c, accuracy=accuracy)), bits(c))
+    target = c.copy()
+    assert ozaki.gemm(0.3, a, b, -2.0, target, out=target, accuracy=accuracy) is target
+    assert np.array_equal(bits(target), bits(found))
+    with pytest.raises(ValueError, match="alpha: nan"):
+        ozaki.gemm(np.nan, a, b, 1, c, accuracy=accuracy)
+
+
 def test_vectors_and_empty_products(operands, accuracy):
     a, b = operands
     c = ozaki.matmul(a, b, accuracy=accuracy)
@@ -105,8 +131,6 @@ def test_operands_of_other_formats_are_refused(operands, accuracy):
     for x, y in ((a.astype(np.float32), b), (a, b.astype(other))):
         with pytest.raises(ValueError, match=rf"accuracy: '{accuracy}' is of two .* accuracy='fp32'"):
             ozaki.matmul(x, y, accuracy=accuracy)
-    with pytest.raises(ValueError, match="of products alone"):
-        ozaki.gemm(1, a, b, 0, None, accuracy=accuracy)
     with pytest.raises(ValueError, match="devices: "):
         ozaki.matmul(a, b, accuracy=accuracy, devices="all")
     with pytest.raises(ValueError, match="accuracy: "):
@@ -149,7 +173,9 @@ def test_tensors_keep_their_dtype(operands, accuracy):
     with ozaki.torch.emulate(accuracy=accuracy) as run:
         assert same(x @ y)
         (x.float() @ y.float())
-    assert [entry.dtype for entry in run.account.entries] == [str(a.dtype)]
+        z = torch.addmm(torch.ones(20, dtype=half), x, y)
+    assert z.dtype == half
+    assert [entry.dtype for entry in run.account.entries] == 2 * [str(a.dtype)]
 
 
 def test_gradients_of_tensors_have_their_dtype(operands, accuracy):

@@ -106,6 +106,7 @@ FIELDS = {
         "recomputed",
         "inner_scaling",
         "undecided",
+        "row_kinds",
     ],
     "Words": [
         "word",

@@ -34,12 +34,18 @@ INLINE Ints slice_of(const Words& image, const Digit& of) {
 
 constexpr int64_t OF_LIMB = 3, MOST_DIGITS = 3 * OF_LIMB;  // diagonals of a limb: sums below 2**31, 16 bits apart
 
-// Both operands; `panels.count` planes of digits, the most significant first, without moduli. No sum of a diagonal, of
-// so many words along k, reaches 2**31, whichever of its products are added.
+// Both operands; `panels.count` planes of digits on the left, the most significant first, without moduli, and so many
+// diagonals. No sum of a diagonal, of so many words along k, reaches 2**31, whichever of its products are added.
 struct DigitOperands {
   Operands panels;
+  int64_t right_count;    // planes on the right: no more than on the left
   int64_t half;
   const double* weights;  // of the diagonals, powers of two
+
+  // The left digit with which a diagonal begins: on the right there is none that goes with those before it.
+  INLINE_MEMBER int64_t first_of(int64_t diagonal) const {
+    return diagonal < right_count ? 0 : diagonal - right_count + 1;
+  }
 };
 
 constexpr int64_t DIAGONAL = LEFT_ROWS * RIGHT_ROWS;  // sums of a diagonal of two panels, [8][48]
@@ -71,7 +77,7 @@ struct DiagonalSums {
 
 // What the sums of each diagonal of a panel begin with, [count][8].
 INLINE void start_diagonals(const int8_t* left, const DigitOperands& of, int32_t* starts) {
-  int32_t so_far[LEFT_ROWS] = {};
+  int32_t so_far[MOST_DIGITS + 1][LEFT_ROWS] = {};  // of all digits before one
   for (int64_t t = 0; t < of.panels.count; t++, left += of.panels.left_plane) {
     Ints pairs = {};  // of two words of eight rows
     int64_t h = 0;
@@ -84,8 +90,8 @@ INLINE void start_diagonals(const int8_t* left, const DigitOperands& of, int32_t
       pairs = dot_products(pairs, ints(0x01010101), last);
     }
     for (int i = 0; i < LEFT_ROWS; i++) {
-      so_far[i] -= (int32_t)of.half * (pairs[i] + pairs[LEFT_ROWS + i]);
-      starts[t * LEFT_ROWS + i] = so_far[i];
+      so_far[t + 1][i] = so_far[t][i] - (int32_t)of.half * (pairs[i] + pairs[LEFT_ROWS + i]);
+      starts[t * LEFT_ROWS + i] = so_far[t + 1][i] - so_far[of.first_of(t)][i];
     }
   }
 }
@@ -115,10 +121,13 @@ static __attribute__((noinline)) void multiply_diagonal(const int8_t* left, cons
 
 // The sums of all diagonals of whole panels.
 template <int V>
-INLINE void multiply_diagonals(const int8_t* left, const int8_t* right, const Operands& of, const int32_t* starts,
+INLINE void multiply_diagonals(const int8_t* left, const int8_t* right, const DigitOperands& of, const int32_t* starts,
                                int32_t* out) {
-  for (int64_t d = 0; d < of.count; d++) {
-    multiply_diagonal<V>(left, right + d * of.right_plane, of, d + 1, starts + d * LEFT_ROWS, out + d * DIAGONAL);
+  const Operands& x = of.panels;
+  for (int64_t d = 0; d < x.count; d++) {
+    const int64_t first = of.first_of(d), last = d - first;
+    multiply_diagonal<V>(left + first * x.left_plane, right + last * x.right_plane, x, last + 1, starts + d * LEFT_ROWS,
+                         out + d * DIAGONAL);
   }
 }
 
@@ -143,9 +152,9 @@ INLINE void multiply_digit_tile(const DigitOperands& of, int64_t batch, int64_t 
       const int64_t rows = row_end - i < LEFT_ROWS ? row_end - i : LEFT_ROWS;
       const int8_t* a = left + i * x.left_depth;
       const int32_t* from = starts + (i - row) * x.count;
-      if (columns > 32) multiply_diagonals<3>(a, b, x, from, sums);
-      else if (columns > 16) multiply_diagonals<2>(a, b, x, from, sums);
-      else multiply_diagonals<1>(a, b, x, from, sums);
+      if (columns > 32) multiply_diagonals<3>(a, b, of, from, sums);
+      else if (columns > 16) multiply_diagonals<2>(a, b, of, from, sums);
+      else multiply_diagonals<1>(a, b, of, from, sums);
       take(found, i, rows, j, columns);
     }
   }

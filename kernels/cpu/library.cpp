@@ -13,6 +13,8 @@
 #include "products.h"
 #include "proof.h"
 #include "recombine.h"
+#include "row_statistics.h"
+#include "short_floats.h"
 #include "split.h"
 #include "tiles.h"
 #include "whole.h"
@@ -28,7 +30,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up
 // with each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 14; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 15; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -185,6 +187,45 @@ OZAKI_CPU void ozaki_cpu_multiply_digits(const DigitOperands* of, const Result* 
   const DefaultEnvironment environment;
   if (c->single) multiply_digits<float>(*of, *c, begin, end, scratch);
   else multiply_digits<double>(*of, *c, begin, end, scratch);
+}
+
+template <bool ADDS>
+static void multiply_digits_short(const DigitOperands& of, const Result& c, const ShortFormat& format,
+                                  const Addend& addend, int64_t begin, int64_t end, int32_t* scratch) {
+  for (int64_t number = begin; number < end; number++) {
+    const Tile tile = tile_of(c, number);
+    const double* of_rows = c.row_factors + tile.batch * c.step_of_row_factors;
+    const double* of_columns = c.column_factors + tile.batch * c.step_of_column_factors;
+    uint16_t* out = (uint16_t*)c.out + tile.batch * c.of_batch;
+    const float* added = ADDS ? addend.c + tile.batch * addend.of_batch : nullptr;
+    const auto round = [&](const DiagonalSums& sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      const float* from = ADDS ? added + row * addend.of_rows + column : nullptr;
+      round_short_entries<ADDS>(sums, rows, columns, of_rows + row, of_columns + column, out + row * c.of_rows + column,
+                                c.of_rows, format, addend, from);
+    };
+    multiply_digit_tile(of, tile.batch, tile.row, tile.row_end, tile.column, tile.column_end, scratch, round);
+  }
+}
+
+// Compute them as numbers of 16 bits, of at most three digits; `out` of the result has their bits.
+OZAKI_CPU void ozaki_cpu_multiply_digits_short(const DigitOperands* of, const Result* c, const ShortFormat* format,
+                                               const Addend* addend, int64_t begin, int64_t end, int32_t* scratch) {
+  const DefaultEnvironment environment;
+  const ShortFormat of_result = *format;
+  if (addend->c) multiply_digits_short<true>(*of, *c, of_result, *addend, begin, end, scratch);
+  else multiply_digits_short<false>(*of, *c, of_result, *addend, begin, end, scratch);
+}
+
+// Find the statistics of blocks [begin, end) of 16 rows, counted through all matrices.
+OZAKI_CPU void ozaki_cpu_row_statistics(const RowStatistics* s, int64_t begin, int64_t end) {
+  const DefaultEnvironment environment;
+  if (s->digits == 2) see_blocks<2>(*s, begin, end);
+  else see_blocks<3>(*s, begin, end);
+}
+
+// Find the lower bounds of rows [begin, end).
+OZAKI_CPU void ozaki_cpu_least_products(const LeastProducts* s, int64_t begin, int64_t end) {
+  find_least(*s, begin, end);
 }
 
 // Compute the sums of the diagonals of tiles [begin, end), as int32 [count][batch][rows][columns], in place of rounded

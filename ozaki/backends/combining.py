@@ -20,24 +20,33 @@ def combine_into(product: Numbers, combination: Combination, out: Any) -> None:
 
     The factors are numbers.
     """
-    xp = product.library
-    alpha, beta, c = combination.alpha, combination.beta, combination.c
     bits = out.bits if isinstance(out, Numbers) else PRECISION[str(out.dtype)]
-    total, special = scaled(product, alpha.whole, alpha.exponent), None
-    if c is not None:
-        if not isinstance(c, Numbers):
-            finite = xp.isfinite(c)
-            if not bool(finite.all()):
-                special = ~finite
-                c = xp.where(finite, c, c.dtype.type(0))
-            c = of_floats(c)
-        total = near_sum(total, scaled(c, beta.whole, beta.exponent), bits)
+    total, special = combined(product, combination, bits)
     if isinstance(out, Numbers):
         copy_numbers(rounded_to(total, bits), out)
         return
     out[...] = to_floats(total, str(out.dtype))
     if special is not None:
         out[special] = special_addend(combination, special)
+
+
+def combined(product: Numbers, combination: Combination, bits: int) -> tuple[Numbers, Any]:
+    """Alpha `product` + beta c, or a number that rounds as that does at up to `bits` bits, and which c are NaN or Inf.
+
+    These count as zero, and are a mask, or None if there are none. Arguments are as of `combine_into`.
+    """
+    xp = product.library
+    alpha, beta, c = combination.alpha, combination.beta, combination.c
+    total, special = scaled(product, alpha.whole, alpha.exponent), None
+    if c is None:
+        return total, special
+    if not isinstance(c, Numbers):
+        finite = xp.isfinite(c)
+        if not bool(finite.all()):
+            special = ~finite
+            c = xp.where(finite, c, c.dtype.type(0))
+        c = of_floats(c)
+    return near_sum(total, scaled(c, beta.whole, beta.exponent), bits), special
 
 
 def copy_numbers(x: Numbers, out: Numbers) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.interchange.halves import HalfArray, half_format_of
+from ozaki.records.combination import Combination
 from ozaki.records.formats import HALVES, format_named
 from ozaki.records.options import Options
 from ozaki.records.plan import Plan
@@ -17,14 +18,13 @@ ACCURACIES = {"bf16": "bfloat16", "fp16": "float16"}
 """The names of accuracies that stand for products of a 16-bit format, rounded once to it."""
 
 
-def half_result(a: Any, b: Any, options: Options, plan: Plan | None, expression: bool) -> str | None:
+def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | None:
     """The 16-bit format of the result of a product, which an accuracy or a format names; None of any other result.
 
     Parameters
     ----------
     a, b : the operands as given
     plan : a plan that is given in place of options
-    expression : whether the product is part of an expression, which is rounded to float32 or more
 
     Raises
     ------
@@ -49,8 +49,6 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None, expression:
             f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
             "accuracy='fp32'"
         )
-    if expression:
-        raise ValueError(f"{asked} is of products alone, not of alpha A B + beta C; use accuracy='fp32'")
     return half
 
 
@@ -83,6 +81,18 @@ def format_of(x: Any) -> str:
     if isinstance(x, Prepared):
         return x.dtype
     return half_format_of(x) or str(getattr(x, "dtype", type(x).__name__))
+
+
+def check_factors(combination: Combination | None, half: str) -> None:
+    """Refuse an expression rounded to 16 bits with a factor that is NaN or Inf.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, factor in () if combination is None else zip(("alpha", "beta"), combination.factors, strict=True):
+        if factor.special is not None:
+            raise ValueError(f"{name}: {factor.special}; expected a finite number in an expression rounded to {half}")
 
 
 def check_prepared_half(x: Any, side: Side, half: str) -> None:

@@ -23,7 +23,7 @@ from ozaki.call.format_checks import (
     format_of_plan,
     refuse_words,
 )
-from ozaki.call.halves import as_given, half_result, stored
+from ozaki.call.halves import as_given, check_factors, half_result, stored
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import Operand, are_integers, as_array, operand, scalar_if_no_axes
 from ozaki.interchange.halves import HalfArray, as_bits, widened
@@ -116,7 +116,7 @@ class Pair:
         choices = choices or Options()
         if plan is None:  # else all of them have their defaults, but for `dtype`
             check_options(choices, self.backend)
-        self.half = half_result(a, b, choices, plan, terms is not None)
+        self.half = half_result(a, b, choices, plan)
         self._halves, self._half_out = (a, b), out
         if self.half is not None:
             out = None if out is None else stored(out, self.half)
@@ -151,7 +151,10 @@ class Pair:
         self.combination: Combination | None = None
         if terms is not None:
             may_be_longer = self.multiprecision or self.asked is not None
-            self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.multiprecision, may_be_longer)
+            dtype = self.dtype if self.half is None else "float32"
+            self.combination = combination_of(*terms[:2], c, self.sizes, dtype, self.multiprecision, may_be_longer)
+            if self.half is not None:
+                check_factors(self.combination, self.half)
         if self.combination is None or self.combination.c is None:
             self.added = None
         read = [self.left, self.right] + ([] if self.added is None else [self.added])
@@ -245,7 +248,7 @@ class Pair:
         """An array of what the caller gave; a copy is counted by `count`."""
         if isinstance(given, Prepared):
             return given
-        if self.half is not None and self.backend.reads_halves:
+        if self.half is not None and self.backend.reads_halves and name in "ab":
             return HalfArray(as_bits(given), self.half)
         if isinstance(given, HalfArray):
             found = widened(given)

@@ -57,6 +57,8 @@ def _without_product(works: Works, plan: Plan, c: Any) -> None:
     if combination is None:
         if not is_multiprecision(plan.dtype):  # else it begins with zeros
             c[...] = 0
+    elif pair.half is not None:
+        works.of_rows.multiply(plan, c)
     elif isinstance(combination.beta.special, complex):
         addend_into(replace(combination, c=pair.addend), c, pair.memory)
     else:

@@ -380,7 +380,7 @@ def multiply_rearranged(
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
-    if isinstance(x, Prepared):
+    if isinstance(x, Prepared) or half_format_of(x):
         return 0
     arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
     return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
@@ -538,7 +538,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
 
 
-@any_arrays("a", "b", "c", "out")
+@any_arrays("a", "b", "c", "out", halves=True)
 @default_environment
 @np.errstate(all="ignore")
 @takes(ProductOptions)
@@ -630,7 +630,7 @@ def gemm(
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
     check_transposition(f"trans_{name}", op)
     prepared = isinstance(x, Prepared)
-    x = x if prepared else as_array(name, x, backend)
+    x = x if prepared or half_format_of(x) else as_array(name, x, backend)
     if not op or op == "N":
         return x
     if prepared or x.ndim < 2:

@@ -33,6 +33,14 @@ class HalfArray:
         """Number of axes."""
         return int(self.bits.ndim)
 
+    def __getitem__(self, at: Any) -> HalfArray:
+        """Some of the numbers: a view, where NumPy or CuPy gives one."""
+        return HalfArray(self.bits[at], self.format)
+
+    def swapaxes(self, first: int, second: int) -> HalfArray:
+        """The array with two axes exchanged: a view."""
+        return HalfArray(self.bits.swapaxes(first, second), self.format)
+
     @property
     def _an_array(self) -> Any:
         """The bits, which lie where the numbers do (`process.placement.where_they_lie`)."""

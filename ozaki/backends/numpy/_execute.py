@@ -122,7 +122,7 @@ def execute(
         left, right = (_split_for(scheme, engine, x) for x in (left, right))
         sides = tuple(side for side, x in zip(SIDES, (left, right), strict=True) if isinstance(x, Described))
         limbs = max(0 if x.numbers is None else len(x.numbers.limbs) for x in (of_left, of_right))
-        combined, addend = (0, False) if combination is None else _combined(combination, out)
+        combined, addend = (0, False) if combination is None else combined_views(combination, out)
         views = Views(
             batch, m, of_left.k, n, limbs, combined, addend, itself, adjoint, sides=sides,
             verified=verification is not None,
@@ -309,7 +309,7 @@ def matrices_of(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if len(operand.x) == 1 else b
 
 
-def _combined(combination: Combination, out: npt.NDArray[Any] | Numbers) -> tuple[int, bool]:
+def combined_views(combination: Combination, out: npt.NDArray[Any] | Numbers) -> tuple[int, bool]:
     """Arrays as large as a tile that rounding a whole expression takes, and whether it has an addend (`Views`).
 
     These hold the limbs of the result, and those of a term that an addend or a factor makes longer than a float.

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import OBJECTS, TILE
-from ozaki.bounds.row_digits import Ints, RowStatistics, as_units, errors, least_products, summarised
+from ozaki.backends.numpy.compiled import Compiled, compiled
+from ozaki.backends.numpy.compiled.row_digits import can_see, least_by_library, row_statistics
+from ozaki.bounds.row_digits import (
+    Ints,
+    RowStatistics,
+    as_units,
+    errors,
+    least_products,
+    least_tables,
+    of_rows,
+    summarised,
+)
 from ozaki.records.shapes import tiles_of_rows
 from ozaki.schemes import Digits
 from ozaki.schemes.row_digits import THRESHOLDS, RowDigits
@@ -22,22 +35,31 @@ EXACT = 0
 def statistics_of(rows: Described, digits: int) -> RowStatistics:
     """The statistics of described rows of floats, shape (batch, rows, k), at so many digits."""
     batch, m, k = rows.x.shape
+    x, library = rows.unscaled, compiled()
     bits = rows.on_host.bits(Digits(digits).scaling(k))
     doubled = 2 * (8 * digits - 1 - bits)  # 4**h = 2**doubled
     mu = rows.on_host.exponents(Digits(digits).scaling(k))
+    squares = rows.on_host.squares
+    if can_see(x, digits) and isinstance(library, Compiled):
+        return _scaled_up(*row_statistics(library.library, x, rows.on_host.top, mu, digits), doubled, squares)
     inexact, low = np.zeros((batch, m), np.int64), np.zeros((digits - 1, batch, m), np.int64)
     counts = np.zeros((batch, m, THRESHOLDS), np.int64)
     for b, r in tiles_of_rows(batch, m, k, TILE):
         for h in range(0, k, TILE):
-            x = rows.unscaled[b, r, h : h + TILE].astype(np.float64)
+            values = x[b, r, h : h + TILE].astype(np.float64)
             if not rows.finite:
-                x[~np.isfinite(x)] = 0
-            _add_digits(x, mu[b, r], digits, inexact[b, r], low[:, b, r])
-            counts[b, r] += _counted(x, rows.on_host.top[b, r])
+                values[~np.isfinite(values)] = 0
+            _add_digits(values, mu[b, r], digits, inexact[b, r], low[:, b, r])
+            counts[b, r] += _counted(values, rows.on_host.top[b, r])
+    return _scaled_up(inexact, low, np.cumsum(counts, axis=-1, out=counts), doubled, squares)
+
+
+def _scaled_up(inexact: Ints, low: Ints, counts: npt.NDArray[Any], doubled: Ints, squares: Ints) -> RowStatistics:
+    """The statistics from sums without their powers of 4, in which 4**h is 2**doubled."""
     inexact <<= doubled
-    for s in range(2, digits + 1):
-        low[s - 2] <<= doubled + 16 * (digits - s)
-    return RowStatistics(inexact, low, rows.on_host.squares, np.cumsum(counts, axis=-1, out=counts))
+    for i, each in enumerate(low[::-1]):
+        each <<= doubled + 16 * i
+    return RowStatistics(inexact, low, squares, counts)
 
 
 def _add_digits(x: Floats, mu: Ints, digits: int, inexact: Ints, low: Ints) -> None:
@@ -67,24 +89,34 @@ def _counted(x: Floats, tops: Ints) -> Ints:
 
 def summary_of(scheme: RowDigits, columns: Described) -> RowStatistics:
     """The summary of the columns of B, described as rows: of each matrix of a stack one."""
-    n, k = columns.x.shape[1:]
-    parts = [
-        summarised(statistics_of(some, scheme.columns), some.on_host.peak > 0, k)
-        for some in (columns.part(slice(None), slice(r, r + _AT_ONCE)) for r in range(0, max(n, 1), _AT_ONCE))
-    ]
-    inexact, squares = (np.max([getattr(part, name) for part in parts], axis=0) for name in ("inexact", "squares"))
-    low, counts = np.max([part.low for part in parts], axis=0), np.min([part.counts for part in parts], axis=0)
-    return RowStatistics(inexact, low, squares, counts)
+    batch, n, k = columns.x.shape
+    found = RowStatistics(
+        np.zeros(batch, np.int64),
+        np.zeros((scheme.columns - 1, batch), np.int64),
+        np.zeros(batch, np.int64),
+        np.full((batch, THRESHOLDS), k, np.int64),
+    )
+    for b, r in tiles_of_rows(batch, n, 1, _AT_ONCE):
+        part = columns.part(b, r)
+        of_part = summarised(statistics_of(part, scheme.columns), part.on_host.peak > 0, k)
+        for so_far, more in zip(found, of_part, strict=True):
+            at = (slice(None), b) if so_far is found.low else b
+            (np.minimum if so_far is found.counts else np.maximum)(so_far[at], more, out=so_far[at])
+    return found
 
 
 _AT_ONCE = 2048
-"""Rows of a matrix whose statistics are held at a time."""
+"""Rows whose statistics are held at a time."""
+
+_GATHERED = 2**20
+"""Elements of rows that are gathered at a time to find more statistics of theirs, or a row."""
 
 
 def statistics_bytes(batch: int, rows: int, k: int) -> int:
     """Bytes that are held at most while the kinds of such rows are found, or they are summarised."""
-    of_rows = batch * min(rows, _AT_ONCE)
-    return 8 * (4 * THRESHOLDS * of_rows + 8 * min(TILE, of_rows * k) + 8 * batch * rows) + OBJECTS
+    of_rows = min(batch * rows, max(_AT_ONCE, rows))
+    gathered = 4 * min(of_rows * k, max(_GATHERED, k))
+    return 8 * (6 * THRESHOLDS * min(of_rows, _AT_ONCE) + 8 * min(TILE, of_rows * k)) + gathered + OBJECTS
 
 
 def kinds_of(scheme: RowDigits, rows: Described, summary: RowStatistics) -> tuple[Kinds, float]:
@@ -92,37 +124,49 @@ def kinds_of(scheme: RowDigits, rows: Described, summary: RowStatistics) -> tupl
 
     Those of matrix b follow from the summary of matrix b of B, or of its only one.
     """
-    batch, m = rows.x.shape[:2]
+    batch, m, k = rows.x.shape
     kinds, worst = np.full((batch, m), EXACT, np.int8), 0.0
-    for r in range(0, m, _AT_ONCE):
-        part = rows.part(slice(None), slice(r, r + _AT_ONCE))
-        for b in range(batch):
-            of_matrix = part.part(slice(b, b + 1), slice(None))
-            found, ratio = _kinds_in(scheme, of_matrix, summary, min(b, len(summary.squares) - 1))
-            kinds[b, r : r + _AT_ONCE] = found
-            worst = max(worst, ratio)
+    for b, r in tiles_of_rows(batch, m, 1, _AT_ONCE):
+        some = rows.part(b, r)
+        several = slice(0, 1) if len(summary.squares) == 1 else b
+        of_matrices = of_rows(summary, (several,))
+        matrices = np.arange(len(of_matrices.squares)).repeat(
+            some.x.shape[0] * some.x.shape[1] // len(of_matrices.squares)
+        )
+        found = np.full(len(matrices), EXACT, np.int8)
+        left = np.arange(len(matrices))
+        for digits in scheme.kinds:
+            step = len(left) if digits == scheme.fewest else max(1, min(len(left), _GATHERED // max(k, 1)))
+            for first in range(0, len(left), max(step, 1)):
+                at = left[first : first + step]
+                part = some if len(at) == len(matrices) else _gathered(some, at)
+                proven, ratio = _proven(scheme, digits, part, of_matrices, matrices[at])
+                found[at[proven]] = digits
+                worst = max(worst, ratio)
+            left = left[found[left] == EXACT]
+        kinds[b, r] = found.reshape(some.x.shape[:2])
     return kinds, worst
 
 
-def _kinds_in(scheme: RowDigits, rows: Described, summary: RowStatistics, b: int) -> tuple[Kinds, float]:
-    """The kinds of some rows of one matrix, shape (rows,), and the largest proven error."""
-    _, m, k = rows.x.shape
-    kinds, worst = np.full(m, EXACT, np.int8), 0.0
-    columns = RowStatistics(summary.inexact[b], summary.low[:, b], summary.squares[b], summary.counts[b])
-    left = np.arange(m)
-    for digits in scheme.kinds:
-        some = rows if len(left) == m else Described(
-            rows.unscaled[:, left], rows.fields[:, :, left], rows.finite
-        )  # fmt: skip
-        found = statistics_of(some, digits)
-        of_rows = RowStatistics(found.inexact[0], found.low[:, 0], found.squares[0], found.counts[0])
-        error = errors(scheme, digits, k, of_rows, columns)
-        least = as_units(least_products(k, of_rows.counts, columns.counts))
-        proven = error <= scheme.tolerance * least
-        kinds[left[proven]] = digits
-        ratios = error[proven & (error > 0)] / least[proven & (error > 0)]
-        worst = max(worst, float(ratios.max(initial=0.0)))
-        left = left[~proven]
-        if not len(left):
-            break
-    return kinds, worst
+def _gathered(rows: Described, at: npt.NDArray[np.intp]) -> Described:
+    """Some rows, counted through all matrices, as one matrix."""
+    index = np.divmod(at, rows.x.shape[1])
+    return Described(rows.unscaled[index][None], np.ascontiguousarray(rows.fields[:, *index])[:, None], rows.finite)
+
+
+def _proven(
+    scheme: RowDigits, digits: int, rows: Described, summary: RowStatistics, matrices: Ints
+) -> tuple[npt.NDArray[np.bool_], float]:
+    """Which rows so many digits are proven for, shape (rows,) of all matrices, and the largest error of these."""
+    k = rows.x.shape[2]
+    inexact, low, squares, counts = statistics_of(rows, digits)
+    flat = RowStatistics(inexact.ravel(), low.reshape(len(low), -1), squares.ravel(), counts.reshape(-1, THRESHOLDS))
+    error = errors(scheme, digits, k, flat, of_rows(summary, (matrices,)))
+    tables, library = least_tables(k, summary.counts), compiled()
+    if flat.counts.dtype == np.int32 and isinstance(library, Compiled):
+        least = as_units(least_by_library(library.library, flat.counts, tables, matrices))
+    else:
+        least = as_units(least_products(k, flat.counts, tables, matrices))
+    proven = error <= scheme.tolerance * least
+    some = proven & (error > 0)
+    return proven, float((error[some] / least[some]).max(initial=0.0))

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.multiprecision.limbs import to_double
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes.row_digits import Sixteen
 
 Bits = npt.NDArray[np.uint16]
@@ -29,6 +31,14 @@ def to_sixteen(x: Floats, of: Sixteen) -> Bits:
     if nan.any():
         found[nan] = of.infinity | 1 << of.precision - 2
     return found
+
+
+def numbers_to_sixteen(x: Numbers, of: Sixteen) -> Bits:
+    """The bits of multiprecision numbers rounded once, as `to_sixteen` rounds float64."""
+    signs, exponents, limbs = x.flat
+    magnitudes = to_double(np.abs(signs), exponents, limbs, of.precision, of.least)
+    found: Bits = to_sixteen(magnitudes, of) | (signs < 0).astype(np.uint16) << 15
+    return found.reshape(x.shape)
 
 
 def on_boundary(x: Floats, of: Sixteen) -> npt.NDArray[np.bool_]:

@@ -15,13 +15,14 @@ from ozaki.backends.numpy._describe import describing_bytes as describing_bytes
 from ozaki.backends.numpy._execute import Slices
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._proof import facts_program
-from ozaki.backends.numpy._row_digits import Columns, columns_of, row_digit_steps
+from ozaki.backends.numpy._row_columns import Columns, columns_of
+from ozaki.backends.numpy._row_digits import row_digit_steps
 from ozaki.backends.numpy._scaled import scaled_alone
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._words import WordSlices, word_program
 from ozaki.backends.numpy.engines import engine_of
-from ozaki.backends.numpy.engines.row_digits import RowDigitEngine
+from ozaki.backends.numpy.engines.row_digits import engine_of_rows
 from ozaki.backends.numpy.program import COMPUTING_APART, DESCRIBING, Views, numbered, product_program
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds.levels import levels
@@ -92,7 +93,7 @@ def engine_name(plan: Plan, combined: bool = False, prepared: bool = False) -> s
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, RowDigits):
-        return f"NumPy, {RowDigitEngine.of_kind(plan.scheme.fewest, plan.scheme.columns, max(plan.shape[1], 1)).label}"
+        return f"NumPy, {engine_of_rows(plan.scheme, plan.scheme.fewest, max(plan.shape[1], 1)).label}"
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     reals = plan.shape[1] * min(plan.parts)
@@ -138,5 +139,5 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices | Columns:
     """The slices of an operand, shape (batch, rows, k), to be used in many products."""
     if isinstance(plan.scheme, RowDigits):
-        return columns_of(plan.scheme, rows)
+        return columns_of(plan.scheme, rows, split=True)
     return _split(describe(scaled_alone(rows) if plan.inner_scaling else rows), side, plan)

@@ -22,7 +22,8 @@ from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._proof import Ratios
 from ozaki.backends.numpy._relative import bits_of, bits_of_strips
-from ozaki.backends.numpy._row_digits import Columns, multiply_rows
+from ozaki.backends.numpy._row_columns import Columns
+from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.backends.numpy._scaled import ScaledRows, factor_bytes, inner_range, scaled_along_k, scaled_beside
 from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._threads import within_cpus
@@ -258,8 +259,9 @@ class Work:
             self._proof.release()
         if isinstance(plan.scheme, RowDigits):
             self.row_kinds = multiply_rows(
-                plan.scheme, self._rows("left"), self._columns or self._rows("right"), c, self._memory, self._progress
-            )
+                plan.scheme, self._rows("left"), self._columns or self._rows("right"), c, self._memory, self._progress,
+                self._combination,
+            )  # fmt: skip
             return
         given = self._given_combination
         once = self._combination if given is not None and plan.rounds_once(given) else None

@@ -84,8 +84,8 @@ def multiply_digits(
     """Write the product, rounded once, into out, as `calls.multiply_rounded` does."""
     result, tiles = result_of(out, triangle)
     factors = set_factors(result, mu, nu)
-    operands = _operands(a, b, tables)
-    given, room = (ctypes.byref(operands), ctypes.byref(result)), _room(result.tile_rows, len(tables.weights))
+    operands = operands_of_digits(a, b, tables.half, tables.weights)
+    given, room = (ctypes.byref(operands), ctypes.byref(result)), digit_room(result.tile_rows, len(tables.weights))
 
     def call(begin: int, end: int) -> None:
         own = Block((room,))
@@ -98,8 +98,8 @@ def multiply_diagonals(library: Any, a: Panels, b: Panels, tables: DigitTables) 
     """The sums of the diagonals, shape (digits, batch, m, n), the most significant one first."""
     out = np.empty((len(tables.weights), max(a.batch, b.batch), a.rows, b.rows), np.int32)
     result, tiles = result_of(out[0])
-    operands = _operands(a, b, tables)
-    given, room = (ctypes.byref(operands), ctypes.byref(result)), _room(result.tile_rows, len(out))
+    operands = operands_of_digits(a, b, tables.half, tables.weights)
+    given, room = (ctypes.byref(operands), ctypes.byref(result)), digit_room(result.tile_rows, len(out))
 
     def call(begin: int, end: int) -> None:
         own = Block((room,))
@@ -111,13 +111,14 @@ def multiply_diagonals(library: Any, a: Panels, b: Panels, tables: DigitTables) 
 
 def digit_scratch_bytes(rows: int, columns: int, count: int) -> int:
     """Bytes that a thread holds while it multiplies."""
-    return _room(tile(rows, columns)[0], count) + 1024
+    return digit_room(tile(rows, columns)[0], count) + 1024
 
 
-def _room(tile_rows: int, count: int) -> int:
+def digit_room(tile_rows: int, count: int) -> int:
     """Bytes of the scratch of `ozaki_cpu_multiply_digits`, for tiles of so many rows."""
     return 4 * count * (tile_rows + prod(WIDTHS.values())) + LINE
 
 
-def _operands(a: Panels, b: Panels, tables: DigitTables) -> DigitOperands:
-    return DigitOperands(operands_of(a, b, None), tables.half, tables.weights.ctypes.data)
+def operands_of_digits(a: Panels, b: Panels, half: int, weights: npt.NDArray[np.float64]) -> DigitOperands:
+    """What the library is told of digits; `weights` are those of the diagonals."""
+    return DigitOperands(operands_of(a, b, None), len(b.memory), half, weights.ctypes.data)

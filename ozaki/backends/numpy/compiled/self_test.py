@@ -18,7 +18,7 @@ from ozaki.backends.numpy.compiled.wide_tables import wide_tables_of
 from ozaki.schemes import Digits
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 
-INTERFACE = 14
+INTERFACE = 15
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 

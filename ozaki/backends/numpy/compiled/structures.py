@@ -52,7 +52,47 @@ class Operands(ctypes.Structure):
 class DigitOperands(ctypes.Structure):
     """The digits of both operands (digits.h)."""
 
-    _fields_ = (("panels", Operands), ("half", ctypes.c_int64), ("weights", ctypes.c_void_p))
+    _fields_ = (
+        ("panels", Operands),
+        *[(name, ctypes.c_int64) for name in ("right_count", "half")],
+        ("weights", ctypes.c_void_p),
+    )
+
+
+class ShortFormat(ctypes.Structure):
+    """A format of 16 bits (short_floats.h)."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("precision", "least", "infinity"))
+
+
+class Addend(ctypes.Structure):
+    """What is added to entries before they are rounded to 16 bits (short_floats.h)."""
+
+    _fields_ = (
+        ("c", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("of_batch", "of_rows")],
+        ("beta", ctypes.c_double),
+    )
+
+
+class RowStatistics(ctypes.Structure):
+    """Rows, and where their statistics go (row_statistics.h)."""
+
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        *[(name, ctypes.c_int64) for name in ("batch", "rows", "k", "of_batch", "of_rows", "of_k")],
+        *[(name, ctypes.c_void_p) for name in ("tops", "exponents")],
+        *[(name, ctypes.c_int64) for name in ("digits", "empty")],
+        *[(name, ctypes.c_void_p) for name in ("inexact", "low", "counts")],
+    )
+
+
+class LeastProducts(ctypes.Structure):
+    """Counts of rows and of summaries, and where lower bounds go (row_statistics.h)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("counts", "matrices", "missing", "weight", "product", "steps", "out")
+    )
 
 
 class Recombination(ctypes.Structure):
@@ -171,6 +211,9 @@ def declare(library: ctypes.CDLL) -> None:
         "multiply_complex": (pointer, pointer, pointer, integer, integer, pointer),
         "residues": (pointer, pointer, integer, integer, pointer),
         "multiply_digits": (pointer, pointer, integer, integer, pointer),
+        "multiply_digits_short": (pointer, pointer, pointer, pointer, integer, integer, pointer),
+        "row_statistics": (pointer, integer, integer),
+        "least_products": (pointer, integer, integer),
         "diagonals": (pointer, pointer, integer, integer, pointer),
         "magnitudes": (pointer, ctypes.c_int, integer, integer),
         "sums": (pointer, integer, integer),

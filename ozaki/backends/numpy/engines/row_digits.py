@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._scaled import ScaledRows
+from ozaki.backends.numpy._sixteen import Bits
+from ozaki.backends.numpy.compiled.calls import can_read
+from ozaki.backends.numpy.compiled.digits import digit_tables_of, split_digits
+from ozaki.backends.numpy.compiled.panels import Panels
+from ozaki.backends.numpy.compiled.row_digits import multiply_short
+from ozaki.backends.numpy.engines import compiled_for
+from ozaki.backends.numpy.engines.by_blas import Ints
 from ozaki.backends.numpy.engines.digits import DigitEngine
+from ozaki.backends.numpy.engines.int8_digits import Int8DigitEngine
+from ozaki.records.combination import Combination
 from ozaki.schemes import Digits
+from ozaki.schemes.row_digits import FORMATS, RowDigits, Sixteen
 
 
 @dataclass(frozen=True)
@@ -22,29 +35,76 @@ class RowDigitEngine(DigitEngine):
 
     Attributes
     ----------
-    scheme, k, slab, rectangles, of_int8 : see `DigitEngine`; the scheme has the digits of the longer side
-    rows, columns : digits p of each row of A and q of each column of B
+    scheme, k, slab, rectangles, of_int8 : see `DigitEngine`; the scheme has the digits of a row of A
+    rows, columns : digits p of each row of A, and q of each column of B, which are no more
+    form : the format of the result
     """
 
     rows: int = 0
     columns: int = 0
-
-    @classmethod
-    def of_kind(cls, rows: int, columns: int, k: int) -> RowDigitEngine:
-        """The engine of rows and columns of so many digits, for inner dimension k."""
-        like = DigitEngine.of(Digits(max(rows, columns)), k, "float64")
-        assert like is not None
-        return cls(like.scheme, k, like.slab, like.rectangles, rows=rows, columns=columns)
+    form: Sixteen = FORMATS["bfloat16"]
 
     @cached_property
     def shift(self) -> int:
-        """Exponent of the unit of limbs, of which images without zeros at their ends have a product.
-
-        It is the weight of the pairs s + t = P + 1, the least that are kept.
-        """
-        return self.scheme.bits * (self.rows + self.columns - self.scheme.count - 1)
+        """Exponent of the unit of limbs, of which images without zeros at their ends have a product."""
+        return _shift(self.rows, self.columns)
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the digits of a tile of an image of p or q digits, as `BlasEngine` says."""
-        zeros = self.scheme.count - (self.rows if side == "left" else self.columns)
+        zeros = self.rows - self.columns if side == "right" else 0
         super().split(np.multiply(image, 2.0 ** (8 * zeros), out=image) if zeros else image, side, out)
+
+
+@dataclass(frozen=True)
+class Int8RowDigitEngine(Int8DigitEngine):
+    """The engine by compiled code, which multiplies no zeros, and rounds to 16 bits.
+
+    Attributes
+    ----------
+    scheme, k, slab, of_int8, compiled : see `Int8DigitEngine`; the scheme has the digits of a row of A
+    rows, columns : digits p of each row of A, and q of each column of B, which are no more
+    form : the format of the result
+    """
+
+    rows: int = 0
+    columns: int = 0
+    form: Sixteen = FORMATS["bfloat16"]
+
+    rounds: ClassVar[bool] = True
+
+    @cached_property
+    def shift(self) -> int:
+        """Exponent of the unit of limbs: the weight of the last diagonal."""
+        return _shift(self.rows, self.columns)
+
+    def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
+        """The p or q digits of rows of floats, as `Engine` says."""
+        tables = digit_tables_of(Digits(self.rows if side == "left" else self.columns))
+        return split_digits(self._library, x if can_read(x) else x.copy(), mu, side, tables)
+
+    def multiply_short(
+        self, a: Panels, b: Panels, mu: Ints, nu: Ints, out: Bits, combination: Combination | None = None
+    ) -> None:
+        """Write the product over all of k, or an expression that `can_combine`, rounded once to 16 bits, into out.
+
+        NaN and Inf of the addend count as zero.
+        """
+        multiply_short(self._library, a, b, self._tables, mu, nu, out, self.form, combination)
+
+
+def _shift(rows: int, columns: int) -> int:
+    """The weight of the pairs s + t = p + 1 of p and q digits, the least that are kept: 8 (q - 1)."""
+    assert rows >= columns
+    return 8 * (columns - 1)
+
+
+def engine_of_rows(of: RowDigits, rows: int, k: int) -> RowDigitEngine | Int8RowDigitEngine:
+    """The engine of rows of so many digits, for inner dimension k."""
+    scheme = Digits(rows)
+    found = compiled_for(scheme, k, "auto")
+    if found is not None:
+        like = Int8DigitEngine.compiled_as(scheme, k, found)
+        return Int8RowDigitEngine(scheme, k, like.slab, (), True, found, rows, of.columns, of.sixteen)
+    by_blas = DigitEngine.of(scheme, k, "float64")
+    assert by_blas is not None
+    return RowDigitEngine(scheme, k, by_blas.slab, by_blas.rectangles, False, rows, of.columns, of.sixteen)
