@@ -77,7 +77,12 @@ REGISTERS = {
 # memory that a multiprocessor has room for three blocks of 128 threads only.
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "recombine_complex": 192, "describe_split": 168}
 # Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
-COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
+COMBINED_REGISTERS = {
+    "recombine": (128, 168),
+    "recombine_quadrants": (168, 168),
+    "patch": (80, 80),
+    "combine_rows": (64, 64),
+}
 # The most residues of which kernels that recombine them to products have no more than 80, by their macros: three blocks
 # of 256 threads. They have 128 of more.
 FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "UNDECIDED"): 0}
@@ -112,11 +117,12 @@ MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
     ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 56,
     ("digit_gemm", "FORMAT"): 160, ("inner_products", "WHOLE_ROWS"): 16,
+    ("inner_products", "ADDEND"): 64,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
     ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 112,
-    ("digit_gemm", "FORMAT"): 800,
+    ("digit_gemm", "FORMAT"): 800, ("inner_products", "ADDEND"): 200,
 }  # fmt: skip
 
 
@@ -320,6 +326,9 @@ def of_rows(half):
     formats = {"INPUT_A": half, "INPUT_B": half, "OUTPUT": half}
     return [
         ("conversion/inner_products.cu", formats | {"WHOLE_ROWS": 1}),
+        ("conversion/inner_products.cu", formats | {"WHOLE_ROWS": 1, "ADDEND": "float"}),
+        ("conversion/nonfinite.cu", formats | {"REALS": 1, "SIXTEEN": 1, "ADDEND": "double"}),
+        ("conversion/combine_rows.cu", {"FORMAT": half, "SUM": "int32_t", "OF_COLUMNS": 2, "ADDEND": "float"}),
         ("conversion/nonfinite.cu", formats | {"REALS": 1, "SIXTEEN": 1}),
         ("conversion/narrow.cu", {"FORMAT": half, "INPUT": "float", "ALONG_K": 0}),
         ("conversion/narrow.cu", {"FORMAT": half, "INPUT": "uint16_t", "ALONG_K": 1}),

@@ -6,7 +6,8 @@
 // the error of a product underflows or something overflows, the sum is computed exactly.
 //
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float); or WHOLE_ROWS, with all three BFloat16 or Float16: list[] then has numbers
-// b m + i of rows, counts[0] of them, and all entries of these are computed.
+// b m + i of rows, counts[0] of them, and all entries of these are computed; with ADDEND (double or float) alpha times
+// each inner product plus beta c, rounded once.
 //
 // x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
 // out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers
@@ -21,6 +22,8 @@
 #include "arithmetic/superaccumulator.cuh"
 #ifdef WHOLE_ROWS
 #include "arithmetic/sixteen.cuh"
+#else
+#define COMBINATION
 #endif
 #include "hardware/launch.cuh"
 
@@ -184,8 +187,27 @@ __device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int6
       if (lane == 0 && first + i < Superaccumulator::LENGTH) exact.digits[first + i] = sums[i];
     }
   }
+#ifdef ADDEND
+  if (lane == 0) exact.carry();  // what is left to the caller
+  return 0;
+#else
   return lane == 0 ? exact.rounded<OUTPUT>() : 0;
+#endif
 }
+
+#ifdef ADDEND
+// RN(alpha sum + beta c) of a sum of products of 16-bit floats, after `exact_sum`: they are multiples of 2^-266, and k <
+// 2^31 of them are below 2^287.
+__device__ __forceinline__ BitsOf<OUTPUT>::type rounded_with(const Superaccumulator& exact, double alpha, double beta,
+                                                             ADDEND c) {
+  constexpr int FIRST = 58, LIMBS = 20;  // 2^-292, up to 2^348
+  if (!is_finite(c)) return special_addend<OUTPUT>(beta, c);
+  uint32_t limbs[LIMBS];
+#pragma unroll
+  for (int i = 0; i < LIMBS; ++i) limbs[i] = low_limb(static_cast<uint64_t>(exact.digits[FIRST + i]));
+  return combined<OUTPUT>(limbs, Superaccumulator::UNIT + 32 * FIRST, alpha, beta, c);
+}
+#endif
 
 // The first sums of products of an entry, of lanes that share them; `sum` is the whole one afterwards, in all lanes.
 __device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
@@ -217,7 +239,7 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
                const INPUT_A* __restrict__ x, int64_t x_batch, int64_t x_row, int64_t x_k,
                const INPUT_B* __restrict__ y, int64_t y_batch, int64_t y_row, int64_t y_k, int64_t k,
                OUTPUT* __restrict__ out, int64_t out_batch, int64_t out_row, int64_t out_col, int64_t m, int64_t n,
-               int64_t entries, int64_t mirrored) {
+               int64_t entries, int64_t mirrored COMBINATION) {
   after_previous();
   __shared__ Superaccumulator exact[8];
   __shared__ int64_t numbers[PART], keys[PART];
@@ -253,10 +275,19 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
       if (!listed && mirrored != 0 && col > row) continue;
       const INPUT_A* const of_x = x + b * x_batch + row * x_row;
       const INPUT_B* const of_y = y + b * y_batch + col * y_row;
-      const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
       BitsOf<OUTPUT>::type bits;
+#ifdef ADDEND
+      exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[thread >> 5]);
+      if (lane == 0) {
+        const ADDEND* const of_c = combination.c + b * combination.batch + row * combination.row_stride;
+        const ADDEND addend = combination.beta != 0.0 ? of_c[col * combination.col_stride] : ADDEND(0);
+        bits = rounded_with(exact[thread >> 5], combination.alpha, combination.beta, addend);
+      }
+#else
+      const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
       if (!sum.decides<OUTPUT>((k + 31) / 32, bits))
         bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[thread >> 5]);
+#endif
       if (lane == 0) {
         BitsOf<OUTPUT>::type* const of_out = reinterpret_cast<BitsOf<OUTPUT>::type*>(out) + b * out_batch;
         of_out[row * out_row + col * out_col] = bits;

@@ -36,6 +36,7 @@ from ozaki.records.progress import Progress
 from ozaki.records.verification import Verification
 from ozaki.schemes import Residues, is_exact
 from ozaki.schemes.constants import product_limbs
+from ozaki.schemes.row_digits import RowDigits
 
 
 class Multiplication:
@@ -76,6 +77,12 @@ class Multiplication:
         if plan.inner_scaling:
             self._facts.scale_beside_prepared()
         once = runs.combination is not None and plan.rounds_once(runs.combination)
+        of_floats = runs.combination is None or (once and not isinstance(runs.combination.c, Numbers))
+        if isinstance(plan.scheme, RowDigits) and not of_floats:
+            raise ValueError(
+                f"alpha, beta, c: an expression rounded to {plan.dtype} has float64 factors and an addend of floats "
+                "on a GPU; use accuracy='fp32'"
+            )
         if once:
             runs.read_addend()
         numbers = isinstance(c, Numbers) or (runs.combination is not None and isinstance(runs.combination.c, Numbers))

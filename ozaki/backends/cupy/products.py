@@ -12,7 +12,7 @@ from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.facts import Asked, engine_for, facts_program
 from ozaki.backends.cupy.inputs import Inputs, OperandView, Views, contiguous_numbers, contiguous_view
 from ozaki.backends.cupy.made import EarlySlices, Made
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps import product, rows_of_digits
@@ -23,6 +23,7 @@ from ozaki.backends.cupy.steps.engines.row_digits import row_engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
+from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.undecided import list_bytes
 from ozaki.planning.facts import Need
 from ozaki.records.formats import is_multiprecision, precision_of
@@ -70,9 +71,18 @@ def product_program(
     if isinstance(plan.scheme, RowDigits):
         result = out.array("c", b.given)
         assert isinstance(result, Array)
-        columns = inputs.prepared.get("right") or inputs.rows_given["right"]
-        of_rows = row_engine(device, plan)
-        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, result, reports)
+        of_rows = row_engine(device, plan, once)
+        columns: Slices | Array
+        if (prepared_columns := inputs.prepared.get("right")) is None:
+            columns = inputs.rows_given["right"]
+        else:  # which may be prepared for an engine that rounds nothing but products
+            columns = prepared_columns if of_rows == row_engine(device, plan) else prepared_columns.described.x
+        finish: Round | Combine = Round(result)
+        if expression is not None and once:
+            beta = 0.0 if inputs.addend is None else expression.beta
+            unread = replace(result, dtype=DTYPES["f"])
+            finish = Combine(result, expression.alpha, beta, inputs.addend or unread)
+        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, finish, reports)
     elif plan.scheme is None:
         made.without_slices(b)
         result = out.array("c", b.given)

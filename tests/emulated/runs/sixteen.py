@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import cupy as cp
+import ml_dtypes
 import numpy as np
 
 import ozaki
 from ozaki.backends.cupy.steps import rows_of_digits
 from ozaki.backends.cupy.steps.engines.row_digits import CublasRowDigits, RowEngine, row_engine
+from ozaki.backends.cupy.steps.epilogue import Round
 from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.interchange.halves import HalfArray
 from ozaki.records.memory import Memory
@@ -90,7 +92,7 @@ def _multiplied(
     out = part.b.array("c", (batch, m, n), "H")
     plan = ozaki.plan((m, k), (k, n), accuracy="bf16" if half == "bfloat16" else "fp16")
     columns = rows_of_digits.split_columns(part.b, engine, scheme, right) if prepared else right
-    rows_of_digits.multiply(part.b, device, engine, plan, left, columns, out)
+    rows_of_digits.multiply(part.b, device, engine, plan, left, columns, Round(out))
     reader = part.b.reader(rows_of_digits.KINDS)
     assert reader is not None
     found = part.value(out)
@@ -163,6 +165,33 @@ def rows_within_limits(rng: np.random.Generator) -> None:
         assert sum(report.row_kinds.values()) == m
         columns = ozaki.prepare(y, "right", plan)
         _same(expected[0], cp.asnumpy(ozaki.matmul(x, columns, plan=plan).bits))
+
+
+def sixteen_expressions(rng: np.random.Generator) -> None:
+    """Alpha A B + beta C, rounded once, for rows of all kinds, beside C with NaN and Inf, and without a product."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    m, k, n = 30, 50, 40
+    a, b, c = _hard(rng, (m, k), half), _bits(rng.standard_normal((k, n)), half), _hard(rng, (m, n), half)
+    host = [_host(each, half) for each in (a, b, c)]
+    x, y = (HalfArray(cp.asarray(each), half) for each in (a, b))
+    plan = ozaki.plan((m, k), (k, n), accuracy=name)
+    columns = ozaki.prepare(y, "right", plan)
+    for addend in (HalfArray(cp.asarray(c), half), cp.asarray(_values(c, half))):
+        for alpha, beta in ((1.0, 1.0), (0.3, -2.0), (-1e-3, 0.7), (2.0, 0.0), (0.0, 3.0)):
+            expected = ozaki.gemm(alpha, host[0], host[1], beta, host[2], accuracy=name).view(np.uint16)
+            for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
+                for _ in range(2):
+                    got = ozaki.gemm(alpha, x, given, beta, addend, **options)
+                    _same(expected, cp.asnumpy(got.bits))
+    nothing = HalfArray(x.bits[:, :0], half), HalfArray(y.bits[:0], half)
+    _same(
+        c & 0x7FFF, cp.asnumpy(ozaki.gemm(1, *nothing, 1, HalfArray(cp.asarray(c & 0x7FFF), half), accuracy=name).bits)
+    )
+
+
+def _host(bits: np.ndarray, half: Half) -> np.ndarray:
+    """The numbers that bits mean, as NumPy has them."""
+    return bits.view(np.float16 if half == "float16" else ml_dtypes.bfloat16)
 
 
 def of_callers(rng: np.random.Generator) -> None:

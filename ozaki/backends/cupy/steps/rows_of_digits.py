@@ -20,6 +20,15 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
+from ozaki.backends.cupy.steps.epilogue import (
+    Combine,
+    Expression,
+    Round,
+    arguments_of,
+    expression_of,
+    macros_of,
+    places_of,
+)
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.caches import cached
 from ozaki.records.memory import too_few_bytes
@@ -197,8 +206,8 @@ def _kernel(
 
 
 def multiply(
-    b: Builder, device: Device, engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Array,
-    reports: bool = True,
+    b: Builder, device: Device, engine: Any, plan: Plan, left: Array, right: Slices | Array,
+    epilogue: Round | Combine, reports: bool = True,
 ) -> None:  # fmt: skip
     """Add the steps of a product.
 
@@ -206,14 +215,18 @@ def multiply(
     ----------
     left, right : the rows of A and the columns of B, shapes (batch or 1, rows, k), float32 or uint16; or the digits of
         these
-    out : uint16, shape (batch, m, n)
+    epilogue : rounds into an array of uint16, shape (batch, m, n)
     reports : whether the fact `KINDS` is brought to the host
     """
     scheme, (m, k, n) = plan.scheme, plan.shape
     assert isinstance(scheme, RowDigits)
     b.title = f"{scheme.fewest} or more digits a row of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
-    m, n = out.shape[1:]  # of stacked matrices together
-    rows, cols = _panel(engine, plan, left, right, out)
+    batch, m, n = epilogue.shape  # of stacked matrices together
+    if k == 0 or (isinstance(epilogue, Combine) and epilogue.alpha == 0.0):
+        for i in range(batch):
+            combine_rows(b, scheme, epilogue.part(0, i, i + 1), None)
+        return
+    rows, cols = _panel(engine, plan, left, right, epilogue.shape)
     summary = None
     if cols < n:  # how many digits rows have depends on all columns
         assert isinstance(right, Array)
@@ -230,11 +243,11 @@ def multiply(
         assert isinstance(columns, Slices)
         for r in range(0, m, rows):
             some_rows = left.part(1, r, min(r + rows, m))
-            of_rows = split_rows(b, engine, scheme, some_rows, columns, out.shape[0])
-            panel = out.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
+            of_rows = split_rows(b, engine, scheme, some_rows, columns, batch)
+            panel = epilogue.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
             _multiply(b, device, engine, scheme, of_rows, columns, panel)
             if c == 0 and reports:
-                size = 16 + 8 * out.shape[0]
+                size = 16 + 8 * batch
                 arrival = b.to_host("numbers of rows, on the host", of_rows.counts, (size,), "B")
                 found.append(b.evidence(arrival, partial(_kinds, scheme)))
             of_rows.release(b, some_rows)
@@ -247,19 +260,55 @@ def multiply(
 
 
 def _multiply(
-    b: Builder, device: Device, engine: Any, scheme: RowDigits, rows: SplitRows, columns: Slices, out: Array
+    b: Builder, device: Device, engine: Any, scheme: RowDigits, rows: SplitRows, columns: Slices,
+    epilogue: Round | Combine,
 ) -> None:  # fmt: skip
     """Multiply rows that are split by columns that are; then compute exact rows, and what NaN and Inf give."""
-    engine.multiply(b, scheme, rows, columns, out)
-    x, y = rows.slices.described, columns.described
+    engine.multiply(b, scheme, rows, columns, epilogue)
+    x, y, out = rows.slices.described, columns.described, epilogue.out
+    assert isinstance(out, Array)
+    views, expression = (x.x.view, y.x.view, out.view), expression_of(epilogue)
     b.launch(
-        _exact_kernel(device.multiprocessors, scheme.format, x.x.view, y.x.view, out.view),
-        rows.exact, rows.number_of_exact, x.x, y.x, Out(out),
+        _exact_kernel(device.multiprocessors, scheme.format, *views, expression), rows.exact, rows.number_of_exact,
+        x.x, y.x, Out(out), *places_of(epilogue),
     )  # fmt: skip
-    b.launch(_patch_kernel(scheme.format, x.x.view, y.x.view, out.view), x.x, y.x, x.fields, y.fields, Out(out))
+    patching = _patch_kernel(scheme.format, *views, expression)
+    b.launch(patching, x.x, y.x, x.fields, y.fields, Out(out), *places_of(epilogue))
 
 
-def _panel(engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Array) -> tuple[int, int]:
+def combine_rows(
+    b: Builder, scheme: RowDigits, epilogue: Round | Combine, product: tuple[Array, Array, Array, Array] | None
+) -> None:  # fmt: skip
+    """Round one matrix, but for its exact rows.
+
+    `product`: sums of diagonals, the digits of each row, the exponents of rows and of columns; None of a zero product.
+    """
+    out = epilogue.out
+    assert isinstance(out, Array)
+    sums = None if product is None else product[0].view
+    kernel = _combine_kernel(scheme, sums, out.view, expression_of(epilogue))
+    b.launch(kernel, *(product or [out] * 4), Out(out), *places_of(epilogue))
+
+
+@cached(1024)
+def _combine_kernel(scheme: RowDigits, sums: View | None, out: View, expression: Expression | None) -> Kernel:
+    _, m, n = out.shape
+    macros: Macros = {
+        "FORMAT": FORMATS[scheme.format], "SUM": "int32_t" if sums is None else sums.dtype.ctype,
+        "OF_COLUMNS": scheme.columns,
+    }  # fmt: skip
+    macros |= macros_of(expression)
+    grid = (m * ceil(n / 1024),)
+    steps = (0, 0) if sums is None else sums.steps[:2]
+    return Kernel.of(
+        "conversion/combine_rows.cu", "combine_rows", macros, grid, (256,), None, *steps, None, None, None, None,
+        out.steps[1], n, int(sums is None), *arguments_of(expression),
+    )  # fmt: skip
+
+
+def _panel(
+    engine: Any, plan: Plan, left: Array, right: Slices | Array, shape: tuple[int, ...]
+) -> tuple[int, int]:  # fmt: skip
     """Rows and columns that are multiplied at a time, within the plan's limit of workspace.
 
     Raises
@@ -267,7 +316,7 @@ def _panel(engine: Any, plan: Plan, left: Array, right: Slices | Array, out: Arr
     ValueError
         If the smallest panel takes more.
     """
-    scheme, (batch, m, n), k, limit = plan.scheme, out.shape, left.shape[2], plan.workspace_limit
+    scheme, (batch, m, n), k, limit = plan.scheme, shape, left.shape[2], plan.workspace_limit
 
     def layout(side: str, rows: int) -> Layout:
         stacked = right.shape[0] if side == "right" and isinstance(right, Array) else batch
@@ -323,24 +372,30 @@ def _release(b: Builder, slices: Slices, given: Any, keeps: bool = False) -> Non
 
 
 @cached(1024)
-def _exact_kernel(multiprocessors: int, half: str, left: View, right: View, out: View) -> Kernel:
+def _exact_kernel(
+    multiprocessors: int, half: str, left: View, right: View, out: View, expression: Expression | None
+) -> Kernel:  # fmt: skip
     name = FORMATS[half]
     macros: Macros = {"INPUT_A": name, "INPUT_B": name, "OUTPUT": name, "WHOLE_ROWS": 1}
+    macros |= macros_of(expression)
     rows = [(0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (left, right)]
     entries = prod(out.shape)
     grid = (min(ceil(entries / 8), 3 * multiprocessors),)
     return Kernel.of(
         "conversion/inner_products.cu", "inner_products", macros, grid, (256,), None, None, 0, None, *rows[0], None,
-        *rows[1], left.shape[2], None, *out.steps, *out.shape[1:], entries, 0,
+        *rows[1], left.shape[2], None, *out.steps, *out.shape[1:], entries, 0, *arguments_of(expression),
     )  # fmt: skip
 
 
 @cached(1024)
-def _patch_kernel(half: str, a: View, b: View, out: View) -> Kernel:
+def _patch_kernel(half: str, a: View, b: View, out: View, expression: Expression | None) -> Kernel:
     batch, m, n = out.shape
     name = FORMATS[half]
     macros: Macros = {"INPUT_A": name, "INPUT_B": name, "OUTPUT": name, "REALS": 1, "SIXTEEN": 1}
+    macros |= macros_of(expression)
     grid = (batch * ceil(m / 128) * ceil(n / 2048),)
     steps = [step for view in (a, b, out) for step in (0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:])]
     sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
-    return Kernel.of("conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *steps, *sizes)
+    return Kernel.of(
+        "conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *steps, *sizes, *arguments_of(expression)
+    )  # fmt: skip

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import Tiles, round_up
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.engine import rounded_by, units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
+from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Layout, Scales, Slices
-from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows
+from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows, combine_rows
 from ozaki.backends.cupy.steps.unrounded import Planes
 from ozaki.caches import cached
 from ozaki.records.plan import Plan
@@ -43,9 +44,11 @@ class CublasRowDigits:
         """Bytes held beside the slices, for a batch of any length: its matrices are multiplied one after the other."""
         return rows * round_up(cols, 16) * _most(scheme) * (4 if k <= _deepest(_most(scheme)) else 12)
 
-    def multiply(self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, out: Array) -> None:
-        """Multiply all rows that are not exact into `out`, shape (batch, m, n), uint16."""
-        batch, m, n = out.shape
+    def multiply(
+        self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, epilogue: Round | Combine
+    ) -> None:  # fmt: skip
+        """Multiply all rows that are not exact into the epilogue's array, shape (batch, m, n), uint16."""
+        batch, m, n = epilogue.shape
         most, ld = _most(scheme), round_up(n, 16)
         la, lb = left.slices.layout, right.layout
         slabs = la.k // la.slab
@@ -66,10 +69,9 @@ class CublasRowDigits:
                 if slabs > 1:
                     scales = Scales(left.slices.mu.part(0, i, i + 1)), Scales(right.mu)
                     Planes(Digits(most), sums, *scales).add_diagonals(b, products, first=g == 0)
-            c, j = out.part(0, i, i + 1), i if right.mu.shape[0] > 1 else 0
-            kernel = _combine_kernel(scheme, sums.view, c.view)
+            of_matrix, j = epilogue.part(0, i, i + 1), i if right.mu.shape[0] > 1 else 0
             mu, nu = left.slices.mu.part(0, i, i + 1), right.mu.part(0, j, j + 1)
-            b.launch(kernel, sums, left.row_of.part(0, i, i + 1), mu, nu, Out(c))
+            combine_rows(b, scheme, of_matrix, (sums, left.row_of.part(0, i, i + 1), mu, nu))
         b.release(products, sums)
 
 
@@ -97,17 +99,6 @@ def _layout(count: int, most: int, batch: int, rows: int, k: int) -> Layout:
     row = count * slab * slabs
     check_row(row)
     return Layout(rows, slab * slabs, rows * row, row, slab, slab, count * slab, batch * rows * row)
-
-
-@cached(1024)
-def _combine_kernel(scheme: RowDigits, sums: View, c: View) -> Kernel:
-    _, m, n = c.shape
-    macros: Macros = {"FORMAT": FORMATS[scheme.format], "SUM": sums.dtype.ctype, "OF_COLUMNS": scheme.columns}
-    grid = (m * ceil(n / 1024),)
-    return Kernel.of(
-        "conversion/combine_rows.cu", "combine_rows", macros, grid, (256,), None, *sums.steps[:2], None, None, None,
-        None, c.steps[1], n,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,8 +131,11 @@ class FusedRowDigits:
         tiles = self.device.tiles
         return 2 * self.device.clusters * tiles.few_digits_side * tiles.columns * (digits + 3)
 
-    def multiply(self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, out: Array) -> None:
-        """Multiply all rows that are not exact into `out`, shape (batch, m, n), uint16."""
+    def multiply(
+        self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, epilogue: Round | Combine
+    ) -> None:  # fmt: skip
+        """Multiply all rows that are not exact into the epilogue's array, shape (batch, m, n), uint16."""
+        out = rounded_by(epilogue)
         blocks = left.slices.layout.k // self.device.tiles.depth
         places = left.row_of.shape[1]
         mu_step = places if out.shape[0] > 1 else 0
@@ -210,12 +204,20 @@ _PADDED = 1.04
 RowEngine = CublasRowDigits | FusedRowDigits
 
 
-def row_engine(device: Device, plan: Plan) -> RowEngine:
-    """The fastest engine of a device for such a product, within the plan's limit of workspace."""
+def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
+    """The fastest engine of a device for such a product, within the plan's limit of workspace.
+
+    `combined`: it rounds alpha A B + beta C once.
+    """
     scheme, k, limit = plan.scheme, plan.shape[1], plan.workspace_limit
     assert isinstance(scheme, RowDigits)
     cublas = CublasRowDigits(device)
-    if "digits" not in device.family.fused or plan.engine == "cublas" or not _fits_accumulators(device, scheme, k):
+    if (
+        "digits" not in device.family.fused
+        or combined
+        or plan.engine == "cublas"
+        or not _fits_accumulators(device, scheme, k)
+    ):
         return cublas
     engine = FusedRowDigits(device)
     if limit is None:
