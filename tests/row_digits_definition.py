@@ -6,6 +6,7 @@ It shares nothing with the library, so equal bits mean that the text and the cod
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
+from operator import mul
 
 import numpy as np
 from cases import integers, power
@@ -120,33 +121,45 @@ def bits_of(value, dtype):
     return bits | (value < 0) << 15
 
 
-def product(a, b, dtype):
-    """The bits of A B, the kinds of the rows and the largest error proven, of finite operands of floats.
+def exact_values(a, b, dtype):
+    """What the entries of A B are before they are rounded, the kinds of the rows and the largest error proven.
 
     A has the shape (m, k), B (k, n). NaN and Inf count as zero.
     """
     left, right = operands(a), operands(np.swapaxes(b, -1, -2))
     q, _ = DIGITS[dtype]
-    out, kinds, worst = np.zeros((len(left), len(right)), np.uint16), [], 0.0
+    values, kinds, worst = [], [], 0.0
     of_columns = [column.of(q) for column in right]
-    for i, row in enumerate(left):
+    for row in left:
         kind, ratio = kind_of(row, right, dtype)
         kinds.append(kind)
         worst = max(worst, ratio)
-        if kind != EXACT:
-            mu, a_digits, _, _ = row.of(kind)
-        for j, column in enumerate(right):
-            if kind == EXACT:
-                pairs = zip(row.elements, row.exponents, column.elements, column.exponents, strict=True)
-                value = sum((x * y * power(e + f) for x, e, y, f in pairs), Fraction(0))
-            else:
-                nu, b_digits, _, _ = of_columns[j]
-                cbar = sum(
-                    2 ** (8 * (kind + q - s - t)) * sum(x * y for x, y in zip(a_s, b_t, strict=True))
-                    for s, a_s in enumerate(a_digits, 1)
-                    for t, b_t in enumerate(b_digits, 1)
-                    if s + t <= max(kind, q) + 1
-                )
-                value = cbar * power(-(mu + nu))
-            out[i, j] = bits_of(Fraction(value), dtype)
+        if kind == EXACT:
+            values.append([inner_product(row, column) for column in right])
+            continue
+        mu, a_digits, _, _ = row.of(kind)
+        pairs = [(s, t) for s in range(1, kind + 1) for t in range(1, q + 1) if s + t <= max(kind, q) + 1]
+        values.append([])
+        for nu, b_digits, _, _ in of_columns:
+            cbar = sum(
+                2 ** (8 * (kind + q - s - t)) * sum(map(mul, a_digits[s - 1], b_digits[t - 1])) for s, t in pairs
+            )
+            values[-1].append(cbar * power(-(mu + nu)))
+    return values, kinds, worst
+
+
+def inner_product(row, column):
+    pairs = zip(row.elements, row.exponents, column.elements, column.exponents, strict=True)
+    return sum((x * y * power(e + f) for x, e, y, f in pairs), Fraction(0))
+
+
+def product(a, b, dtype, alpha=1.0, beta=0.0, c=None):
+    """The bits of alpha A B + beta C, the kinds of the rows and the largest error proven; C is finite."""
+    values, kinds, worst = exact_values(a, b, dtype)
+    out = np.zeros((len(values), b.shape[-1]), np.uint16)
+    for at in np.ndindex(out.shape):
+        value = Fraction(alpha) * values[at[0]][at[1]]
+        if beta:
+            value += Fraction(beta) * Fraction(float(c[at]))
+        out[at] = bits_of(value, dtype)
     return out, kinds, worst

@@ -1,5 +1,5 @@
-// The statistics of rows that decide how many digits each one has (docs/definitions.md, section 11), of sixteen elements
-// at a time.
+// The statistics of rows that decide how many digits each one has (docs/definitions.md, section 11), of sixteen
+// elements at a time.
 #pragma once
 
 #include "split.h"
@@ -17,7 +17,7 @@ struct RowStatistics {
   int64_t digits;                     // of an image: 2 or 3
   int64_t empty;                      // the top of rows of zeros
   int64_t* inexact;                   // rounded elements; shape (batch, rows)
-  int64_t* low;                       // sums of the squares of the digits but the first; shape (digits - 1, batch, rows)
+  int64_t* low;                       // squares of the digits but the first, summed; shape (digits - 1, batch, rows)
   int32_t* counts;                    // elements that are no less than each threshold; shape (batch, rows, THRESHOLDS)
 };
 

@@ -15,6 +15,7 @@ from ozaki.backends.numpy._row_columns import Columns
 from ozaki.backends.numpy._short_sums import combine
 from ozaki.backends.numpy._sixteen import Bits, beside_boundary, on_boundary, to_sixteen
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
+from ozaki.bounds.description import FIELDS
 from ozaki.multiprecision.floats import empty
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.planning.proof import exact_bits
@@ -42,10 +43,12 @@ def multiply_exact(
     memory: Memory,
     progress: Progress,
     combination: Combination | None,
+    engine: str,
 ) -> None:
     """Compute the exact products of rows, rounded once, NaN and Inf counted as zero."""
     batch, m, n = out.shape
-    right, k, of = columns.described, left.x.shape[2], columns.scheme.sixteen
+    left, right = _without_nonfinite(left), _without_nonfinite(columns.described)
+    k, of = left.x.shape[2], columns.scheme.sixteen
     spans = left.span, right.span
     scheme = scheme_of("residues", exact_below("residues", MOST_RESIDUES, k, spans))
     bits = exact_bits(spans, k)
@@ -56,12 +59,12 @@ def multiply_exact(
         some = left.part(b, rows)
         beside = right if len(right.x) == 1 else right.part(b, slice(None))
         if combination is not None:
-            _combine_exact(scheme, some, beside, bits, combination.at((b, rows)), out[b, rows], of, memory)
+            _combine_exact(scheme, engine, some, beside, bits, combination.at((b, rows)), out[b, rows], of, memory)
             progress.step(some.x.shape[0] * some.x.shape[1])
             continue
         values = np.empty((len(some.x), some.x.shape[1], n))
         memory.hold(values.nbytes)
-        execute(scheme, "auto", some, beside, values, memory)
+        execute(scheme, engine, some, beside, values, memory)
         to = out[b, rows]
         for i in range(values.shape[0]):
             for r in range(0, values.shape[1], max(1, TILE // n)):
@@ -75,8 +78,18 @@ def multiply_exact(
         progress.step(values.shape[0] * values.shape[1])
 
 
+def _without_nonfinite(rows: Described) -> Described:
+    """Rows whose NaN and Inf count as zero, and are not heard of again."""
+    if not rows.on_host.nonfinite.any():
+        return rows
+    fields = rows.fields.copy()
+    fields[FIELDS.index("nonfinite")] = 0
+    return Described(rows.x, fields, rows.finite)
+
+
 def _combine_exact(
     scheme: Scheme,
+    engine: str,
     left: Described,
     right: Described,
     bits: int,
@@ -89,7 +102,7 @@ def _combine_exact(
     product = empty(out.shape, bits, np)
     held = product.limbs.nbytes + 9 * out.size
     memory.hold(held)
-    execute(scheme, "auto", left, right, product, memory)
+    execute(scheme, engine, left, right, product, memory)
     step = TILE // COMBINED_SHARE
     memory.pass_through((500 + 40 * len(product.limbs)) * min(step, out.size))
     batch, m, n = out.shape

@@ -50,10 +50,9 @@ class Columns:
         described = self.described.part(batch, slice(None))
         return Columns(self.scheme, described, summary, self.nu[batch], self.engine, planes)
 
-    def multiplied_by(self, engine: object) -> Panels | None:
-        """The digits, if they are such as an engine multiplies: it may be another one than when they were split."""
-        same = isinstance(engine, Int8RowDigitEngine) and engine.compiled == getattr(self.engine, "compiled", None)
-        return self.planes if same else None
+    def are_split_for(self, library: object) -> bool:
+        """Whether their digits are there, as the compiled code that products take now multiplies them."""
+        return self.planes is not None and self.engine is not None and self.engine.compiled == library
 
 
 def columns_of(scheme: RowDigits, y: npt.NDArray[Any], split: bool = False) -> Columns:

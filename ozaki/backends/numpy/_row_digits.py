@@ -46,6 +46,7 @@ def multiply_rows(
     memory: Memory,
     progress: Progress = SILENT,
     combination: Combination | None = None,
+    engine: str = "auto",
 ) -> RowKinds:
     """Compute out = A B, each entry rounded once to the format of the scheme (docs/definitions.md, 11).
 
@@ -58,6 +59,7 @@ def multiply_rows(
     progress : is told of the rows that are done
     combination : an expression of the product, which is rounded once in its place; its factors are finite, and its
         addend has the shape of out, in any format
+    engine : the name of what multiplies, as `engines.MAKERS` has them: the bits are the same
 
     Returns
     -------
@@ -79,7 +81,7 @@ def multiply_rows(
     found = [int((kinds == kind).sum()) for kind in (*scheme.kinds, EXACT)]
     for kind, count in zip((*scheme.kinds, EXACT), found, strict=True):
         if count:
-            _multiply_kind(kind, kinds, rows, y, out, memory, progress, combination)
+            _multiply_kind(kind, kinds, rows, y, out, memory, progress, combination, engine)
     flags = [each.on_host.nonfinite for each in (rows, y.described)]
     if any(each.any() for each in flags):
         convert = partial(to_sixteen, of=scheme.sixteen)
@@ -114,6 +116,7 @@ def _multiply_kind(
     memory: Memory,
     progress: Progress,
     combination: Combination | None,
+    engine: str,
 ) -> None:
     """Multiply the rows of one kind: all matrices together where every row is of this kind, else gathered ones.
 
@@ -124,7 +127,7 @@ def _multiply_kind(
     several = len(columns.described.x) > 1
     of_kind = np.count_nonzero(kinds == kind)
     if of_kind == kinds.size or (several and kind == columns.scheme.fewest and 2 * of_kind >= kinds.size):
-        multiply(rows, columns, out, memory, progress, combination)
+        multiply(rows, columns, out, memory, progress, combination, engine)
         return
     n, k = columns.described.x.shape[1:]
     for b in np.flatnonzero((kinds == kind).any(axis=1)) if several else (0,):
@@ -142,7 +145,7 @@ def _multiply_kind(
             expression = None if combination is None else combination.at(index)
             if expression is not None and expression.c is not None:
                 expression = expression.at(None)  # of a stack of one matrix
-            multiply(left, beside, to, memory, progress, expression)
+            multiply(left, beside, to, memory, progress, expression, engine)
             out[index] = to[0]
             del left, to
             memory.free(nbytes)

@@ -16,15 +16,18 @@ from ozaki.backends.numpy._sixteen import Bits
 from ozaki.backends.numpy._tiles import COMBINED_SHARE, TILE
 from ozaki.backends.numpy.compiled.calls import can_read
 from ozaki.backends.numpy.compiled.row_digits import can_combine, can_write_short
+from ozaki.backends.numpy.engines import compiled_for
 from ozaki.backends.numpy.engines.row_digits import Int8RowDigitEngine, engine_of_rows
 from ozaki.backends.numpy.program import Program, Views, program_of
 from ozaki.bounds.row_digits import Ints
+from ozaki.caches import cached
 from ozaki.process.threads import threads
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.progress import Progress
 from ozaki.records.shapes import SIDES, tiles_of_rows
 from ozaki.schemes import Digits
+from ozaki.schemes.row_digits import RowDigits
 
 
 def multiply_digits(
@@ -35,27 +38,41 @@ def multiply_digits(
     memory: Memory,
     progress: Progress,
     combination: Combination | None,
+    engine: str,
 ) -> None:
     """Multiply rows of so many digits, NaN and Inf counted as zero, and round once into out."""
     batch, m, n = out.shape
     k, right = left.x.shape[2], columns.described
-    scaling, engine = Digits(digits).scaling(k), engine_of_rows(columns.scheme, digits, k)
-    planes = columns.multiplied_by(engine)
+    library = compiled_for(Digits(digits), k, engine)
+    planes = columns.planes if columns.are_split_for(library) else None
     views = Views(batch, m, k, n, sides=SIDES if planes is None else ("left",))
     if combination is not None:
         arrays, addend = combined_views(combination, out)
         views = views._replace(combined=arrays, addend=addend)
-    if isinstance(engine, Int8RowDigitEngine):
+    if library is not None:
         copied = max(0 if can_read(x.unscaled) else 4 for x in (left, right))
         views = views._replace(copied=copied, written=0 if can_write_short(out) else 2, threads=threads())
-    program = program_of(engine, scaling, views, memory.rest)
+    program = row_program(columns.scheme, digits, engine, views, memory.rest)
     memory.pass_through(program.nbytes)
-    multiply = _Multiplying(program, columns, left, left.on_host.exponents(scaling), planes)
+    multiply = _Multiplying(program, columns, left, left.on_host.exponents(program.scaling), planes)
     for b, rows, cols in _panels(program):
         at = b, rows, cols
         multiply.into(out[at], *at, combination if combination is None else combination.at(at))
         if cols.stop == n:
             progress.step((b.stop - b.start) * (rows.stop - rows.start))
+
+
+@cached(64)
+def row_program(scheme: RowDigits, digits: int, engine_name: str, views: Views, limit: int | None) -> Program:
+    """The program that multiplies rows of so many digits, with the largest panels that keep within a limit.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panels exceed the limit.
+    """
+    engine = engine_of_rows(scheme, digits, views.k, engine_name)
+    return program_of(engine, Digits(digits).scaling(views.k), views, limit)
 
 
 def _panels(program: Program) -> Iterator[tuple[slice, slice, slice]]:

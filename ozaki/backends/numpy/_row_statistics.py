@@ -105,7 +105,7 @@ def summary_of(scheme: RowDigits, columns: Described) -> RowStatistics:
     return found
 
 
-_AT_ONCE = 2048
+_AT_ONCE = 1024
 """Rows whose statistics are held at a time."""
 
 _GATHERED = 2**20

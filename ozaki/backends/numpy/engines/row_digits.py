@@ -98,13 +98,13 @@ def _shift(rows: int, columns: int) -> int:
     return 8 * (columns - 1)
 
 
-def engine_of_rows(of: RowDigits, rows: int, k: int) -> RowDigitEngine | Int8RowDigitEngine:
-    """The engine of rows of so many digits, for inner dimension k."""
+def engine_of_rows(of: RowDigits, rows: int, k: int, name: str = "auto") -> RowDigitEngine | Int8RowDigitEngine:
+    """The engine of that name, as `MAKERS` has them, of rows of so many digits, for inner dimension k."""
     scheme = Digits(rows)
-    found = compiled_for(scheme, k, "auto")
+    found = compiled_for(scheme, k, name)
     if found is not None:
         like = Int8DigitEngine.compiled_as(scheme, k, found)
         return Int8RowDigitEngine(scheme, k, like.slab, (), True, found, rows, of.columns, of.sixteen)
-    by_blas = DigitEngine.of(scheme, k, "float64")
+    by_blas = DigitEngine.of(scheme, k, name)
     assert by_blas is not None
-    return RowDigitEngine(scheme, k, by_blas.slab, by_blas.rectangles, False, rows, of.columns, of.sixteen)
+    return RowDigitEngine(scheme, k, by_blas.slab, by_blas.rectangles, by_blas.of_int8, rows, of.columns, of.sixteen)
