@@ -7,7 +7,7 @@ import pytest
 from row_digits_definition import bits_of
 from shim import call, compiled
 
-from ozaki.bounds.row_digits import RowStatistics, as_units, errors, least_products
+from ozaki.bounds.row_digits import RowStatistics, as_units, errors, least_products, least_tables
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.row_digits import THRESHOLDS, RowDigits
 
@@ -132,4 +132,5 @@ def test_proofs_are_those_of_numpy(shim, half, digits):
         given = *rows, counts.astype(np.uint32), (k - of_columns).astype(np.uint32), error, least
         call(getattr(shim, f"proof_{digits}_{scheme.columns}"), *given, magnitude_bits(k))
         assert error[0] == errors(scheme, digits, k, row, columns)
-        assert least[0] == as_units(least_products(k, counts[None], of_columns))[0]
+        tables = least_tables(k, of_columns[None])
+        assert least[0] == as_units(least_products(k, counts[None], tables, np.zeros(1, np.int64)))[0]

@@ -26,7 +26,7 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.undecided import list_bytes
 from ozaki.planning.facts import Need
-from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.formats import is_multiprecision, precision_of, stored_as
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
 from ozaki.schemes.row_digits import RowDigits
@@ -195,7 +195,7 @@ def program_of(plan: Plan, device: Device) -> Program:
     def view(*shape: int) -> OperandView:
         if is_multiprecision(plan.dtype):
             return contiguous_numbers(precision_of(plan.dtype), shape)
-        return contiguous_view(plan.dtype, shape)
+        return contiguous_view(stored_as(plan.dtype), shape)
 
     left, right, out = view(batch, m, k), view(batch, k, n), view(batch, m, n)
     columns = tuple(of._replace(shape=_swapped(of.shape), steps=_swapped(of.steps)) for of in right.arrays)

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 
 import ozaki
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import rows_of_digits
 from ozaki.backends.cupy.steps.engines.row_digits import CublasRowDigits, RowEngine, row_engine
 from ozaki.backends.cupy.steps.epilogue import Round
@@ -219,6 +221,9 @@ def of_callers(rng: np.random.Generator) -> None:
                 assert ozaki.matmul(x, columns, plan=plan, out=into) is into
                 _same(expected, cp.asnumpy(out))
             assert found.repeated == 5
+        other = ozaki.matmul(x, y, plan=replace(plan, engine="cublas"))
+        _same(expected, cp.asnumpy(other.bits if isinstance(other, HalfArray) else other.view(np.uint16)))
+        assert "row_digits" in str(program_of(plan, devices.of("90", multiprocessors=132, shared_memory=233472)))
         _, report = ozaki.matmul(x, y, accuracy=name, return_report=True)
         assert report.row_kinds is not None and report.row_kinds.get("exact", 0) == kinds.exact
         assert sum(report.row_kinds.values()) == 40

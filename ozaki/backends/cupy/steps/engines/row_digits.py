@@ -208,23 +208,29 @@ def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
     """The fastest engine of a device for such a product, within the plan's limit of workspace.
 
     `combined`: it rounds alpha A B + beta C once.
+
+    Raises
+    ------
+    ValueError
+        If the device has none of the kind that is asked for.
     """
     scheme, k, limit = plan.scheme, plan.shape[1], plan.workspace_limit
     assert isinstance(scheme, RowDigits)
     cublas = CublasRowDigits(device)
-    if (
-        "digits" not in device.family.fused
-        or combined
-        or plan.engine == "cublas"
-        or not _fits_accumulators(device, scheme, k)
-    ):
+    fused = not combined and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
+    if plan.engine == "fused" and not fused:
+        raise ValueError(
+            "engine: 'fused' multiplies 16-bit floats with moderate k, without an addend, on devices of compute "
+            "capability 9.0; use engine='auto'"
+        )
+    if plan.engine == "cublas" or not fused:
         return cublas
     engine = FusedRowDigits(device)
     if limit is None:
         return engine
     as_engine: Any = engine  # panels of whole tiles: those of cuBLAS may be smaller
     least = workspace_of(as_engine, scheme, k, prod(plan.batch), *units_of(as_engine, scheme, k))
-    return engine if limit >= 2 * least else cublas
+    return engine if limit >= 2 * least or plan.engine == "fused" else cublas
 
 
 def _fits_accumulators(device: Device, scheme: RowDigits, k: int) -> bool:
