@@ -117,12 +117,13 @@ MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
     ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 56,
     ("digit_gemm", "FORMAT"): 160, ("inner_products", "WHOLE_ROWS"): 16,
+    ("digit_gemm", "ADDEND"): 64,
     ("inner_products", "ADDEND"): 64,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
     ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 112,
-    ("digit_gemm", "FORMAT"): 800, ("inner_products", "ADDEND"): 200,
+    ("digit_gemm", "FORMAT"): 800, ("digit_gemm", "ADDEND"): 1400, ("inner_products", "ADDEND"): 200,
 }  # fmt: skip
 
 
@@ -595,8 +596,9 @@ CASES += [
     (
         "sm_90a",
         "products/digit_gemm_sm90.cu",
-        {"FORMAT": half, "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": of_columns, "TILE_COLUMNS": width},
+        {"FORMAT": half, "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": of_columns, "TILE_COLUMNS": width} | addend,
     )
+    for addend in ({}, {"ADDEND": "float"})
     for half, digits, of_columns, width in (
         *(("BFloat16", 2, 2, 192), ("BFloat16", 2, 2, 128)),
         *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),

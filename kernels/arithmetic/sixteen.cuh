@@ -176,3 +176,24 @@ HD float scaled_to_odd(float v, int exponent) {
   const bool inexact = scaled * float_of_bits(static_cast<uint32_t>(127 - second) << 23) != between;
   return float_of_bits(bits_of(scaled) | (inexact ? 1u : 0u));
 }
+
+// V 2^exponent + c for a float32 c, exactly but for what rounding to odd leaves out of it, twice: to float64 and to
+// float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
+HD float added_to_odd(int64_t v, int exponent, float c) {
+  const double term = static_cast<double>(v) * double_of(static_cast<uint64_t>(exponent + 1023) << 52), addend = c;
+  const double sum = term + addend, added = sum - term, error = (term - (sum - added)) + (addend - added);
+  uint64_t bits = bits_of(sum);
+  if (error != 0.0 && bits % 2 == 0) bits += (error < 0.0) == (sum < 0.0) ? 1 : -1;
+  const double odd = double_of(bits);
+#ifdef __CUDA_ARCH__
+  const float found = __double2float_rz(odd);
+#else
+  const int before = std::fegetround();
+  std::fesetround(FE_TOWARDZERO);
+  const volatile double given = odd;
+  const volatile float found = static_cast<float>(given);
+  std::fesetround(before);
+#endif
+  const float rounded = found;
+  return float_of_bits(bits_of(rounded) | (static_cast<double>(rounded) != odd ? 1u : 0u));
+}

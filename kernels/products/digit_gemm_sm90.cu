@@ -10,6 +10,7 @@
 // (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh). TILE_COLUMNS is then 128, or for
 // two digits 192. Its wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with the copies, 35
 // and 42, that is 120 and 138 of the 128 that there are. The tiles of B are 192 wide in memory either way.
+// With ADDEND (float) the result is that number plus c, rounded once: by float64 sums.
 //
 // Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
 // ring are those of ring_sm90.cuh with tiles of 128 x 128. A thread has accumulators for all SLICES diagonals, so a
@@ -202,12 +203,13 @@ __device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>
 #ifdef FORMAT
 // Rounds and stores this thread's entries of a tile.
 __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], const Output<OUTPUT>& to, const Task& task,
-                                                const Position& position, const Exponents& exponents) {
+                                                const Position& position, const Exponents& exponents COMBINATION) {
   constexpr int FACTOR = 8 * (RIGHT - 1);
   const int lane = threadIdx.x % 32, of_warp = threadIdx.x % 128 / 32 * 16;
   const int col = position.col + lane % 4 * 8;
   const uint32_t nu = shared_address(exponents.columns + lane % 4 * 8);
   const auto is_row = [&](int i) { return position.row + i >= task.begin && position.row + i < task.end; };
+#ifndef ADDEND
   // Whether float32 holds all entries of the warp: the extreme exponents say so.
   bool usual;
   {
@@ -224,6 +226,7 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
     const int fewest = __reduce_min_sync(ALL, least) + __reduce_min_sync(ALL, counts ? mu : 4096);
     usual = FACTOR - most >= -126 && FACTOR - fewest <= 127;
   }
+#endif
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int i = of_warp + lane / 4 + 8 * h, left = is_row(i) ? to.n - col : 0;  // left: columns of C from col on
@@ -233,6 +236,7 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
 #pragma unroll
       for (int s = 0; s < SLICES; ++s) sums[s] = static_cast<int32_t>(d[s][accumulator_of_eight(h, z, x)]);
     };
+#ifndef ADDEND
     const auto round_eight = [&](int z, uint32_t (&pairs)[4]) {
 #pragma unroll
       for (int x0 = 0; x0 < 8; x0 += 4) {
@@ -250,7 +254,36 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
         pairs[x0 / 2 + 1] = rounded_pair<OUTPUT>(values[2], values[3]);
       }
     };
+#endif
     const bool wide = left > COLS - 25 && (reinterpret_cast<uint64_t>(c) & 15) == 0;
+#ifdef ADDEND
+    if (left <= 0) continue;
+    const float* const of_c = combination.c + position.entry * combination.batch +
+                              exponents.row_of[i] * combination.row_stride + col * combination.col_stride;
+#pragma unroll
+    for (int z = 0; z < COLS / 32; ++z) {
+      uint16_t values[8];
+#pragma unroll
+      for (int x = 0; x < 8; ++x) {
+        const float addend = 32 * z + x < left ? of_c[(32 * z + x) * combination.col_stride] : 0.0f;
+        int32_t sums[SLICES];
+        sums_of(z, x, sums);
+        const int scale = exponent - exponents.columns[32 * z + lane % 4 * 8 + x];
+        const float v = added_to_odd(joined<SLICES>(sums), scale, addend);
+        values[x] = is_finite(addend) ? static_cast<uint16_t>(rounded_pair<OUTPUT>(v, v))
+                                      : special_addend<OUTPUT>(1.0, addend);
+      }
+      if (wide) {
+        __stcs(reinterpret_cast<uint4*>(c + 32 * z),
+               make_uint4(values[0] | values[1] << 16, values[2] | values[3] << 16, values[4] | values[5] << 16,
+                          values[6] | values[7] << 16));
+      } else {
+#pragma unroll
+        for (int x = 0; x < 8; ++x)
+          if (32 * z + x < left) reinterpret_cast<uint16_t*>(c)[32 * z + x] = values[x];
+      }
+    }
+#else
     // As in store_groups: one branch for all groups.
     if (usual && wide) {
 #pragma unroll
@@ -271,6 +304,7 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
         }
       }
     }
+#endif
   }
 }
 #else
@@ -359,7 +393,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_t* partial, uint32_t* flags, int blocks,
            const Pieces pieces, const Tiles tiles, const Together together
 #ifdef FORMAT
-           , const RowsOfKind rows
+           , const RowsOfKind rows COMBINATION
 #endif
            ) {
   extern __shared__ uint8_t dynamic[];
@@ -433,7 +467,11 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
         take_over(d, stages, ring, task.contributors);
         wait_for_copies();
         named_barrier(1 + warpgroup, 128);
+#ifdef ADDEND
+        round_and_store(d, output, task, position_of(task), exponents[warpgroup], combination);
+#else
         round_and_store(d, output, task, position_of(task), exponents[warpgroup]);
+#endif
         named_barrier(1 + warpgroup, 128);  // all have read `exponents` before the next tile overwrites them
       } else {  // 4. Contributor: hand over
         hand_over(d, partial + static_cast<int64_t>(blockIdx.x) * (PLANES * PLANE));

@@ -71,7 +71,9 @@ def product_program(
     if isinstance(plan.scheme, RowDigits):
         result = out.array("c", b.given)
         assert isinstance(result, Array)
-        of_rows = row_engine(device, plan, once)
+        weighed = expression is not None and once and (expression.alpha, expression.beta) != (1.0, 1.0)
+        weighed = weighed or (once and inputs.addend is None)
+        of_rows = row_engine(device, plan, weighed)
         columns: Slices | Array
         if (prepared_columns := inputs.prepared.get("right")) is None:
             columns = inputs.rows_given["right"]

@@ -185,6 +185,12 @@ def sixteen_expressions(rng: np.random.Generator) -> None:
                 for _ in range(2):
                     got = ozaki.gemm(alpha, x, given, beta, addend, **options)
                     _same(expected, cp.asnumpy(got.bits))
+    bias = _bits(rng.standard_normal((1, n)), half)
+    expected = ozaki.gemm(1.0, host[0], host[1], 1.0, _host(np.broadcast_to(bias, (m, n)), half), accuracy=name)
+    wide = HalfArray(cp.asarray(np.broadcast_to(bias, (m, n)).copy()), half)
+    with seen() as found:
+        _same(expected.view(np.uint16), cp.asnumpy(ozaki.gemm(1.0, x, columns, 1.0, wide, plan=plan).bits))
+    assert ("digit_gemm" in found.names) == devices.current().family.one_read, found.names
     nothing = HalfArray(x.bits[:, :0], half), HalfArray(y.bits[:0], half)
     _same(
         c & 0x7FFF, cp.asnumpy(ozaki.gemm(1, *nothing, 1, HalfArray(cp.asarray(c & 0x7FFF), half), accuracy=name).bits)

@@ -8,14 +8,22 @@ from typing import Any, ClassVar
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import Tiles, round_up
-from ozaki.backends.cupy.program.arrays import View
+from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.engines.engine import rounded_by, units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
-from ozaki.backends.cupy.steps.epilogue import Combine, Round
+from ozaki.backends.cupy.steps.epilogue import (
+    Combine,
+    Expression,
+    Round,
+    arguments_of,
+    expression_of,
+    macros_of,
+    places_of,
+)
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Layout, Scales, Slices
 from ozaki.backends.cupy.steps.rows_of_digits import FORMATS, SplitRows, combine_rows
@@ -135,19 +143,20 @@ class FusedRowDigits:
         self, b: Builder, scheme: RowDigits, left: SplitRows, right: Slices, epilogue: Round | Combine
     ) -> None:  # fmt: skip
         """Multiply all rows that are not exact into the epilogue's array, shape (batch, m, n), uint16."""
-        out = rounded_by(epilogue)
+        out, expression = epilogue.out, expression_of(epilogue)
+        assert isinstance(out, Array)
         blocks = left.slices.layout.k // self.device.tiles.depth
         places = left.row_of.shape[1]
         mu_step = places if out.shape[0] > 1 else 0
         for i, digits in enumerate(scheme.kinds):
             operands = left.slices.operand, right.operand, blocks, out.view, mu_step, right.mu_step
-            splits, beginning, kernel = _gemm(self.device, scheme, digits, places, *operands)
+            splits, beginning, kernel = _gemm(self.device, scheme, digits, places, *operands, expression)
             aside = b.buffer("digits aside", self._handed_over(digits)) if splits else None
             counters = [left.zeros.plus(_FLAGS + 4 * i)] if beginning.until else []
             given = Out(left.zeros if aside is None else aside), Out(left.zeros)  # of no use where no tile is split
             b.launch(
                 kernel, left.slices.planes, right.planes, Out(out), left.slices.mu, right.mu, *given,
-                *map(Out, counters), left.numbers.plus(4 * i), left.row_of,
+                *map(Out, counters), left.numbers.plus(4 * i), left.row_of, *places_of(epilogue),
             )  # fmt: skip
             if aside is not None:
                 b.release(aside)
@@ -160,7 +169,7 @@ _FLAGS = 4 * 2 * 1024
 @cached(1024)
 def _gemm(
     device: Device, scheme: RowDigits, digits: int, places: int, a: Operand, b: Operand, blocks: int, out: View,
-    mu_step: int, nu_step: int,
+    mu_step: int, nu_step: int, expression: Expression | None,
 ) -> tuple[bool, Together, Kernel]:  # fmt: skip
     """Whether tiles are split along k; how clusters begin tiles together; the launch for rows of so many digits.
 
@@ -179,14 +188,14 @@ def _gemm(
     beginning = together(whole, clusters, blocks) if batch == 1 else Together()
     macros: Macros = {
         "FORMAT": FORMATS[scheme.format], "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": scheme.columns,
-        "TILE_COLUMNS": width,
+        "TILE_COLUMNS": width, **macros_of(expression),
     }  # fmt: skip
     walk = struct([rows, columns, group(tiles, 2 * side, blocks), batch])
     result = None, *out.steps[:2], None, None, mu_step, nu_step, places | n << 32
     kernel = Kernel.of(
         "products/digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, result, None, None, blocks,
         struct([whole, work - whole, sharers]), walk, beginning.struct, (None, None, places | int(not fewest) << 32),
-        shared_mem=tiles.shared_mem,
+        *arguments_of(expression), shared_mem=tiles.shared_mem,
     )  # fmt: skip
     return sharers > 0, beginning, kernel
 
@@ -207,7 +216,7 @@ RowEngine = CublasRowDigits | FusedRowDigits
 def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
     """The fastest engine of a device for such a product, within the plan's limit of workspace.
 
-    `combined`: it rounds alpha A B + beta C once.
+    `combined`: it rounds alpha A B + beta C once, with other factors than 1.
 
     Raises
     ------
