@@ -32,6 +32,14 @@ void rounded(const int32_t* sums, const int32_t* e, uint16_t* fast, uint16_t* ex
     exact[i] = round_joined<T>(joined<P>(of), e[i]);
   }
 }
+template <typename T>
+void added(const int32_t* sums, const int32_t* e, const float* c, uint16_t* found, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t of[2] = {sums[2 * i], sums[2 * i + 1]};
+    const float v = added_to_odd(joined<2>(of), e[i], c[i]);
+    found[i] = static_cast<uint16_t>(rounded_pair<T>(v, v));
+  }
+}
 template <int P, int Q> void proof(const uint64_t* row, const uint64_t* of_columns, const uint32_t* counts,
                                    const uint32_t* missing, int width, double* error, double* least) {
   OfRow of_row = {row[0], row[1], {row[2], row[3]}};
@@ -51,6 +59,9 @@ void widened_{name}(const uint16_t* x, uint32_t* wide, uint16_t* back, int64_t n
 }}
 void rounded_{name}_2(const int32_t* sums, const int32_t* e, uint16_t* fast, uint16_t* exact, int64_t n) {{
   rounded<{name}, 2>(sums, e, fast, exact, n);
+}}
+void added_{name}(const int32_t* sums, const int32_t* e, const float* c, uint16_t* found, int64_t n) {{
+  added<{name}>(sums, e, c, found, n);
 }}
 void rounded_{name}_3(const int32_t* sums, const int32_t* e, uint16_t* fast, uint16_t* exact, int64_t n) {{
   rounded<{name}, 3>(sums, e, fast, exact, n);
@@ -109,6 +120,25 @@ def test_sums_are_rounded_once(shim, half, digits):
     for i in range(0, n, 7):
         v = sum(int(x) << 8 * (digits - 1 - s) for s, x in enumerate(sums[i]))
         assert exact[i] == bits_of(v * Fraction(2) ** int(exponents[i]), half), i
+
+
+@pytest.mark.parametrize("half", NAMES)
+def test_sums_with_an_addend_are_rounded_once(shim, half):
+    rng, n = np.random.default_rng(5), 6000
+    sums = (rng.standard_normal((n, 2)) * 2.0 ** rng.integers(0, 30, (n, 2))).astype(np.int32)
+    exponents = rng.integers(-60, 0, n).astype(np.int32)
+    exponents[::6] = rng.integers(-302, 230, len(exponents[::6]))
+    values = [(int(x) * 256 + int(y)) * Fraction(2) ** int(e) for (x, y), e in zip(sums, exponents, strict=True)]
+    c = rng.standard_normal(n).astype(np.float32)
+    with np.errstate(over="ignore"):
+        near = np.array([float(v) if abs(v) < 2**127 else 1.0 for v in values]).astype(np.float32)
+        c[::2] = -near[::2]  # cancels
+        c[1::4] = np.ldexp(near[1::4], rng.integers(-40, 40, len(c[1::4])))
+    c[~np.isfinite(c)] = 1
+    found = np.empty(n, np.uint16)
+    call(getattr(shim, f"added_{NAMES[half]}"), sums, exponents, c, found, n)
+    for i, (value, addend) in enumerate(zip(values, c.tolist(), strict=True)):
+        assert found[i] == bits_of(value + Fraction(addend), half), i
 
 
 @pytest.mark.parametrize(("half", "digits"), [("bfloat16", 2), ("bfloat16", 3), ("float16", 3)])
