@@ -35,7 +35,12 @@
 #ifndef TILE_COLUMNS
 #define TILE_COLUMNS 128
 #endif
-constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 128 ? 7 : 5;
+#ifdef FORMAT  // which rows there are takes room of the seventh stage
+constexpr int MOST_STAGES = 6;
+#else
+constexpr int MOST_STAGES = 7;
+#endif
+constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 128 ? MOST_STAGES : 5;
 #include "arithmetic/diagonals.cuh"
 #include "hardware/launch.cuh"
 #include "products/pieces.cuh"

@@ -195,9 +195,13 @@ def _gemm(
     kernel = Kernel.of(
         "products/digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, result, None, None, blocks,
         struct([whole, work - whole, sharers]), walk, beginning.struct, (None, None, places | int(not fewest) << 32),
-        *arguments_of(expression), shared_mem=tiles.shared_mem,
+        *arguments_of(expression), shared_mem=_STAGES[width] * (side + width) * tiles.depth + 1024,
     )  # fmt: skip
     return sharers > 0, beginning, kernel
+
+
+_STAGES = {128: 6, 192: 5}
+"""Stages of the ring, by the columns of a tile: as many as leave room for what else a block holds."""
 
 
 def _columns_of_tile(tiles: Tiles, digits: int, n: int) -> int:
