@@ -36,6 +36,8 @@ REGISTERS = {
     "mirror": 40,
     "split_fp16": 64,
     "inner_products": 80,  # three blocks of 256 threads
+    "row_digits": 64,
+    **dict.fromkeys(("narrow", "combine_rows"), 40),
     "recombine": 80,
     "recombine_complex": 128,  # two blocks of 256 threads
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
@@ -81,7 +83,12 @@ REGISTERS = {
 # memory that a multiprocessor has room for three blocks of 128 threads only.
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "recombine_complex": 192, "describe_split": 168}
 # Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
-COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
+COMBINED_REGISTERS = {
+    "recombine": (128, 168),
+    "recombine_quadrants": (168, 168),
+    "patch": (80, 80),
+    "combine_rows": (64, 64),
+}
 # The most residues of which kernels that recombine them to products have no more than 80, by their macros: three blocks
 # of 256 threads. They have 128 of more.
 FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "UNDECIDED"): 0}
@@ -92,7 +99,7 @@ FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "U
 # of stacks what is not needed for each entry; the others keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
-    "split": 24,
+    "split": 24, "row_digits": 16,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
     "inner_products": 40, "stack": 112, "thin_gemm": 64,
@@ -100,7 +107,7 @@ FRAME = {
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
-    "split": 68,
+    "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
     "inner_products": 164, "stack": 248, "thin_gemm": 128,
@@ -115,10 +122,14 @@ COMPLEX_SPILLED = {"split": 132, "patch": 28}
 MORE_FRAME = {
     ("magnitudes", "INNER"): 24, ("recombine", "PROJECTED"): 16, ("recombine", "UNDECIDED"): 24,
     ("recombine", "LOWER"): 8, ("recombine_quadrants", "UNDECIDED"): 56,
+    ("digit_gemm", "FORMAT"): 160, ("inner_products", "WHOLE_ROWS"): 16,
+    ("digit_gemm", "ADDEND"): 64,
+    ("inner_products", "ADDEND"): 64,
 }  # fmt: skip
 MORE_SPILLED = {
     ("magnitudes", "INNER"): 84, ("split_numbers", "INNER"): 40, ("recombine", "PROJECTED"): 32,
     ("recombine", "UNDECIDED"): 56, ("recombine", "LOWER"): 16, ("recombine_quadrants", "UNDECIDED"): 112,
+    ("digit_gemm", "FORMAT"): 800, ("digit_gemm", "ADDEND"): 1400, ("inner_products", "ADDEND"): 200,
 }  # fmt: skip
 
 
@@ -319,7 +330,34 @@ def patch(a, b, c, reals=1):
     return "conversion/nonfinite.cu", {"REALS": reals, "INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
 
+SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 3, 3)}
+
+
+def row_digits(half, columns, tile=0, held=1):
+    few, most, of_columns = SIXTEEN[half]
+    digits = {"FEWEST_DIGITS": few, "MOST_DIGITS": most, "OF_COLUMNS": of_columns}
+    where = {"REVERSED": columns, "TILE": tile, "NEIGHBOURS": 8 if columns and tile else 0, "HELD": held}
+    return "conversion/row_digits.cu", {"FORMAT": half, "COLUMNS": columns} | digits | where
+
+
+def of_rows(half):
+    """Kernels that multiply and finish rows of 16-bit floats."""
+    formats = {"INPUT_A": half, "INPUT_B": half, "OUTPUT": half}
+    return [
+        ("conversion/inner_products.cu", formats | {"WHOLE_ROWS": 1}),
+        ("conversion/inner_products.cu", formats | {"WHOLE_ROWS": 1, "ADDEND": "float"}),
+        ("conversion/nonfinite.cu", formats | {"REALS": 1, "SIXTEEN": 1, "ADDEND": "double"}),
+        ("conversion/combine_rows.cu", {"FORMAT": half, "SUM": "int32_t", "OF_COLUMNS": 2, "ADDEND": "float"}),
+        ("conversion/nonfinite.cu", formats | {"REALS": 1, "SIXTEEN": 1}),
+        ("conversion/narrow.cu", {"FORMAT": half, "INPUT": "float", "ALONG_K": 0}),
+        ("conversion/narrow.cu", {"FORMAT": half, "INPUT": "uint16_t", "ALONG_K": 1}),
+        ("conversion/combine_rows.cu", {"FORMAT": half, "SUM": "int64_t", "OF_COLUMNS": SIXTEEN[half][2]}),
+    ]
+
+
 EVERYWHERE = [
+    *(row_digits(half, columns, held=held) for half in SIXTEEN for columns, held in ((0, 1), (1, 1), (0, 0))),
+    *(case for half in SIXTEEN for case in of_rows(half)),
     describe("double", 1),
     describe("float", 0),
     split("double", 14, 2, 0, 1),
@@ -588,6 +626,19 @@ CASES += [
     )
 ]  # fmt: skip
 CASES += [digit_gemm("float", count, 8) for count in (1, 2, 3)]
+CASES += [
+    (
+        "sm_90a",
+        "products/digit_gemm_sm90.cu",
+        {"FORMAT": half, "SLICES": digits, "DIGIT_BITS": 8, "OF_COLUMNS": of_columns, "TILE_COLUMNS": width} | addend,
+    )
+    for addend in ({}, {"ADDEND": "float"})
+    for half, digits, of_columns, width in (
+        *(("BFloat16", 2, 2, 192), ("BFloat16", 2, 2, 128)),
+        *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),
+    )
+]
+CASES += [("sm_90a", *row_digits(half, columns, 128)) for half in SIXTEEN for columns in (0, 1)]
 CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]
 CASES += [
     ("sm_90a", "products/digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))

@@ -5,7 +5,9 @@
 // and dot product, 2005): the entry is that to which both ends of the interval round. Where they round to two, or where
 // the error of a product underflows or something overflows, the sum is computed exactly.
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); or WHOLE_ROWS, with all three BFloat16 or Float16: list[] then has numbers
+// b m + i of rows, counts[0] of them, and all entries of these are computed; with ADDEND (double or float) alpha times
+// each inner product plus beta c, rounded once.
 //
 // x[b, i, t] = x[b * x_batch + i * x_row + t * x_k], y likewise, out[b, i, j] = out[b * out_batch + i * out_row + j *
 // out_col]; any strides, in elements; k < 2^31. counts[0] entries are wanted, of which list[] has the numbers
@@ -18,7 +20,21 @@
 // the same time, which are then in the first-level cache: neighbours in the list lie in few columns, in any order; 2.
 // each warp takes one entry after the other, whose products its lanes share.
 #include "arithmetic/superaccumulator.cuh"
+#ifdef WHOLE_ROWS
+#include "arithmetic/sixteen.cuh"
+#else
+#define COMBINATION
+#endif
 #include "hardware/launch.cuh"
+
+// The bits of an element, of 16 bits those of the float32 that it is.
+template <typename T> __device__ __forceinline__ auto bits_at(const T* x) {
+#ifdef WHOLE_ROWS
+  return widened<T>(x->bits);
+#else
+  return *reinterpret_cast<const typename BitsOf<T>::type*>(x);
+#endif
+}
 
 // An element as a double, 0 for NaN and Inf; no option of a compiler flushes the subnormal numbers here.
 __device__ __forceinline__ double element(uint64_t bits) {
@@ -57,6 +73,20 @@ template <> struct RoundedSum<float> {
     return bits_of(static_cast<float>(double_of(bits)));
   }
 };
+#ifdef WHOLE_ROWS
+template <> struct RoundedSum<OUTPUT> {
+  static constexpr double LEAST = 0.0;  // sums are multiples of 2^-266
+  static __device__ __forceinline__ uint16_t bits(double a, double b) {
+    const Sum sum = two_sum(a, b);
+    uint64_t bits = bits_of(sum.high);
+    if (sum.low != 0.0 && bits % 2 == 0) bits += (sum.low < 0.0) == (sum.high < 0.0) ? 1 : -1;
+    const Parts p = parts(bits);
+    const uint32_t limbs[2] = {low_limb(p.mantissa), high_limb(p.mantissa)};
+    const uint16_t magnitude = Rounding<OUTPUT>::bits(limbs, p.exponent);
+    return static_cast<uint16_t>(magnitude | (p.negative && p.mantissa != 0 ? 0x8000u : 0u));
+  }
+};
+#endif
 
 // The sum of products of an entry, or a lane's share of it: sum + the errors of all products and additions.
 struct InnerSum {
@@ -113,8 +143,7 @@ constexpr int WINDOW = 8;  // digits that are summed at a time: all of ordinary 
 __device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
                                                           int64_t k, int lane, Superaccumulator& exact) {
   const auto digits_at = [&](int64_t t, int64_t (&digits)[5]) {
-    return Superaccumulator::product_digits(parts(reinterpret_cast<const BitsOf<INPUT_A>::type*>(x)[t * x_k]),
-                                            parts(reinterpret_cast<const BitsOf<INPUT_B>::type*>(y)[t * y_k]), digits);
+    return Superaccumulator::product_digits(parts(bits_at(x + t * x_k)), parts(bits_at(y + t * y_k)), digits);
   };
   // 1. Which digits there are.
   int least = Superaccumulator::LENGTH, most = 0;
@@ -158,8 +187,27 @@ __device__ __forceinline__ BitsOf<OUTPUT>::type exact_sum(const INPUT_A* x, int6
       if (lane == 0 && first + i < Superaccumulator::LENGTH) exact.digits[first + i] = sums[i];
     }
   }
+#ifdef ADDEND
+  if (lane == 0) exact.carry();  // what is left to the caller
+  return 0;
+#else
   return lane == 0 ? exact.rounded<OUTPUT>() : 0;
+#endif
 }
+
+#ifdef ADDEND
+// RN(alpha sum + beta c) of a sum of products of 16-bit floats, after `exact_sum`: they are multiples of 2^-266, and k <
+// 2^31 of them are below 2^287.
+__device__ __forceinline__ BitsOf<OUTPUT>::type rounded_with(const Superaccumulator& exact, double alpha, double beta,
+                                                             ADDEND c) {
+  constexpr int FIRST = 58, LIMBS = 20;  // 2^-292, up to 2^348
+  if (!is_finite(c)) return special_addend<OUTPUT>(beta, c);
+  uint32_t limbs[LIMBS];
+#pragma unroll
+  for (int i = 0; i < LIMBS; ++i) limbs[i] = low_limb(static_cast<uint64_t>(exact.digits[FIRST + i]));
+  return combined<OUTPUT>(limbs, Superaccumulator::UNIT + 32 * FIRST, alpha, beta, c);
+}
+#endif
 
 // The first sums of products of an entry, of lanes that share them; `sum` is the whole one afterwards, in all lanes.
 __device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_k, const INPUT_B* y, int64_t y_k,
@@ -170,12 +218,12 @@ __device__ __forceinline__ InnerSum sum_of_products(const INPUT_A* x, int64_t x_
   // All are loaded before the first is used: what is waited for is memory. Zeros behind the last add nothing.
 #pragma unroll 1
   for (int64_t left = k - lane; left > 0; left -= 32 * AT_ONCE) {
-    BitsOf<INPUT_A>::type of_x[AT_ONCE];
-    BitsOf<INPUT_B>::type of_y[AT_ONCE];
+    decltype(bits_at(x)) of_x[AT_ONCE];
+    decltype(bits_at(y)) of_y[AT_ONCE];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i, x += 32 * x_k, y += 32 * y_k) {
-      of_x[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_A>::type*>(x) : 0;
-      of_y[i] = 32 * i < left ? *reinterpret_cast<const BitsOf<INPUT_B>::type*>(y) : 0;
+      of_x[i] = 32 * i < left ? bits_at(x) : 0;
+      of_y[i] = 32 * i < left ? bits_at(y) : 0;
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i) sum.add(element(of_x[i]), element(of_y[i]));
@@ -191,13 +239,20 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
                const INPUT_A* __restrict__ x, int64_t x_batch, int64_t x_row, int64_t x_k,
                const INPUT_B* __restrict__ y, int64_t y_batch, int64_t y_row, int64_t y_k, int64_t k,
                OUTPUT* __restrict__ out, int64_t out_batch, int64_t out_row, int64_t out_col, int64_t m, int64_t n,
-               int64_t entries, int64_t mirrored) {
+               int64_t entries, int64_t mirrored COMBINATION) {
   after_previous();
   __shared__ Superaccumulator exact[8];
   __shared__ int64_t numbers[PART], keys[PART];
   const int lane = threadIdx.x & 31, thread = threadIdx.x;
+#ifdef WHOLE_ROWS
+  const bool listed = true;
+  const int64_t count = static_cast<int64_t>(counts[0]) * n;
+  const auto wanted = [&](int64_t i) { return list[i / n] * n + i % n; };
+#else
   const bool listed = counts[0] <= static_cast<unsigned long long>(capacity);
   const int64_t count = listed ? static_cast<int64_t>(counts[0]) : entries;
+  const auto wanted = [&](int64_t i) { return listed ? list[i] : i; };
+#endif
   const int64_t each = (count + 8 * gridDim.x - 1) / (8 * gridDim.x) * 8;
   const int part = static_cast<int>(smaller<int64_t>(each, PART));
   const int64_t step = static_cast<int64_t>(gridDim.x) * part;
@@ -205,7 +260,7 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
     const int size = static_cast<int>(smaller<int64_t>(part, count - first));
     // 1. Sort.
     __syncthreads();  // all are through with those before
-    const int64_t own = thread < size ? (listed ? list[first + thread] : first + thread) : 0;
+    const int64_t own = thread < size ? wanted(first + thread) : 0;
     const int64_t key = y_k == 1 && x_k != 1 ? own / n * sizeof(INPUT_A) / 32
                                              : own / n / m * n + own % n * sizeof(INPUT_B) / 32;
     if (thread < size) keys[thread] = key;
@@ -220,10 +275,19 @@ inner_products(const int64_t* __restrict__ list, const unsigned long long* __res
       if (!listed && mirrored != 0 && col > row) continue;
       const INPUT_A* const of_x = x + b * x_batch + row * x_row;
       const INPUT_B* const of_y = y + b * y_batch + col * y_row;
-      const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
       BitsOf<OUTPUT>::type bits;
+#ifdef ADDEND
+      exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[thread >> 5]);
+      if (lane == 0) {
+        const ADDEND* const of_c = combination.c + b * combination.batch + row * combination.row_stride;
+        const ADDEND addend = combination.beta != 0.0 ? of_c[col * combination.col_stride] : ADDEND(0);
+        bits = rounded_with(exact[thread >> 5], combination.alpha, combination.beta, addend);
+      }
+#else
+      const InnerSum sum = sum_of_products(of_x, x_k, of_y, y_k, k, lane);
       if (!sum.decides<OUTPUT>((k + 31) / 32, bits))
         bits = exact_sum(of_x, x_k, of_y, y_k, k, lane, exact[thread >> 5]);
+#endif
       if (lane == 0) {
         BitsOf<OUTPUT>::type* const of_out = reinterpret_cast<BitsOf<OUTPUT>::type*>(out) + b * out_batch;
         of_out[row * out_row + col * out_col] = bits;

@@ -8,7 +8,7 @@
 // If ADDEND is defined, alpha times that is added to beta c as far as c is NaN or Inf (its finite entries count as
 // zero).
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); ADDEND (double or float), of c, or not defined; REALS: 1, or 2 if
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float; with SIXTEEN defined BFloat16 or Float16); ADDEND (double or float), of c, or not defined; REALS: 1, or 2 if
 // elements and entries are complex. Of x + y i and u + v i the real part of an entry then has the products x u and
 // y (-v), the imaginary part x v and y u.
 //
@@ -23,6 +23,9 @@
 //    masks (NaN, Inf, zero, sign) of 32 elements of each row and column; a thread combines them for 4 entries.
 // 3. Store the flagged entries of the tile.
 #include "arithmetic/combination.cuh"
+#ifdef SIXTEEN
+#include "arithmetic/sixteen.cuh"
+#endif
 #include "hardware/launch.cuh"
 
 typedef BitsOf<OUTPUT>::type Bits;
@@ -38,7 +41,11 @@ struct Masks {
 template <typename T> __device__ __forceinline__ Masks masks_of(const T* x, int64_t stride, int64_t h, int64_t k) {
   typedef typename BitsOf<T>::type Word;
   constexpr Word SIGN = Word(1) << (8 * sizeof(T) - 1);
+#ifdef SIXTEEN
+  constexpr Word INFINITE = T::INFINITE;
+#else
   constexpr Word INFINITE = sizeof(T) == 8 ? Word(0x7ffull << 52) : Word(0xffull << 23);
+#endif
   // Elements beyond k count as 1: a product of signs is neither NaN nor Inf, so it has no effect.
   const Word bits = h < k ? reinterpret_cast<const Word*>(x)[h * stride] : Word(1);
   const Word magnitude = bits & ~SIGN;

@@ -5,7 +5,12 @@
 //
 // Neither diagonals nor digits of the product reach memory (but for tiles that are split along k).
 //
-// Macros: OUTPUT (double or float); SLICES <= 3; DIGIT_BITS (8 or 7).
+// Macros: OUTPUT (double or float); SLICES <= 3; DIGIT_BITS (8 or 7). Or, in place of OUTPUT, FORMAT (BFloat16 or
+// Float16) with OF_COLUMNS: the rows of A have SLICES digits, the columns of B OF_COLUMNS, no more; factor = 8
+// (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh). TILE_COLUMNS is then 128, or for
+// two digits 192. Its wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with the copies, 35
+// and 42, that is 120 and 138 of the 128 that there are. The tiles of B are 192 wide in memory either way.
+// With ADDEND (float) the result is that number plus c, rounded once: by float64 sums.
 //
 // Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
 // ring are those of ring_sm90.cuh with tiles of 128 x 128. A thread has accumulators for all SLICES diagonals, so a
@@ -27,11 +32,27 @@
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 #define OTHER_TILE
-constexpr int ROWS = 128, COLS = 128, STAGES = 7;
+#ifndef TILE_COLUMNS
+#define TILE_COLUMNS 128
+#endif
+#ifdef FORMAT  // which rows there are takes room of the seventh stage
+constexpr int MOST_STAGES = 6;
+#else
+constexpr int MOST_STAGES = 7;
+#endif
+constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 128 ? MOST_STAGES : 5;
 #include "arithmetic/diagonals.cuh"
 #include "hardware/launch.cuh"
 #include "products/pieces.cuh"
 #include "products/ring_sm90.cuh"
+
+#ifdef FORMAT
+#include "products/rows_of_kind.cuh"
+#define OUTPUT FORMAT
+constexpr int RIGHT = OF_COLUMNS;
+#else
+constexpr int RIGHT = SLICES;  // digits of B
+#endif
 
 // Accumulators of a thread for one diagonal: of rows lane / 4 + {0, 8} of the 16 rows of its warp and, of every 16
 // columns, of the 4 from 4 (lane % 4) on (indexed by `accumulator` in pieces.cuh).
@@ -39,7 +60,8 @@ typedef uint32_t Diagonal[COLS / 2];
 constexpr int GROUPS = COLS / 16;
 
 // Multiplies `blocks` blocks of k; clears d first. Diagonal s gets the products of digits t and s - t, 0 <= t <= s,
-// whose stages follow one another in the ring: the wgmma of diagonal s are issued when stage s of the block arrives.
+// whose stages follow one another in the ring: the wgmma of diagonal s are issued when stage s of the block arrives. (From
+// digit RIGHT on there is none of B.)
 //
 //   ring      | digit 0 | digit 1         | digit 2                    | digit 0 of the next block | ...
 //   issued    | 0 x 0   | 0 x 1, 1 x 0    | 0 x 2, 1 x 1, 2 x 0        | ...
@@ -59,10 +81,10 @@ __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& st
       now[s] = ring.stage;
       wgmma_fence();
 #pragma unroll
-      for (int t = 0; t <= s; ++t)
+      for (int t = larger(s - RIGHT + 1, 0); t <= s; ++t)
 #pragma unroll
         for (int z = 0; z < 4; ++z)
-          wgmma_bytes<int8_t>(d[s], a[t] + 2 * z, b[s - t] + 2 * z, k > 0 || t > 0 || z > 0);
+          wgmma_bytes<int8_t>(d[s], a[t] + 2 * z, b[s - t] + 2 * z, k > 0 || t > larger(s - RIGHT + 1, 0) || z > 0);
       wgmma_commit();
       if (s == 0 && k > 0) {
         wgmma_wait<1>();
@@ -146,6 +168,9 @@ __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, c
 // Shared exponents nu of a tile's columns and mu of a warpgroup's rows.
 struct __align__(16) Exponents {
   int32_t columns[COLS], rows[ROWS / CONSUMERS];
+#ifdef FORMAT
+  int32_t row_of[ROWS / CONSUMERS];  // the row of C at each place
+#endif
 };
 
 // What consumers do next. The producer writes it for the first stage of a piece before that stage becomes full, so that
@@ -155,6 +180,9 @@ struct Task {
   int contributors;     // clusters whose partial sums are to be added; -1: this cluster is a contributor itself
   int entry, row, col;  // batch entry, and the first row and column of this block's tile
   int more;             // 1 if another piece follows
+#ifdef FORMAT
+  int begin, end;  // the places of rows of the kind
+#endif
 };
 // Batch entry, and the first row (of this warpgroup) and column of a tile in C.
 struct Position {
@@ -168,14 +196,126 @@ __device__ __forceinline__ Position position_of(const Task& task) {
 // Starts to load the exponents of a tile; complete after wait_for_copies and a barrier of the warpgroup.
 __device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>& to, const Position& position) {
   const int x = threadIdx.x % 128;
-  copy_or_zero(exponents.columns + x, to.nu + position.entry * to.nu_batch + smaller(position.col + x, to.n - 1), true);
+#pragma unroll
+  for (int i = 0; i < COLS; i += 128)
+    if (i + 128 <= COLS || x < COLS - i)
+      copy_or_zero(exponents.columns + i + x,
+                   to.nu + position.entry * to.nu_batch + smaller(position.col + i + x, to.n - 1), true);
   if (x < ROWS / CONSUMERS)
     copy_or_zero(exponents.rows + x, to.mu + position.entry * to.mu_batch + smaller(position.row + x, to.m - 1), true);
 }
 
+#ifdef FORMAT
+// Rounds and stores this thread's entries of a tile.
+__device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], const Output<OUTPUT>& to, const Task& task,
+                                                const Position& position, const Exponents& exponents COMBINATION) {
+  constexpr int FACTOR = 8 * (RIGHT - 1);
+  const int lane = threadIdx.x % 32, of_warp = threadIdx.x % 128 / 32 * 16;
+  const int col = position.col + lane % 4 * 8;
+  const uint32_t nu = shared_address(exponents.columns + lane % 4 * 8);
+  const auto is_row = [&](int i) { return position.row + i >= task.begin && position.row + i < task.end; };
+#ifndef ADDEND
+  // Whether float32 holds all entries of the warp: the extreme exponents say so.
+  bool usual;
+  {
+    int largest = -4096, least = 4096;
+#pragma unroll
+    for (int i = 0; i < COLS; i += 32) {
+      const int of_column = exponents.columns[i + lane];
+      largest = larger(largest, of_column);
+      least = smaller(least, of_column);
+    }
+    const bool counts = is_row(of_warp + lane % 16);
+    const int mu = exponents.rows[of_warp + lane % 16];
+    const int most = __reduce_max_sync(ALL, largest) + __reduce_max_sync(ALL, counts ? mu : -4096);
+    const int fewest = __reduce_min_sync(ALL, least) + __reduce_min_sync(ALL, counts ? mu : 4096);
+    usual = FACTOR - most >= -126 && FACTOR - fewest <= 127;
+  }
+#endif
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int i = of_warp + lane / 4 + 8 * h, left = is_row(i) ? to.n - col : 0;  // left: columns of C from col on
+    const int exponent = FACTOR - exponents.rows[i];
+    OUTPUT* const c = to.c + position.entry * to.batch + exponents.row_of[i] * to.row_stride + col;
+    const auto sums_of = [&](int z, int x, int32_t (&sums)[SLICES]) {
+#pragma unroll
+      for (int s = 0; s < SLICES; ++s) sums[s] = static_cast<int32_t>(d[s][accumulator_of_eight(h, z, x)]);
+    };
+#ifndef ADDEND
+    const auto round_eight = [&](int z, uint32_t (&pairs)[4]) {
+#pragma unroll
+      for (int x0 = 0; x0 < 8; x0 += 4) {
+        int of_columns[4];
+        load_again(nu + 128 * z + 4 * x0, of_columns);
+        float values[4];
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+          int32_t sums[SLICES];
+          sums_of(z, x0 + x, sums);
+          values[x] = joined_to_odd<SLICES>(sums) *
+                      float_of_bits(static_cast<uint32_t>(exponent + 127 - of_columns[x]) << 23);
+        }
+        pairs[x0 / 2] = rounded_pair<OUTPUT>(values[0], values[1]);
+        pairs[x0 / 2 + 1] = rounded_pair<OUTPUT>(values[2], values[3]);
+      }
+    };
+#endif
+    const bool wide = left > COLS - 25 && (reinterpret_cast<uint64_t>(c) & 15) == 0;
+#ifdef ADDEND
+    if (left <= 0) continue;
+    const float* const of_c = combination.c + position.entry * combination.batch +
+                              exponents.row_of[i] * combination.row_stride + col * combination.col_stride;
+#pragma unroll
+    for (int z = 0; z < COLS / 32; ++z) {
+      uint16_t values[8];
+#pragma unroll
+      for (int x = 0; x < 8; ++x) {
+        const float addend = 32 * z + x < left ? of_c[(32 * z + x) * combination.col_stride] : 0.0f;
+        int32_t sums[SLICES];
+        sums_of(z, x, sums);
+        const int scale = exponent - exponents.columns[32 * z + lane % 4 * 8 + x];
+        const float v = added_to_odd(joined<SLICES>(sums), scale, addend);
+        values[x] = is_finite(addend) ? static_cast<uint16_t>(rounded_pair<OUTPUT>(v, v))
+                                      : special_addend<OUTPUT>(1.0, addend);
+      }
+      if (wide) {
+        __stcs(reinterpret_cast<uint4*>(c + 32 * z),
+               make_uint4(values[0] | values[1] << 16, values[2] | values[3] << 16, values[4] | values[5] << 16,
+                          values[6] | values[7] << 16));
+      } else {
+#pragma unroll
+        for (int x = 0; x < 8; ++x)
+          if (32 * z + x < left) reinterpret_cast<uint16_t*>(c)[32 * z + x] = values[x];
+      }
+    }
+#else
+    // As in store_groups: one branch for all groups.
+    if (usual && wide) {
+#pragma unroll
+      for (int z = 0; z < COLS / 32; ++z) {
+        uint32_t pairs[4];
+        round_eight(z, pairs);
+        __stcs(reinterpret_cast<uint4*>(c + 32 * z), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+      }
+    } else if (left > 0) {
+#pragma unroll
+      for (int z = 0; z < COLS / 32; ++z) {
+#pragma unroll
+        for (int x = 0; x < 8; ++x) {
+          int32_t sums[SLICES];
+          sums_of(z, x, sums);
+          const float v = scaled_to_odd(joined_to_odd<SLICES>(sums), exponent - exponents.columns[32 * z + lane % 4 * 8 + x]);
+          if (32 * z + x < left) reinterpret_cast<uint16_t*>(c)[32 * z + x] = static_cast<uint16_t>(rounded_pair<OUTPUT>(v, v));
+        }
+      }
+    }
+#endif
+  }
+}
+#else
 // Rounds and stores this thread's entries of a tile. (Exponents of columns are read anew for each group: no registers.)
 __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], const Output<OUTPUT>& to,
-                                                const Position& position, const Exponents& exponents) {
+                                                const Task&, const Position& position, const Exponents& exponents) {
   const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, col = position.col + lane % 4 * 4;
   const uint32_t nu = shared_address(exponents.columns + lane % 4 * 4);
 #pragma unroll
@@ -198,10 +338,69 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
     store_groups<GROUPS>(c, left, round_four);
   }
 }
+#endif
+
+// Bytes of a block of k of a tile of B in memory; and where the columns of tile j begin that a block of the cluster
+// copies, less what `copy` adds for rank 1. A tile of 128 columns takes two strips of 64, one for each rank.
+#ifdef FORMAT
+constexpr int STRIPS = 3, STRIP_BYTES = 64 * DEPTH, B_BLOCK = STRIPS * STRIP_BYTES;
+__device__ __forceinline__ int64_t columns_at(int j, uint32_t rank, int blocks) {
+  if (COLS == 64 * STRIPS) return static_cast<int64_t>(j) * blocks * B_BLOCK;
+  const int strip = 2 * j + static_cast<int>(rank);
+  return static_cast<int64_t>(strip / STRIPS) * blocks * B_BLOCK + (strip % STRIPS - static_cast<int>(rank)) * STRIP_BYTES;
+}
+#else
+constexpr int B_BLOCK = B_BYTES;
+__device__ __forceinline__ int64_t columns_at(int j, uint32_t, int blocks) {
+  return static_cast<int64_t>(j) * blocks * B_BLOCK;
+}
+#endif
+
+// What of a product there is to multiply.
+struct Work {
+  Pieces pieces;
+  Tiles tiles;
+  Together together;
+};
+
+#ifdef FORMAT
+// That of the rows that there are. It is found anew for each tile: to remember it takes registers. Of fewer rows than
+// there may be no tile is split.
+__device__ __forceinline__ Work of_rows(const Work& all, const RowsOfKind& rows) {
+  Work work = all;
+  if (work.tiles.batch > 1) return work;
+  const int pairs = rows.pairs(0);
+  if (pairs >= work.tiles.rows) return work;
+  work.tiles.rows = pairs;
+  const int whole = pairs * work.tiles.columns, clusters = gridDim.x / 2;
+  work.pieces = {whole, 0, 0};
+  if (work.together.until != 0) work.together.until = whole >= 2 * clusters ? whole / clusters * clusters : 0;
+  return work;
+}
+// Piece number i of this cluster, or the first one after it that there are rows for; i becomes the next number.
+__device__ __forceinline__ Piece piece_from(int& i, const Work& work, int blocks, const RowsOfKind& rows) {
+  for (;;) {
+    const Piece piece = piece_of(i++, work.pieces, blocks);
+    if (!piece.exists || work.tiles.batch == 1) return piece;
+    int entry, row, col;
+    locate(piece.tile, work.tiles, entry, row, col);
+    if (row < rows.pairs(entry)) return piece;
+  }
+}
+#define OF_ROWS(work) of_rows(work, rows)
+#define PIECE_FROM(i, work) piece_from(i, work, blocks, rows)
+#else
+#define OF_ROWS(work) work
+#define PIECE_FROM(i, work) piece_of(i++, work.pieces, blocks)
+#endif
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_t* partial, uint32_t* flags, int blocks,
-           const Pieces pieces, const Tiles tiles, const Together together) {
+           const Pieces pieces, const Tiles tiles, const Together together
+#ifdef FORMAT
+           , const RowsOfKind rows COMBINATION
+#endif
+           ) {
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ Exponents exponents[CONSUMERS];
@@ -211,27 +410,40 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
   after_previous();
   const uint32_t rank = cluster_rank();
   const int warpgroup = threadIdx.x / 128;
+  const Work all = {pieces, tiles, together};
 
   if (warpgroup == CONSUMERS) {
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      Piece piece = piece_of(0, pieces, blocks), next;
-      for (int w = 1; piece.exists; piece = next) {
-        next = piece_of(w++, pieces, blocks);
+      int w = 0;
+      Piece piece = PIECE_FROM(w, OF_ROWS(all)), next;
+      for (; piece.exists; piece = next) {
+        const Work work = OF_ROWS(all);
+        next = PIECE_FROM(w, work);
         int entry, i, j;
-        locate(piece.tile, tiles, entry, i, j);
-        const int row = 2 * i + static_cast<int>(rank), contributors = contributors_of(piece, pieces, blocks);
+        locate(piece.tile, work.tiles, entry, i, j);
+#ifdef FORMAT
+        i = rows.pair(i);
+#endif
+        const int row = 2 * i + static_cast<int>(rank), contributors = contributors_of(piece, work.pieces, blocks);
         From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
-                     b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
-        if (rank == 0) together.begin(piece.tile);
+                     b.slices + entry * b.batch + columns_at(j, rank, blocks) +
+                         static_cast<int64_t>(piece.first) * B_BLOCK};
+        if (rank == 0) work.together.begin(piece.tile);
         // 1. The task, then its operand blocks, then what contributors leave.
         stages.wait_empty(ring);
         task_of_stage[ring.stage] = {piece.last - piece.first, piece.first == 0 ? contributors : -1, entry, row * ROWS,
-                                     j * COLS, next.exists};
-        for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BYTES)
-          for (int s = 0; s < SLICES; ++s)
-            stages.copy(ring, {from.a + s * a.slice, from.b + (SLICES - 1 - s) * b.slice}, 1, rank);
+                                     j * COLS, next.exists
+#ifdef FORMAT
+                                     , rows.first(entry), rows.last(entry)
+#endif
+                                     };
+        for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BLOCK) {
+          for (int s = 0; s < RIGHT; ++s)
+            stages.copy(ring, {from.a + s * a.slice, from.b + (RIGHT - 1 - s) * b.slice}, 1, rank);
+          for (int s = RIGHT; s < SLICES; ++s, ring.next()) stages.copy_bytes(ring, from.a + s * a.slice, A_BYTES);
+        }
         copy_partial(stages, ring, partial, flags, contributors);
       }
     }
@@ -239,19 +451,32 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
     take_registers<232>();
     Diagonal d[SLICES];
     Ring ring;
-    bool more = piece_of(0, pieces, blocks).exists;
+    int w = 0;
+    bool more = PIECE_FROM(w, OF_ROWS(all)).exists;
     while (more) {
       // 2. Multiply. The exponents are loaded meanwhile.
       stages.wait(ring);
       const Task task = task_of_stage[ring.stage];
       more = task.more != 0;
-      if (task.contributors >= 0) fetch(exponents[warpgroup], output, position_of(task));
+      if (task.contributors >= 0) {
+        fetch(exponents[warpgroup], output, position_of(task));
+#ifdef FORMAT
+        const int place = position_of(task).row + static_cast<int>(threadIdx.x % 128);
+        if (threadIdx.x % 128 < ROWS / CONSUMERS)
+          copy_or_zero(exponents[warpgroup].row_of + threadIdx.x % 128, rows.row_of + task.entry * output.mu_batch + place,
+                       true);
+#endif
+      }
       multiply(d, stages, ring, task.blocks);
       if (task.contributors >= 0) {  // 3. Owner of the tile: round and store
         take_over(d, stages, ring, task.contributors);
         wait_for_copies();
         named_barrier(1 + warpgroup, 128);
-        round_and_store(d, output, position_of(task), exponents[warpgroup]);
+#ifdef ADDEND
+        round_and_store(d, output, task, position_of(task), exponents[warpgroup], combination);
+#else
+        round_and_store(d, output, task, position_of(task), exponents[warpgroup]);
+#endif
         named_barrier(1 + warpgroup, 128);  // all have read `exponents` before the next tile overwrites them
       } else {  // 4. Contributor: hand over
         hand_over(d, partial + static_cast<int64_t>(blockIdx.x) * (PLANES * PLANE));

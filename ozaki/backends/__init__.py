@@ -186,6 +186,11 @@ class Backend(Planner, Protocol):
         ...
 
     @property
+    def reads_halves(self) -> bool:
+        """Whether products rounded to 16 bits read the bits of operands, uint16; else float32 copies."""
+        ...
+
+    @property
     def checks_complex_slices(self) -> bool:
         """Whether products of slices of complex rows can be checked by projections."""
         ...

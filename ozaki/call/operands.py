@@ -10,6 +10,7 @@ import numpy as np
 
 from ozaki.call.format_checks import check_finite
 from ozaki.call.integers import of_objects, of_sequences
+from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.plain import variable_named
 from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.numbers import Integers, Numbers
@@ -229,6 +230,8 @@ def operand(name: str, x: Any) -> Operand:
         return _Split(x, x.slices.x, x.shape, x.dtype, precision_of(x.dtype), parts, many)
     if isinstance(x, Numbers):
         return _Elements(x, x, tuple(x.shape), f"{MULTIPRECISION}{x.bits}", x.bits, 1 + x.is_complex, True)
+    if isinstance(x, HalfArray):
+        return _Elements(x.bits, x.bits, x.shape, x.format, precision_of(x.format), 1, False)
     form = dtype_of(name, x)
     return _Elements(x, x, tuple(x.shape), form, _BITS[form], 1 + (form in COMPLEX), False)
 

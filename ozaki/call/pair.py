@@ -26,7 +26,7 @@ from ozaki.call.format_checks import (
 from ozaki.call.halves import as_given, check_factors, half_result, stored
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import Operand, are_integers, as_array, operand, scalar_if_no_axes
-from ozaki.interchange.halves import HalfArray, widened
+from ozaki.interchange.halves import HalfArray, as_bits, widened
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import are_whole, to_int64, trimmed
 from ozaki.multiprecision.limbs import HOST_TILE, tile_of
@@ -248,6 +248,8 @@ class Pair:
         """An array of what the caller gave; a copy is counted by `count`."""
         if isinstance(given, Prepared):
             return given
+        if self.half is not None and self.backend.reads_halves and name in "ab":
+            return HalfArray(as_bits(given), self.half)
         if isinstance(given, HalfArray):
             found = widened(given)
             count(int(found.nbytes))

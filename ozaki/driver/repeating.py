@@ -57,7 +57,8 @@ def plan_for_others(pair: Pair, settled: Settled) -> Callable[[Facts], Chosen | 
     """
     plan, question, facts = settled.plan, settled.question, settled.facts
     if question is None:
-        chosen = partial(_keeps_promise, plan) if plan.strict else partial(_always, settled.chosen)
+        asks = plan.strict and pair.half is None  # what digits do not prove is computed exactly
+        chosen = partial(_keeps_promise, plan) if asks else partial(_always, settled.chosen)
     elif facts:
         chosen = partial(_is_chosen, question, settled.chosen, facts)
     else:  # the choice asked for no fact, so it is the same for all operands

@@ -12,7 +12,7 @@ import numpy as np
 from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.format_checks import check_finite
-from ozaki.call.halves import check_prepared_half, half_asked
+from ozaki.call.halves import as_given, check_prepared_half, half_asked
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, holds_complex, left_rows, right_rows
 from ozaki.call.pair import Pair
@@ -25,7 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
-from ozaki.interchange.halves import HalfArray, half_format_of, widened
+from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -296,8 +296,12 @@ def _multiply(
     key = plan, *options.key
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
-    if terms is None and not return_report and (before := repeated(a, b, None, out, key)) is not None:
+    half = half_format_of(a if not isinstance(a, Prepared) else b)
+    x, y, to = (a, b, out) if half is None else map(as_bits, (a, b, out))
+    if terms is None and not return_report and (before := repeated(x, y, None, to, key)) is not None:
         c, chosen = before
+        if half is not None:
+            c = as_given(c, half, (a, b)) if out is None else out
         if progress is not None:
             counter.end()
         if watching():
@@ -510,8 +514,9 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     half = plan.dtype if plan.dtype in HALVES else None
     if half is not None:
         check_prepared_half(x, side, half)
-    x = widened(x) if isinstance(x, HalfArray) else as_array("x", x, backend)
-    if are_integers(x):
+    bits = half is not None and backend.reads_halves
+    x = as_bits(x) if bits else widened(x) if isinstance(x, HalfArray) else as_array("x", x, backend)
+    if are_integers(x) and not bits:
         x = as_numbers(x) if is_multiprecision(plan.dtype) else as_floats("x", x, "plan with dtype='mp'")
     dtype = half or dtype_of("x", x)
     check_engine(plan.engine, backend)

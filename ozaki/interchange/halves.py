@@ -51,8 +51,18 @@ def half_format_of(x: Any) -> str | None:
     """The 16-bit format of an array, also of a plain one of NumPy or CuPy; None of anything else."""
     if isinstance(x, HalfArray):
         return x.format
-    name = getattr(getattr(x, "dtype", None), "name", None)
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "itemsize", None) != 2:  # NumPy takes a microsecond for a name
+        return None
+    name = getattr(dtype, "name", None)
     return name if name in HALVES else None
+
+
+def as_bits(x: Any) -> Any:
+    """The bits of an array of 16-bit floats, uint16: a view. Anything else as it is."""
+    if isinstance(x, HalfArray):
+        return x.bits
+    return x.view(np.uint16) if half_format_of(x) is not None else x
 
 
 def widened(x: Any) -> Any:

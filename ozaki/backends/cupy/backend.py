@@ -116,6 +116,7 @@ def describing_bytes(rows: Any) -> tuple[int, int]:
 
 
 checks_complex_slices = False
+reads_halves = True
 
 
 def work(

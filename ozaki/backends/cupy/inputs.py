@@ -30,6 +30,7 @@ class OperandView(NamedTuple):
     bits : of multiprecision numbers; 0 of floats
     layout : of the slices of a prepared operand
     scaled : whether that is scaled along k
+    summarised : whether it is columns of 16-bit floats, with a summary
     """
 
     arrays: tuple[View, ...]
@@ -37,6 +38,7 @@ class OperandView(NamedTuple):
     bits: int = 0
     layout: Layout | None = None
     scaled: bool = False
+    summarised: bool = False
 
     def array(self, name: str, given: Callable[[str, View], Array]) -> Array | NumbersArray:
         """The symbolic array of a result, whose arrays `given` names."""
@@ -184,10 +186,13 @@ class Inputs:
 
 def _slices_named(name: str, of: OperandView, named: Callable[[str, View], Array]) -> Slices:
     """The slices of a prepared operand as given arrays."""
-    last = f"{name}.inner factors" if of.scaled else f"{name}.tops"
+    last = f"{name}.summary" if of.summarised else f"{name}.inner factors" if of.scaled else f"{name}.tops"
     names = name, f"{name}.fields", f"{name}.planes", f"{name}.exponents", last
     x, fields, planes, mu, *more = (named(*each) for each in zip(names, of.arrays, strict=False))
     assert of.layout is not None
     found = more[0] if more else None
-    described = Described(x, fields, inner=found) if of.scaled else Described(x, fields, tops=found)
+    if of.summarised:
+        described = Described(x, fields, summary=found)
+    else:
+        described = Described(x, fields, inner=found) if of.scaled else Described(x, fields, tops=found)
     return Slices(described, planes, of.layout, mu)

@@ -22,6 +22,7 @@ from ozaki.backends.cupy.steps.axpby import multiple
 from ozaki.backends.cupy.steps.epilogue import Combine
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.product import UNDECIDED
+from ozaki.backends.cupy.steps.rows_of_digits import KINDS
 from ozaki.backends.cupy.steps.wide import is_wide
 from ozaki.backends.cupy.verifying import check_projected, projected
 from ozaki.multiprecision.floats import empty as empty_numbers
@@ -35,6 +36,7 @@ from ozaki.records.progress import Progress
 from ozaki.records.verification import Verification
 from ozaki.schemes import Residues, is_exact
 from ozaki.schemes.constants import product_limbs
+from ozaki.schemes.row_digits import RowDigits
 
 
 class Multiplication:
@@ -45,6 +47,7 @@ class Multiplication:
     computed : the product, or the expression, that was computed last, if by exact slice products; else None
     launched : the plan, the view of the result and the expression of the last program of a product, or None
     undecided : reads how many entries of that product were computed apart; None if none are
+    row_kinds : reads how its rows were multiplied, of `RowDigits`; else None
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Multiplication:
         self.computed: results.Computed | None = None
         self.launched: tuple[Plan, OperandView, Expression | None] | None = None
         self.undecided: Reader | None = None
+        self.row_kinds: Reader | None = None
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product, or the expression, by a plan of slices or words into c (`Work.multiply`)."""
@@ -73,6 +77,12 @@ class Multiplication:
         if plan.inner_scaling:
             self._facts.scale_beside_prepared()
         once = runs.combination is not None and plan.rounds_once(runs.combination)
+        of_floats = runs.combination is None or (once and not isinstance(runs.combination.c, Numbers))
+        if isinstance(plan.scheme, RowDigits) and not of_floats:
+            raise ValueError(
+                f"alpha, beta, c: an expression rounded to {plan.dtype} has float64 factors and an addend of floats "
+                "on a GPU; use accuracy='fp32'"
+            )
         if once:
             runs.read_addend()
         numbers = isinstance(c, Numbers) or (runs.combination is not None and isinstance(runs.combination.c, Numbers))
@@ -122,7 +132,7 @@ class Multiplication:
         runs.made = made.without_products()
         runs.run_into(program, c, self._progress)
         runs.free(made)
-        self.undecided = program.readers.get(UNDECIDED)
+        self.undecided, self.row_kinds = program.readers.get(UNDECIDED), program.readers.get(KINDS)
         return program
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:

@@ -12,21 +12,24 @@ from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.facts import Asked, engine_for, facts_program
 from ozaki.backends.cupy.inputs import Inputs, OperandView, Views, contiguous_numbers, contiguous_view
 from ozaki.backends.cupy.made import EarlySlices, Made
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import DTYPES, Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.steps import product, stacks
+from ozaki.backends.cupy.steps import product, rows_of_digits, stacks
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.row_digits import row_engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
+from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.undecided import list_bytes
 from ozaki.planning.facts import Need
-from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.formats import is_multiprecision, precision_of, stored_as
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import SIDES, Side
+from ozaki.schemes.row_digits import RowDigits
 
 
 class Expression(NamedTuple):
@@ -46,7 +49,8 @@ class Expression(NamedTuple):
 
 
 def product_program(
-    inputs: Inputs, device: Device, plan: Plan, out: OperandView, made: Made, expression: Expression | None = None
+    inputs: Inputs, device: Device, plan: Plan, out: OperandView, made: Made, expression: Expression | None = None,
+    reports: bool = True,
 ) -> Program:  # fmt: skip
     """The program of a product by a plan.
 
@@ -56,6 +60,7 @@ def product_program(
         (*batch, m, n), its rows contiguous
     made : what programs of facts have made; early slices are used if they are of the plan's scheme, and all is freed
     expression : what is computed in place of the product, or None
+    reports : whether facts for reports alone are found, too
     """
     b = Builder(inputs.buffers)
     if plan.undecided_apart and plan.workspace_limit is not None:
@@ -63,7 +68,24 @@ def product_program(
         plan = replace(plan, workspace_limit=max(plan.workspace_limit - listed, 0))
     once = expression is not None and expression.once
     made = made.without_level(b)
-    if plan.scheme is None:
+    if isinstance(plan.scheme, RowDigits):
+        result = out.array("c", b.given)
+        assert isinstance(result, Array)
+        weighed = expression is not None and once and (expression.alpha, expression.beta) != (1.0, 1.0)
+        weighed = weighed or (once and inputs.addend is None)
+        of_rows = row_engine(device, plan, weighed)
+        columns: Slices | Array
+        if (prepared_columns := inputs.prepared.get("right")) is None:
+            columns = inputs.rows_given["right"]
+        else:  # which may be prepared for an engine that rounds nothing but products
+            columns = prepared_columns if of_rows == row_engine(device, plan) else prepared_columns.described.x
+        finish: Round | Combine = Round(result)
+        if expression is not None and once:
+            beta = 0.0 if inputs.addend is None else expression.beta
+            unread = replace(result, dtype=DTYPES["f"])
+            finish = Combine(result, expression.alpha, beta, inputs.addend or unread)
+        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, finish, reports)
+    elif plan.scheme is None:
         made.without_slices(b)
         result = out.array("c", b.given)
         assert isinstance(result, Array)
@@ -171,7 +193,7 @@ class Repetition:
         inputs = Inputs.of(self.views)
         made = Made.of(inputs)
         if not self.facts.needs:
-            return product_program(inputs, self.device, self.plan, self.out, made, self.expression)
+            return product_program(inputs, self.device, self.plan, self.out, made, self.expression, reports=False)
         facts, made = facts_program(inputs, self.device, self.facts, made)
         return facts.then(product_program(inputs, self.device, self.plan, self.out, made, self.expression))
 
@@ -190,7 +212,7 @@ def program_of(plan: Plan, device: Device) -> Program:
     def view(*shape: int) -> OperandView:
         if is_multiprecision(plan.dtype):
             return contiguous_numbers(precision_of(plan.dtype), shape)
-        return contiguous_view(plan.dtype, shape)
+        return contiguous_view(stored_as(plan.dtype), shape)
 
     left, right, out = view(batch, m, k), view(batch, k, n), view(batch, m, n)
     columns = tuple(of._replace(shape=_swapped(of.shape), steps=_swapped(of.steps)) for of in right.arrays)

@@ -31,7 +31,7 @@ from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.process.warning import warn
-from ozaki.records.formats import is_multiprecision, precision_of
+from ozaki.records.formats import is_multiprecision, precision_of, stored_as
 from ozaki.records.plan import Chosen
 from ozaki.records.prepared import Prepared
 
@@ -184,7 +184,8 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
     numbers = _new_numbers(kept.shape, kept.dtype) if kept.multiprecision else None
     if numbers is None:
         addresses = [x.data.ptr for x in arrays]
-        run = kept.program.run().start(addresses, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
+        stored = stored_as(kept.dtype)
+        run = kept.program.run().start(addresses, lambda: cp.empty(kept.shape, stored) if out is None else out)
     else:
         *first, last = planes_of(numbers)
         run = kept.program.run().start([x.data.ptr for x in (*arrays, *first)], lambda: last)

@@ -77,13 +77,19 @@ class Work:
         self._facts = OperandFacts(self._runs)
         self._multiplication = Multiplication(self._runs, self._facts, progress, verification)
         self._relative_errors: dict[RelativeError, float] = {}
-        self.row_kinds: RowKinds | None = None
 
     @property
     def undecided(self) -> int | None:
         """Number of entries of the last product that were computed apart; waits for the device."""
         reader = self._multiplication.undecided
         return None if reader is None else int(self._runs.execution.fact(reader))
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """How the rows of the last product were multiplied; None but of `RowDigits`. Waits for the device."""
+        reader = self._multiplication.row_kinds
+        found: RowKinds | None = None if reader is None else self._runs.execution.fact(reader)
+        return found
 
     # Facts ------------------------------------------------------------------------------------------------------------
 

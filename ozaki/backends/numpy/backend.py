@@ -40,6 +40,7 @@ from ozaki.schemes.row_digits import RowDigits
 name = "numpy"
 work = Work
 checks_complex_slices = True
+reads_halves = False
 engines: tuple[str, ...] = ("float64", "int8", "int8-simulated")
 keep = None
 

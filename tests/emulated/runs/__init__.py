@@ -49,6 +49,11 @@ FUNCTIONS = {
         "products-apart",
         "hopper-products-apart",
     ),
+    "sixteen": (
+        *("kinds-of-rows", "hopper-kinds-of-rows", "many-tiles", "hopper-many-tiles"),
+        *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
+        *("sixteen-expressions", "hopper-sixteen-expressions"),
+    ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (
         *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),

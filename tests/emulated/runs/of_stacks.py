@@ -74,7 +74,7 @@ def laid_out(rng: np.random.Generator, x: Any) -> Any:
     return view
 
 
-def sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
+def _sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     """Batch, m, k, n: of few elements, since threads are emulated."""
 
     def up_to(most: int) -> int:
@@ -98,7 +98,7 @@ def sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
 def found_of_stacks(rng: np.random.Generator) -> None:
     """The facts of random stacks are those that NumPy finds, whatever a block has of them."""
     for _ in range(30):
-        batch, m, k, n = sizes(rng)
+        batch, m, k, n = _sizes(rng)
         dtype = str(rng.choice(["f8", "f8", "f4", "c16", "c8"]))
         one_a, one_b = rng.random(2) < (0.15, 0.15)
         a, b = rows_of(rng, (1 if one_a else batch, m, k), dtype), rows_of(rng, (1 if one_b else batch, n, k), dtype)

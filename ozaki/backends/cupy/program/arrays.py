@@ -31,8 +31,8 @@ class Dtype:
 
 
 _REAL = {
-    "b": (1, "int8_t"), "B": (1, "uint8_t"), "i": (4, "int32_t"), "I": (4, "uint32_t"), "q": (8, "int64_t"),
-    "l": (8, "int64_t"), "f": (4, "float"), "d": (8, "double"),
+    "b": (1, "int8_t"), "B": (1, "uint8_t"), "H": (2, "uint16_t"), "i": (4, "int32_t"), "I": (4, "uint32_t"),
+    "q": (8, "int64_t"), "l": (8, "int64_t"), "f": (4, "float"), "d": (8, "double"),
 }  # fmt: skip
 
 DTYPES = {char: Dtype(char, size, name, 1, name) for char, (size, name) in _REAL.items()} | {

@@ -26,6 +26,7 @@ class Described:
     tops : int64, shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
     inner : float64, shape (batch, k): factors of inner indices, which scale the rows that are described along k; None
         if they are as given
+    summary : of columns of 16-bit floats, what decides how many digits a row of A has; else None
     length : real numbers of a whole row, where x has a part of its inner indices; None where x has all of them
     """
 
@@ -37,6 +38,7 @@ class Described:
     tops: Array | None = None
     inner: Array | None = None
     length: int | None = None
+    summary: Array | None = None
 
     @property
     def k(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Literal
+from typing import Literal, cast
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import round_up
@@ -26,6 +26,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     SymmetricResidues,
     triangle_is_faster,
 )
+from ozaki.backends.cupy.steps.engines.row_digits import row_engine
 from ozaki.backends.cupy.steps.engines.thin_residues import ThinResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
@@ -37,6 +38,7 @@ from ozaki.records.plan import Plan
 from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import MOST_AT_ONCE, KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
+from ozaki.schemes.row_digits import RowDigits
 
 
 def engine_of(
@@ -60,6 +62,8 @@ def engine_of(
     (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
+    if isinstance(plan.scheme, RowDigits):
+        return cast(Engine, row_engine(device, plan))  # for its name: `steps.rows_of_digits` asks it itself
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
@@ -103,6 +107,8 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
 
     That some devices lack the kernels of "fused", or lack them for these slices, is for `slice_engine` to say.
     """
+    if isinstance(scheme, RowDigits):
+        return None
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
     if isinstance(scheme, Residues):

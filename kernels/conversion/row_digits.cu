@@ -1,0 +1,426 @@
+// Rows of 16-bit floats to digits: described, proven to be enough, and written (docs/definitions.md, 11).
+//
+// Macros:
+// - FORMAT: BFloat16 or Float16
+// - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of A,
+//   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, if these are not, none: the row is listed as exact
+// - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
+// - REVERSED: 1 stores the most significant digit last
+// - TILE: 0 for plain rows, where rows are, or the rows of a tile (tiles.cuh), with NEIGHBOURS. In tiles the rows of A
+//   that have FEWEST_DIGITS digits stand one after the other from the first place on, in any order, and those of MOST_DIGITS digits
+//   from the last place down
+//
+// Row (b, row) begins at x + b sb + row sr (in elements) and has k elements side by side. Digit s (1 the most
+// significant) of element h of the row at `place` goes to slices + b batch_stride + (s - 1) slice_stride (REVERSED:
+// digits - s) plus
+//   TILE = 0:  place row_stride + (h / slab) slab_stride + h % slab
+//   else:      the offset of (place, h) that tiles.cuh gives,
+// with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are.
+//
+// mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros, for
+// b < own_batch: the matrices that the operand itself has.
+// Of A, tiled: row_of[b places + place] = row, and counts[2 b], counts[2 b + 1] the rows of FEWEST_DIGITS and of MOST_DIGITS digits;
+// not tiled: row_of[b rows + row] is the number of digits, 0 if the row is exact. `exact` lists b rows + row of all exact
+// rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. All counts, the
+// summary and `worst` are zero before.
+//
+// k < 2^31. 256 threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
+// first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
+// 19 microseconds of an H100, which needs about 20 for their 64 MB.
+//
+// Phases:
+// 1. The largest magnitude, and NaN and Inf.
+// 2. Sums and counts of the image with the fewest digits.
+// 3. Columns: into the summary. Rows: the proof; if it fails, sums of the image with more digits, and the proof.
+// 4. Digits, of a row of A where its kind has room.
+#include "arithmetic/row_proof.cuh"
+#include "hardware/launch.cuh"
+#include "hardware/tiles.cuh"
+
+typedef unsigned long long Count;
+
+constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int FIRST_DIGITS = COLUMNS ? OF_COLUMNS : FEWEST_DIGITS;
+
+// A scaling rule (docs/definitions.md, 2).
+struct Rule {
+  int64_t base, threshold;
+};
+
+// Where digits go.
+struct Slices {
+  uint8_t* slices;
+  int64_t batch_stride, row_stride, slice_stride, slab, slab_stride;
+};
+
+// The sums of a thread, or of a warp: inexact elements, squares, and the squares of digits 2 and 3; below 2^52.
+struct Sums {
+  uint64_t value[4];
+
+  __device__ __forceinline__ void add_lanes() {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#if __CUDA_ARCH__ >= 800
+      const uint32_t low = __reduce_add_sync(ALL, static_cast<uint32_t>(value[i]) & 0x3ffffffu);
+      const uint32_t high = __reduce_add_sync(ALL, static_cast<uint32_t>(value[i] >> 26));
+      value[i] = (static_cast<uint64_t>(high) << 26) + low;
+#else
+#pragma unroll
+      for (int mask = 16; mask > 0; mask /= 2) value[i] += __shfl_xor_sync(ALL, value[i], mask);
+#endif
+    }
+  }
+};
+
+// Loads eight elements from h on, zeros from k on, two in a limb.
+__device__ __forceinline__ void load_eight(const uint16_t* row, int h, int k, bool aligned, uint32_t (&raw)[4]) {
+  if (aligned && h + 8 <= k) {
+    const uint4 v = *reinterpret_cast<const uint4*>(row + h);
+    raw[0] = v.x, raw[1] = v.y, raw[2] = v.z, raw[3] = v.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      raw[i] = (h + 2 * i < k ? row[h + 2 * i] : 0u) | (h + 2 * i + 1 < k ? static_cast<uint32_t>(row[h + 2 * i + 1]) << 16 : 0u);
+  }
+}
+// The bits of the float32 that element i of eight is; zero for NaN and Inf, of which ordinary rows have none.
+template <bool ORDINARY> __device__ __forceinline__ uint32_t element(const uint32_t (&raw)[4], int i) {
+  const uint32_t bits = i % 2 == 0 ? raw[i / 2] & 0xffffu : raw[i / 2] >> 16;
+  return ORDINARY ? widened<FORMAT>(bits) : finite_element<FORMAT>(bits);
+}
+
+// The digits of eight elements, two limbs of four bytes for each of the FIRST-th and later ones; adds to the number of
+// elements whose image is inexact.
+template <int DIGITS, bool ORDINARY>
+__device__ __forceinline__ void digits_of(const uint32_t (&raw)[4], int mu, uint32_t (&digits)[DIGITS][2],
+                                          uint32_t& inexact) {
+  const float power = power_of_two(ORDINARY ? mu : 0), inverse = power_of_two(ORDINARY ? -mu : 0);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t bytes[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Image image = image_of<DIGITS, ORDINARY>(element<ORDINARY>(raw, 4 * half + i), mu, power, inverse);
+      bytes[i] = digit_bytes(image.value);
+      inexact += image.inexact ? 1 : 0;
+    }
+#pragma unroll
+    for (int s = 0; s < DIGITS; ++s)
+      digits[s][half] = gather_bytes(bytes[0], bytes[1], bytes[2], bytes[3], DIGITS - 1 - s);
+  }
+}
+
+typedef uint32_t Histogram[THRESHOLDS + 1][32];  // the last one counts what no threshold does
+
+// A thread's share of the sums of a row; and, if it is the FIRST time, of squares of its elements and of counts. The
+// thread keeps the digits of the first time for itself: digit s of the eight elements from h on in held[s * groups + h / 8].
+template <int DIGITS, bool ORDINARY, bool FIRST>
+__device__ __forceinline__ Sums sums_of(const uint16_t* row, int k, bool aligned, int top, int mu, int width,
+                                        Histogram& histogram, uint2* held, int groups) {
+  const FastCeiling<uint32_t> ceiling(width, ORDINARY ? top : 0);
+  const int lane = threadIdx.x & 31;
+  Sums sums = {{0, 0, 0, 0}};
+  uint32_t inexact = 0, low[2] = {0, 0};
+  for (int h = 8 * static_cast<int>(threadIdx.x); h < k; h += 8 * THREADS) {
+    uint32_t raw[4], digits[DIGITS][2];
+    load_eight(row, h, k, aligned, raw);
+    digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
+#pragma unroll
+    for (int s = 1; s < DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
+    if constexpr (FIRST) {
+#if HELD
+#pragma unroll
+      for (int s = 0; s < DIGITS; ++s) held[s * groups + h / 8] = make_uint2(digits[s][0], digits[s][1]);
+#endif
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const uint32_t bits = element<ORDINARY>(raw, i);
+        const uint32_t y = ORDINARY ? ceiling(bits) : ceil_magnitude(parts(bits), width, top).value;
+        sums.value[1] += static_cast<uint64_t>(y) * y;
+        atomicAdd(&histogram[first_threshold<ORDINARY>(bits, top)][lane], 1u);
+      }
+    }
+  }
+  sums.value[0] = inexact, sums.value[2] = low[0], sums.value[3] = low[1];
+  return sums;
+}
+
+// Writes the digits of a row, those that are HELD or found anew.
+template <int DIGITS, bool ORDINARY, bool FIRST>
+__device__ __forceinline__ void write_digits(const uint16_t* row, int k, int k_padded, bool aligned, int mu,
+                                             const Slices& to, int64_t b, int place, const uint2* held) {
+#if TILE
+  const int r = permuted_column<NEIGHBOURS>(place % TILE);
+  uint8_t* const out = to.slices + b * to.batch_stride + static_cast<int64_t>(place / TILE) * (k_padded / 128) * (TILE * 128);
+#else
+  uint8_t* const out = to.slices + b * to.batch_stride + place * to.row_stride;
+#endif
+  for (int h = 8 * static_cast<int>(threadIdx.x); h < k_padded; h += 8 * THREADS) {
+    uint32_t digits[DIGITS][2], inexact = 0;
+    if (FIRST && HELD) {
+#pragma unroll
+      for (int s = 0; s < DIGITS; ++s) {
+        const uint2 two = h < k ? held[s * (k_padded / 8) + h / 8] : make_uint2(0, 0);
+        digits[s][0] = two.x, digits[s][1] = two.y;
+      }
+    } else {
+      uint32_t raw[4];
+      load_eight(row, h, k, aligned, raw);
+      digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
+    }
+#if TILE
+    const int64_t at = static_cast<int64_t>(h / 128) * (TILE * 128) + tile_offset(r, h % 128 / 16) + h % 16;
+#else
+    const int64_t at = h / to.slab * to.slab_stride + h % to.slab;
+#endif
+#pragma unroll
+    for (int s = 0; s < DIGITS; ++s)
+      *reinterpret_cast<uint2*>(out + at + (REVERSED ? DIGITS - 1 - s : s) * to.slice_stride) =
+          make_uint2(digits[s][0], digits[s][1]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows, int k, int k_padded, int64_t places,
+           int64_t own_batch, int width, const Rule first_rule, const Rule second_rule, const Slices to,
+           int32_t* __restrict__ mu_out, int64_t* __restrict__ nonfinite_out, Columns* columns, int64_t columns_step,
+           int32_t* __restrict__ row_of, uint32_t* __restrict__ counts, int64_t* __restrict__ exact,
+           Count* __restrict__ exact_count, Count* __restrict__ worst) {
+  after_previous();
+#if HELD
+  extern __shared__ __align__(16) uint8_t dynamic[];
+  uint2* const held = reinterpret_cast<uint2*>(dynamic);
+#else
+  uint2* const held = nullptr;
+#endif
+  __shared__ __align__(16) Histogram histogram;
+  __shared__ uint32_t reached[THRESHOLDS];
+  __shared__ Sums shared[WARPS];
+  __shared__ uint32_t largest[WARPS], special[WARPS];
+#if !COLUMNS
+  __shared__ uint64_t terms[THRESHOLDS / 32], beyond[THRESHOLDS];
+  __shared__ uint32_t missing[THRESHOLDS];
+  __shared__ int chosen[3];  // digits, mu, place
+#endif
+  const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
+  const int64_t b = blockIdx.x / rows, row = blockIdx.x % rows;
+  const uint16_t* const from = x + b * sb + row * sr;
+  const bool aligned = (reinterpret_cast<uint64_t>(from) & 15) == 0;
+  columns += b * columns_step;
+
+  // 1. The largest magnitude; of rows with NaN or Inf once more, of the other elements.
+  uint32_t most = 0, specials = 0;
+  {
+    uint32_t lower = 0, upper = 0;
+    for (int h = 8 * thread; h < k; h += 8 * THREADS) {
+      uint32_t raw[4];
+      load_eight(from, h, k, aligned, raw);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        lower = larger(lower, raw[i] & 0x7fffu);
+        upper = larger(upper, raw[i] & 0x7fff0000u);
+      }
+    }
+    most = larger(lower, upper >> 16);
+  }
+  for (int i = thread; i < (THRESHOLDS + 1) * 8; i += THREADS)
+    reinterpret_cast<uint4*>(histogram)[i] = make_uint4(0, 0, 0, 0);
+  const auto of_all = [&](uint32_t value, uint32_t (&shared)[WARPS]) {  // the largest value of all threads
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) value = larger(value, __shfl_xor_sync(ALL, value, mask));
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) value = larger(value, shared[i]);
+    return value;
+  };
+  most = of_all(most, largest);
+  const bool finite = most < FORMAT::INFINITE;
+  if (!finite) {
+    most = 0;
+    for (int h = thread; h < k; h += THREADS) {
+      const uint32_t magnitude = from[h] & 0x7fffu;
+      if (magnitude < FORMAT::INFINITE)
+        most = larger(most, magnitude);
+      else
+        ++specials;
+    }
+    most = of_all(most, special);
+  }
+  if (thread == 0 && b < own_batch) nonfinite_out[b * rows + row] = 0;
+  __syncthreads();
+  if (specials != 0 && b < own_batch)
+    atomicAdd(reinterpret_cast<Count*>(nonfinite_out + b * rows + row), static_cast<Count>(specials));
+  const Parts of_largest = parts(widened<FORMAT>(most));
+  const int top = top_exponent(of_largest);
+  const int64_t peak = ceil_magnitude(of_largest, width, top).value;
+  const auto exponent = [&](const Rule& rule) {
+    return row_exponent(top, peak, 2, static_cast<int>(rule.base), rule.threshold);
+  };
+  // The sum of each number over all threads, those of digits in their units; for thread 0 alone.
+  const auto of_block = [&](Sums& sums, int digits, int mu) {
+    sums.add_lanes();
+    __syncthreads();
+    if (lane == 0) shared[warp] = sums;
+    __syncthreads();
+    OfRow found = {0, 0, {0, 0}};
+    if (thread != 0) return found;
+    for (int i = 0; i < WARPS; ++i) {
+      found.inexact += shared[i].value[0], found.squares += shared[i].value[1];
+      found.low[0] += shared[i].value[2], found.low[1] += shared[i].value[3];
+    }
+    const int h = top == EMPTY_TOP ? 0 : 2 * (8 * digits - 1 - (mu + top));
+    found.inexact <<= h;
+    found.low[0] <<= h + (digits == 3 ? 16 : 0);
+    found.low[1] <<= h;
+    return found;
+  };
+
+  // 2. Sums and counts.
+  int mu = exponent(first_rule);
+  bool ordinary = finite && is_ordinary(top, mu);
+  Sums sums = ordinary
+                  ? sums_of<FIRST_DIGITS, true, true>(from, k, aligned, top, mu, width, histogram, held, k_padded / 8)
+                  : sums_of<FIRST_DIGITS, false, true>(from, k, aligned, top, mu, width, histogram, held, k_padded / 8);
+  OfRow of_row = of_block(sums, FIRST_DIGITS, mu);  // which is a barrier for the histogram, too
+  {
+    constexpr int SHARED = THREADS / THRESHOLDS;  // threads of a threshold
+    uint32_t count = 0;
+#pragma unroll
+    for (int i = 0; i < 8 / SHARED; ++i) {
+      const uint4 four = reinterpret_cast<const uint4*>(histogram[thread / SHARED])[thread % SHARED + SHARED * i];
+      count += four.x + four.y + four.z + four.w;
+    }
+#pragma unroll
+    for (int mask = SHARED / 2; mask > 0; mask /= 2) count += __shfl_xor_sync(ALL, count, mask);
+    if (thread % SHARED == 0) reached[thread / SHARED] = count;
+  }
+  __syncthreads();
+  if (warp == 0) {  // sums of the counts so far: two neighbours for each lane
+    const uint32_t first = reached[2 * lane], second = reached[2 * lane + 1];
+    uint32_t before = first + second;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const uint32_t other = __shfl_sync(ALL, before, lane - offset);
+      if (lane >= offset) before += other;
+    }
+    reached[2 * lane] = before - second;
+    reached[2 * lane + 1] = before;
+  }
+#if !COLUMNS
+  if (warp == 1) {  // sums over the thresholds of columns from each one on
+    const uint32_t first = columns->missing[2 * lane], second = columns->missing[2 * lane + 1];
+    const uint64_t of_first = static_cast<uint64_t>(threshold_step(2 * lane)) * first;
+    uint64_t after = of_first + static_cast<uint64_t>(threshold_step(2 * lane + 1)) * second;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const uint64_t other = __shfl_sync(ALL, after, lane + offset);
+      if (lane + offset < 32) after += other;
+    }
+    beyond[2 * lane] = after, beyond[2 * lane + 1] = after - of_first;
+    missing[2 * lane] = first, missing[2 * lane + 1] = second;
+  }
+#endif
+  __syncthreads();
+
+#if COLUMNS
+  // 3. Into the summary.
+  if (top != EMPTY_TOP) {
+    const auto merge = [](uint64_t& to, uint64_t value) {
+      if (value > *static_cast<volatile uint64_t*>(&to)) atomicMax(reinterpret_cast<Count*>(&to), static_cast<Count>(value));
+    };
+    if (thread < THRESHOLDS) {
+      const uint32_t missing = static_cast<uint32_t>(k) - reached[thread];
+      if (missing > *static_cast<volatile uint32_t*>(&columns->missing[thread]))
+        atomicMax(&columns->missing[thread], missing);
+    }
+    if (thread == 0) {
+      merge(columns->inexact, of_row.inexact);
+      merge(columns->squares, of_row.squares);
+      merge(columns->low[0], of_row.low[0]);
+      merge(columns->low[1], of_row.low[1]);
+    }
+  }
+  if (thread == 0) mu_out[b * places + row] = mu;
+  // 4. Digits.
+  if (ordinary)
+    write_digits<OF_COLUMNS, true, true>(from, k, k_padded, aligned, mu, to, b, static_cast<int>(row), held);
+  else
+    write_digits<OF_COLUMNS, false, true>(from, k, k_padded, aligned, mu, to, b, static_cast<int>(row), held);
+#else
+  // 3. The proof.
+  if (thread < THRESHOLDS) {
+    uint64_t least = least_terms(thread, reached[thread], missing, beyond);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) least += __shfl_xor_sync(ALL, least, mask);
+    if (lane == 0) terms[warp] = least;
+  }
+  __syncthreads();
+  const auto prove = [&](double error, int digits) {  // by one thread
+    const double of_least = least_entry(terms[0] + terms[1]);
+    const bool proven = k <= LONGEST_PROVEN && error <= rounded_product(double_power(-FORMAT::PRECISION), of_least);
+    chosen[0] = proven ? digits : 0;
+    if (!proven) return;
+    chosen[1] = mu;
+    if (error > 0.0)
+      atomicMax(worst, static_cast<Count>(bits_of(error / of_least)));
+#if TILE
+    const bool few = digits == FEWEST_DIGITS;
+    const int64_t at = atomicAdd(&counts[2 * b + (few ? 0 : 1)], 1u), place = few ? at : places - 1 - at;
+    row_of[b * places + place] = static_cast<int32_t>(row);
+    chosen[2] = static_cast<int>(place);
+    mu_out[b * places + place] = mu;
+#else
+    atomicAdd(&counts[2 * b + (digits == FEWEST_DIGITS ? 0 : 1)], 1u);
+    row_of[b * rows + row] = digits;
+    chosen[2] = static_cast<int>(row);
+    mu_out[b * places + row] = mu;
+#endif
+  };
+  if (thread == 0) prove(row_error<FEWEST_DIGITS, OF_COLUMNS>(of_row, *columns, width), FEWEST_DIGITS);
+  __syncthreads();
+#if MOST_DIGITS > FEWEST_DIGITS
+  if (chosen[0] == 0) {
+    mu = exponent(second_rule);
+    ordinary = finite && is_ordinary(top, mu);
+    Sums more = ordinary
+                    ? sums_of<MOST_DIGITS, true, false>(from, k, aligned, top, mu, width, histogram, nullptr, 0)
+                    : sums_of<MOST_DIGITS, false, false>(from, k, aligned, top, mu, width, histogram, nullptr, 0);
+    const uint64_t squares = of_row.squares;
+    of_row = of_block(more, MOST_DIGITS, mu);
+    of_row.squares = squares;
+    if (thread == 0) prove(row_error<MOST_DIGITS, OF_COLUMNS>(of_row, *columns, width), MOST_DIGITS);
+    __syncthreads();
+  }
+#endif
+  if (chosen[0] == 0) {
+    if (thread == 0) {
+#if !TILE
+      row_of[b * rows + row] = 0;
+      mu_out[b * places + row] = 0;
+#endif
+      exact[atomicAdd(exact_count, Count(1))] = b * rows + row;
+    }
+#if TILE
+    return;
+#endif
+  }
+  // 4. Digits; those of exact rows that are not compacted are never read.
+  const int place = chosen[2];
+  mu = chosen[1];
+  if (chosen[0] == FEWEST_DIGITS) {
+    if (ordinary)
+      write_digits<FEWEST_DIGITS, true, true>(from, k, k_padded, aligned, mu, to, b, place, held);
+    else
+      write_digits<FEWEST_DIGITS, false, true>(from, k, k_padded, aligned, mu, to, b, place, held);
+  }
+#if MOST_DIGITS > FEWEST_DIGITS
+  if (chosen[0] == MOST_DIGITS) {
+    if (ordinary)
+      write_digits<MOST_DIGITS, true, false>(from, k, k_padded, aligned, mu, to, b, place, held);
+    else
+      write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
+  }
+#endif
+#endif
+}

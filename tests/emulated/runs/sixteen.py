@@ -1,0 +1,244 @@
+"""Products of 16-bit floats rounded once to 16 bits, whose rows have digits of their own count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import cupy as cp
+import ml_dtypes
+import numpy as np
+
+import ozaki
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.products import program_of
+from ozaki.backends.cupy.steps import rows_of_digits
+from ozaki.backends.cupy.steps.engines.row_digits import CublasRowDigits, RowEngine, row_engine
+from ozaki.backends.cupy.steps.epilogue import Round
+from ozaki.backends.numpy._row_digits import multiply_rows
+from ozaki.interchange.halves import HalfArray
+from ozaki.records.memory import Memory
+from ozaki.records.row_kinds import RowKinds
+from ozaki.schemes.row_digits import RowDigits
+from runs.device import Part, seen
+
+Half = Literal["bfloat16", "float16"]
+
+_HALVES: tuple[Half, ...] = ("bfloat16", "float16")
+
+_SIZES = ((40, 70, 50), (5, 1, 3), (1, 300, 1), (33, 257, 130), (300, 129, 20))
+
+
+def _bits(x: np.ndarray, half: Half) -> np.ndarray:
+    """The 16-bit floats nearest to float64 numbers, as bits; those of bfloat16 cut off toward zero."""
+    with np.errstate(all="ignore"):
+        if half == "float16":
+            return x.astype(np.float16).view(np.uint16)
+        return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _values(bits: np.ndarray, half: Half) -> np.ndarray:
+    """The float32 numbers that bits mean."""
+    if half == "float16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _hard(rng: np.random.Generator, shape: tuple[int, ...], half: Half) -> np.ndarray:
+    """Rows of all kinds: usual, with outliers, wide, zero, subnormal, near overflow, of few bits, with NaN and Inf."""
+    x = rng.standard_normal(shape)
+    rows, k = shape[-2:]
+    least, most = (-133, 127) if half == "bfloat16" else (-24, 15)
+    for i in range(rows):
+        of = x[..., i, :]
+        kind = rng.integers(0, 12)
+        if kind == 0:
+            of[..., rng.integers(k)] *= 100
+        elif kind == 1:
+            of *= np.exp(3 * rng.standard_normal(k))
+        elif kind == 2:
+            of *= np.exp2(rng.integers(least // 2, most // 2, k))
+        elif kind == 3:
+            of[:] = 0
+        elif kind == 4:
+            of *= 2.0 ** (least + 3)
+        elif kind == 5:
+            of *= 2.0 ** (most - 3)
+        elif kind == 6:
+            of[:] = np.round(4 * of)
+        elif kind == 7 and rows > 3:
+            of[..., rng.integers(k)] = rng.choice([np.nan, np.inf, -np.inf])
+        elif kind == 8:
+            of[..., ::2] = 0
+    return _bits(x, half)
+
+
+def _wanted(a: np.ndarray, b: np.ndarray, half: Half) -> tuple[np.ndarray, RowKinds]:
+    """The bits of the product, and the kinds of its rows, of rows of A and columns of B, on NumPy."""
+    batch = max(len(a), len(b))
+    x, y = (np.ascontiguousarray(_values(each, half)) for each in (a, b))
+    x = np.ascontiguousarray(np.broadcast_to(x, (batch, *x.shape[1:])))
+    out = np.empty((batch, a.shape[1], b.shape[1]), np.uint16)
+    with np.errstate(all="ignore"):
+        return out, multiply_rows(RowDigits(half), x, y, out, Memory(None))
+
+
+def _multiplied(
+    a: Any, b: Any, half: Half, engine: RowEngine, prepared: bool, multiprocessors: int | None = None
+) -> tuple[np.ndarray, RowKinds]:  # fmt: skip
+    """The same by an engine: operands as arrays of bits, or of float32, on the device."""
+    part, scheme = Part(), RowDigits(half)
+    device = part.device if multiprocessors is None else replace(part.device, multiprocessors=multiprocessors)
+    left, right = part.given(a, "a"), part.given(b, "b")
+    batch, (m, k), n = max(a.shape[0], b.shape[0]), a.shape[1:], b.shape[1]
+    out = part.b.array("c", (batch, m, n), "H")
+    plan = ozaki.plan((m, k), (k, n), accuracy="bf16" if half == "bfloat16" else "fp16")
+    columns = rows_of_digits.split_columns(part.b, engine, scheme, right) if prepared else right
+    rows_of_digits.multiply(part.b, device, engine, plan, left, columns, Round(out))
+    reader = part.b.reader(rows_of_digits.KINDS)
+    assert reader is not None
+    found = part.value(out)
+    return found, reader.value(*(part.value(each) for each in reader.evidence))
+
+
+def _engines(k: int, half: Half) -> list[RowEngine]:
+    device = Part().device
+    own = row_engine(device, ozaki.plan((1, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"))
+    return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
+
+
+def kinds_of_rows(rng: np.random.Generator) -> None:
+    """All kinds of rows in one matrix, in stacks, of operands in any order, as bits or as float32 numbers."""
+    for half in _HALVES:
+        m, k, n = _SIZES[rng.integers(len(_SIZES))]
+        of_left, of_right = ((1, 3, 2, 1), (1, 3, 1, 2))
+        for i, j in zip(of_left, of_right, strict=True):
+            left, right = (i, m, k), (j, n, k)
+            a, b = _hard(rng, left, half), _hard(rng, right, half)
+            b = b if rng.random() < 0.3 else _bits(rng.standard_normal(right), half)
+            expected, kinds = _wanted(a, b, half)
+            x, y = ((_values(each, half) if rng.random() < 0.4 else each) for each in (a, b))
+            x, y = (each.swapaxes(1, 2).copy().swapaxes(1, 2) if rng.random() < 0.5 else each for each in (x, y))
+            x, y = cp.asarray(x), cp.asarray(y)
+            if rng.random() < 0.3:
+                x, y = x[..., ::-1], y[..., ::-1]
+            for engine in _engines(k, half):
+                got, found = _multiplied(x, y, half, engine, bool(rng.random() < 0.5))
+                _same(expected, got)
+                assert kinds == found, (kinds, found)
+
+
+def many_tiles(rng: np.random.Generator) -> None:
+    """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
+    for half in _HALVES:
+        m, k, n = int(rng.integers(257, 600)), int(rng.integers(400, 900)), int(rng.choice([60, 170, 190, 260, 380]))
+        x = rng.standard_normal((1, m, k))
+        if rng.random() < 0.7:
+            x[:, rng.random(m) < rng.random(), ::7] *= 30
+        a, b = _bits(x, half), _bits(rng.standard_normal((1, n, k)), half)
+        expected, kinds = _wanted(a, b, half)
+        for engine in _engines(k, half):
+            multiprocessors = int(rng.choice([2, 4, 6, 10]))
+            few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors))
+            got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, False, multiprocessors)
+            _same(expected, got)
+            assert kinds == found, (kinds, found)
+
+
+def rows_within_limits(rng: np.random.Generator) -> None:
+    """In panels of rows and columns, with the bits and kinds of the whole product, within a limit of workspace."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    m, k, n = int(rng.integers(270, 300)), 40, int(rng.integers(400, 500))
+    a, b = (_bits(rng.standard_normal((1, rows, k)), half) for rows in (m, n))
+    a[:, :20] = _hard(rng, (1, 20, k), half)
+    b[0, n - 1] = _bits(rng.standard_normal(k) * 40 ** rng.standard_normal(k), half)
+    expected, kinds = _wanted(a, b, half)
+    x, y = HalfArray(cp.asarray(a[0]), half), HalfArray(cp.asarray(b[0]).swapaxes(0, 1), half)
+    _, report = ozaki.matmul(x, y, accuracy=name, return_report=True)
+    whole = report.workspace_bytes
+    for of_whole in (0.7, 0.5):
+        limit = int(of_whole * whole)
+        plan = ozaki.plan((m, k), (k, n), accuracy=name, workspace_limit=limit)
+        got, report = ozaki.matmul(x, y, accuracy=name, workspace_limit=limit, return_report=True)
+        assert 0 < report.workspace_bytes <= limit, (report.workspace_bytes, limit)
+        assert report.workspace_bytes < 0.9 * whole
+        _same(expected[0], cp.asnumpy(got.bits))
+        assert report.row_kinds is not None and report.row_kinds.get("exact", 0) == kinds.exact
+        assert sum(report.row_kinds.values()) == m
+        columns = ozaki.prepare(y, "right", plan)
+        _same(expected[0], cp.asnumpy(ozaki.matmul(x, columns, plan=plan).bits))
+
+
+def sixteen_expressions(rng: np.random.Generator) -> None:
+    """Alpha A B + beta C, rounded once, for rows of all kinds, beside C with NaN and Inf, and without a product."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    m, k, n = 30, 50, 40
+    a, b, c = _hard(rng, (m, k), half), _bits(rng.standard_normal((k, n)), half), _hard(rng, (m, n), half)
+    host = [_host(each, half) for each in (a, b, c)]
+    x, y = (HalfArray(cp.asarray(each), half) for each in (a, b))
+    plan = ozaki.plan((m, k), (k, n), accuracy=name)
+    columns = ozaki.prepare(y, "right", plan)
+    for addend in (HalfArray(cp.asarray(c), half), cp.asarray(_values(c, half))):
+        for alpha, beta in ((1.0, 1.0), (0.3, -2.0), (-1e-3, 0.7), (2.0, 0.0), (0.0, 3.0)):
+            expected = ozaki.gemm(alpha, host[0], host[1], beta, host[2], accuracy=name).view(np.uint16)
+            for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
+                for _ in range(2):
+                    got = ozaki.gemm(alpha, x, given, beta, addend, **options)
+                    _same(expected, cp.asnumpy(got.bits))
+    bias = _bits(rng.standard_normal((1, n)), half)
+    expected = ozaki.gemm(1.0, host[0], host[1], 1.0, _host(np.broadcast_to(bias, (m, n)), half), accuracy=name)
+    wide = HalfArray(cp.asarray(np.broadcast_to(bias, (m, n)).copy()), half)
+    with seen() as found:
+        _same(expected.view(np.uint16), cp.asnumpy(ozaki.gemm(1.0, x, columns, 1.0, wide, plan=plan).bits))
+    assert ("digit_gemm" in found.names) == devices.current().family.one_read, found.names
+    nothing = HalfArray(x.bits[:, :0], half), HalfArray(y.bits[:0], half)
+    _same(
+        c & 0x7FFF, cp.asnumpy(ozaki.gemm(1, *nothing, 1, HalfArray(cp.asarray(c & 0x7FFF), half), accuracy=name).bits)
+    )
+
+
+def _host(bits: np.ndarray, half: Half) -> np.ndarray:
+    """The numbers that bits mean, as NumPy has them."""
+    return bits.view(np.float16 if half == "float16" else ml_dtypes.bfloat16)
+
+
+def of_callers(rng: np.random.Generator) -> None:
+    """Products of callers' arrays, prepared or not, repeated."""
+    for half, name in zip(_HALVES, ("bf16", "fp16"), strict=True):
+        a, b = _hard(rng, (2, 20, 60), half), _bits(rng.standard_normal((1, 30, 60)), half)
+        expected, kinds = _wanted(a, b, half)
+        x, y = cp.asarray(a), cp.asarray(b[0]).swapaxes(0, 1)
+        if half == "float16":
+            x, y = x.view(np.float16), y.view(np.float16)
+        else:
+            x, y = HalfArray(x, half), HalfArray(y, half)
+        plan = ozaki.plan((2, 20, 60), (60, 30), accuracy=name)
+        columns = ozaki.prepare(y, "right", plan)
+        with seen() as found:
+            for _ in range(3):
+                for given, options in ((y, {"accuracy": name}), (columns, {"plan": plan})):
+                    got = ozaki.matmul(x, given, **options)
+                    _same(expected, cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16)))
+            assert (found.long, found.repeated) == (2, 4), (found.long, found.repeated)
+            out = cp.zeros((2, 20, 30), np.uint16)
+            into = out.view(np.float16) if half == "float16" else HalfArray(out, half)
+            for _ in range(2):
+                out[...] = 0
+                assert ozaki.matmul(x, columns, plan=plan, out=into) is into
+                _same(expected, cp.asnumpy(out))
+            assert found.repeated == 5
+        other = ozaki.matmul(x, y, plan=replace(plan, engine="cublas"))
+        _same(expected, cp.asnumpy(other.bits if isinstance(other, HalfArray) else other.view(np.uint16)))
+        assert "row_digits" in str(program_of(plan, devices.of("90", multiprocessors=132, shared_memory=233472)))
+        _, report = ozaki.matmul(x, y, accuracy=name, return_report=True)
+        assert report.row_kinds is not None and report.row_kinds.get("exact", 0) == kinds.exact
+        assert sum(report.row_kinds.values()) == 40
+
+
+def _same(expected: np.ndarray, got: np.ndarray) -> None:
+    assert expected.shape == got.shape and got.dtype == np.uint16, (expected.shape, got.shape, got.dtype)
+    differ = expected != got
+    assert not differ.any(), (
+        f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}: "
+        f"{expected[differ][0]:x} {got[differ][0]:x}"
+    )

@@ -1,0 +1,94 @@
+"""Products of 16-bit floats, rounded once to 16 bits, have the bits of NumPy in every batch."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki.interchange.halves import HalfArray
+
+cp = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+
+HALVES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+
+
+def on_device(x):
+    bits = cp.asarray(np.ascontiguousarray(x).view(np.uint16))
+    return bits.view(np.float16) if x.dtype == np.float16 else HalfArray(bits, "bfloat16")
+
+
+def same(expected, got):
+    bits = cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16))
+    differ = expected.view(np.uint16) != bits
+    assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}"
+
+
+def rows(rng, shape, dtype):
+    """Rows of all kinds: usual, with outliers, wide, zero, subnormal, near overflow, with NaN and Inf."""
+    x, form = rng.standard_normal(shape), ml_dtypes.finfo(dtype)
+    for i in range(shape[-2]):
+        row = x[..., i, :]
+        kind = rng.integers(0, 14)
+        if kind == 0:
+            row[..., rng.integers(shape[-1])] *= 100
+        elif kind == 1:
+            row *= np.exp(3 * rng.standard_normal(shape[-1]))
+        elif kind == 2:
+            row[:] = 0
+        elif kind == 3:
+            row *= 2.0 ** (form.minexp - 3)
+        elif kind == 4:
+            row *= 2.0 ** (form.maxexp - 4)
+        elif kind == 5:
+            row[..., rng.integers(shape[-1])] = rng.choice([np.nan, np.inf, -np.inf])
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
+@pytest.mark.parametrize("sizes", [(300, 700, 500), (1, 4096, 130), (700, 3000, 300), (65, 64, 1000), (257, 129, 192)])
+def test_bits_of_all_kinds_of_rows(sizes, accuracy):
+    rng, (m, k, n) = np.random.default_rng(sizes), sizes
+    a, b = rows(rng, (m, k), HALVES[accuracy]), rng.standard_normal((k, n)).astype(HALVES[accuracy])
+    expected, of_host = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)
+    x, y = on_device(a), on_device(b)
+    got, report = ozaki.matmul(x, y, accuracy=accuracy, return_report=True)
+    same(expected, got)
+    assert (report.row_kinds, report.bound) == (of_host.row_kinds, of_host.bound)
+    plan = ozaki.plan((m, k), (k, n), accuracy=accuracy)
+    columns = ozaki.prepare(y, "right", plan)
+    for _ in range(3):  # the later ones are repeated
+        same(expected, ozaki.matmul(x, y, accuracy=accuracy))
+        same(expected, ozaki.matmul(x, columns, plan=plan))
+    limited = ozaki.matmul(x, y, accuracy=accuracy, workspace_limit=max(report.workspace_bytes, 2**24))
+    same(expected, limited)
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
+def test_a_row_has_the_same_bits_in_every_batch(accuracy):
+    rng, dtype = np.random.default_rng(3), HALVES[accuracy]
+    a, b = rows(rng, (4096, 1000), dtype), rng.standard_normal((1000, 384)).astype(dtype)
+    plan = ozaki.plan((4096, 1000), (1000, 384), accuracy=accuracy)
+    whole = ozaki.matmul(on_device(a), on_device(b), plan=plan)
+    bits = cp.asnumpy(whole.bits if isinstance(whole, HalfArray) else whole.view(np.uint16))
+    for some in (slice(0, 1), slice(5, 12), slice(100, 164), slice(3000, None), slice(None, None, 7)):
+        same(bits[some].view(dtype), ozaki.matmul(on_device(a[some]), on_device(b), accuracy=accuracy))
+    stacked = ozaki.matmul(on_device(a.reshape(16, 256, 1000)), on_device(b), accuracy=accuracy)
+    same(bits.view(dtype).reshape(16, 256, 384), stacked)
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
+def test_stacks_and_orders_in_memory(accuracy):
+    rng, dtype = np.random.default_rng(4), HALVES[accuracy]
+    a, b = rows(rng, (3, 200, 300), dtype), rng.standard_normal((3, 300, 100)).astype(dtype)
+    expected = ozaki.matmul(a, b, accuracy=accuracy)
+    x, y = on_device(a), on_device(np.ascontiguousarray(b.swapaxes(1, 2)))
+    turned = HalfArray(y.bits.swapaxes(1, 2), y.format) if isinstance(y, HalfArray) else y.swapaxes(1, 2)
+    same(expected, ozaki.matmul(x, turned, accuracy=accuracy))
+    out = cp.zeros(expected.shape, np.uint16)
+    into = HalfArray(out, "bfloat16") if accuracy == "bf16" else out.view(np.float16)
+    assert ozaki.matmul(x, on_device(b), accuracy=accuracy, out=into) is into
+    same(expected, into)
