@@ -167,10 +167,13 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
 
       // 1. Slices.
       OfLines lines[DIRECT ? 2 : 1];
-      const auto prepare = [&](OfLines& of, int unit, int part, bool active) {
+      const auto read = [&](OfLines& of, int unit, int part, bool active) {
         const bool of_right = unit >= OF_ROWS;
         const int first = of_right ? col0 + 16 * (unit - OF_ROWS) : row0 + 16 * unit, count = of_right ? n : m;
         load_from(of, left, right, of_right, product, active ? first : count, count, 16 * PIECES_HELD * part, k);
+      };
+      const auto prepare = [&](OfLines& of, int unit, int part, bool active) {
+        const bool of_right = unit >= OF_ROWS;
         const int among = 16 * SHARED_BY * (of_right ? unit - OF_ROWS : unit);
         const Exchange<SHARED_BY> exchange = {statistics + among, tops + among, active};
         of.template describe<STEP_BITS>(exchange, part, base, threshold);
@@ -199,11 +202,14 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
       };
       if constexpr (DIRECT) {
 #pragma unroll
+        for (int side = 0; side < 2; ++side) read(lines[side], side, 0, true);  // both before either is waited for
+#pragma unroll
         for (int side = 0; side < 2; ++side) prepare(lines[side], side, 0, true);
       } else if constexpr (SHARED_BY == 1) {
         const int last = new_cols ? UNITS : OF_ROWS;
 #pragma unroll 1
         for (int unit = (new_rows ? 0 : OF_ROWS) + warp; unit < last; unit += WARPS) {
+          read(lines[0], unit, 0, true);
           prepare(lines[0], unit, 0, true);
           store(lines[0], unit, 0);
         }
@@ -213,6 +219,7 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
           if (!(side == 0 ? new_rows : new_cols)) continue;
           const bool active = warp < (side == 0 ? OF_ROWS : UNITS - OF_ROWS) * SHARED_BY;
           const int unit = (side == 0 ? 0 : OF_ROWS) + (active ? warp / SHARED_BY : 0), part = warp % SHARED_BY;
+          read(lines[0], unit, part, active);
           prepare(lines[0], unit, part, active);
           if (active) store(lines[0], unit, part);
         }

@@ -75,10 +75,10 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """Warps of a block: for each group of lines one, for two of short ones, or several, of one side at a time."""
+        """Warps of a block: one for each group of lines, or several, of one side at a time."""
         if self.shared_by > 1:
             return max(self.rows, self.cols) // 16 * self.shared_by
-        return self.units if self.pieces > 2 else -(-self.units // 2)
+        return 1 if self.direct else self.units
 
     def nbytes(self, count: int) -> int:
         """Bytes of shared memory of a block, for so many residues."""
