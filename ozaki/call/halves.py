@@ -21,6 +21,8 @@ ACCURACIES = {"bf16": "bfloat16", "fp16": "float16"}
 def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | None:
     """The 16-bit format of the result of a product, which an accuracy or a format names; None of any other result.
 
+    Where nothing is named that says otherwise, two operands of one 16-bit format have a result of that format.
+
     Parameters
     ----------
     a, b : the operands as given
@@ -30,8 +32,6 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | No
     ------
     ValueError
         If a 16-bit result is asked for and the operands, or another option, do not fit it.
-    NotImplementedError
-        For CuPy arrays.
     """
     formats = format_of(a), format_of(b)
     if plan is not None:
@@ -43,13 +43,19 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | No
         return plan.dtype
     half, asked = half_asked(options)
     if half is None:
-        return None
+        return half_by_default(*formats, options)
     if formats != (half, half):
         raise ValueError(
             f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
             "accuracy='fp32'"
         )
     return half
+
+
+def half_by_default(a: str, b: str, options: Options) -> str | None:
+    """The 16-bit format of operands of the formats a and b, if options leave that of the result to them; else None."""
+    named = options.accuracy is not None or options.dtype is not None
+    return a if a == b and a in HALVES and not named and not _others(options) else None
 
 
 def half_asked(options: Options) -> tuple[str | None, str]:

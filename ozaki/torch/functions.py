@@ -17,8 +17,8 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     Parameters
     ----------
     a : tensor, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, on a CPU or a CUDA device
-        Of float16 and bfloat16 the float32 values, and the product is float32; with accuracy="bf16" or "fp16" it is
-        rounded once to the operands' own format.
+        The product of two of float16, or of bfloat16, is rounded once to that format; with an accuracy of more bits, as
+        "fp32", it is float32.
     b : tensor, shape (..., k, n) or (k,), on the same device
     **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of gradients have the same.

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import torch
 
 from ozaki.caches import cached
-from ozaki.call.halves import ACCURACIES
+from ozaki.call.halves import half_asked, half_by_default
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.functions.products import matmul as multiply
@@ -106,19 +106,22 @@ def _shape_of_matmul(a: Any, b: Any, *options: Any) -> Any:
     torch._check(a.shape[-1] == b.shape[-2], lambda: f"b: shape {tuple(b.shape)} does not fit a of {tuple(a.shape)}")
     torch._check(a.device == b.device, lambda: f"b: lies on {b.device}, but a lies on {a.device}; move one of them")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=_dtype(a, b, *options[:1]))
+    return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=_dtype(a, b, options))
 
 
 @torch.library.register_fake("ozaki::addmm", lib=LIBRARY)
 def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
-    return _shape_of_matmul(a, b)
+    return _shape_of_matmul(a, b, *options)
 
 
-def _dtype(a: Any, b: Any, accuracy: str = "") -> torch.dtype:
-    """The dtype of a product: that which both promote to; of 16-bit floats float32, unless the accuracy is theirs."""
-    if accuracy in ACCURACIES:
-        half: torch.dtype = getattr(torch, ACCURACIES[accuracy])
-        return half
+def _dtype(a: Any, b: Any, options: tuple[Any, ...]) -> torch.dtype:
+    """The dtype of a product: that which both promote to; of 16-bit floats theirs, or float32 if options say so."""
+    asked = Options(**_options(options))
+    formats = (str(x.dtype).removeprefix("torch.") for x in (a, b))
+    half = half_asked(asked)[0] or half_by_default(*formats, asked)
+    if half is not None:
+        of_half: torch.dtype = getattr(torch, half)
+        return of_half
     found = torch.promote_types(a.dtype, b.dtype)
     return torch.float32 if found in (torch.float16, torch.bfloat16) else found
 

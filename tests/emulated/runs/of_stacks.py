@@ -74,16 +74,16 @@ def laid_out(rng: np.random.Generator, x: Any) -> Any:
     return view
 
 
-def _sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
+def _sizes(drawn: np.random.Generator) -> tuple[int, int, int, int]:
     """Batch, m, k, n: of few elements, since threads are emulated."""
 
     def up_to(most: int) -> int:
-        return int(rng.integers(1, most + 1))
+        return int(drawn.integers(1, most + 1))
 
     def one_of(*some: int) -> int:
-        return int(rng.choice(some))
+        return int(drawn.choice(some))
 
-    match rng.integers(5):
+    match drawn.integers(5):
         case 0:
             return up_to(30), up_to(20), up_to(20), up_to(20)
         case 1:
