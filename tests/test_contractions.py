@@ -170,17 +170,20 @@ def test_what_is_refused(case):
 
 def test_sixteen_bits_are_float32(xp, rng):
     a, b = made(xp, rng, [(5, 40), (40, 3)], "f2")
-    c = ozaki.matmul(a, b, reproducible=True)
-    assert c.dtype == np.float32
-    assert (c == ozaki.matmul(a.astype("f4"), b.astype("f4"), reproducible=True)).all()
+    c = ozaki.matmul(a, b, accuracy="fp32", reproducible=True)
+    assert c.dtype == np.float32 == einsum("ij,jk->ik", a, b).dtype
+    assert (c == ozaki.matmul(a.astype("f4"), b.astype("f4"), accuracy="fp32", reproducible=True)).all()
+    assert ozaki.matmul(a, b).dtype == np.float16
     assert ozaki.matmul(a, b.astype("f8")).dtype == np.float64
 
 
 def test_bfloat16_of_numpy(rng):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     a = rng.standard_normal((5, 40)).astype(ml_dtypes.bfloat16)
-    c = ozaki.matmul(a, a.T, reproducible=True)
-    assert c.dtype == np.float32 and (c == ozaki.matmul(a.astype("f4"), a.T.astype("f4"), reproducible=True)).all()
+    c = ozaki.matmul(a, a.T, accuracy="fp32", reproducible=True)
+    assert c.dtype == np.float32
+    assert (c == ozaki.matmul(a.astype("f4"), a.T.astype("f4"), accuracy="fp32", reproducible=True)).all()
+    assert ozaki.matmul(a, a.T).dtype == a.dtype
 
 
 def test_contractions_of_integer_matrices_have_every_bit():

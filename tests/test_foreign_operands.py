@@ -307,11 +307,12 @@ def test_byte_orders_are_alike(dtype):
 def test_bfloat16():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     half = A.astype(ml_dtypes.bfloat16)
-    assert ozaki.matmul(half, half).dtype == "float32"
+    assert ozaki.matmul(half, half).dtype == half.dtype
     assert (ozaki.mparray(half) == half.astype("f4")).all() and ozaki.mparray(half).bits == 8
     assert (ozaki.matrix_power(half, 2) == ozaki.matrix_power(half.astype("f4"), 2)).all()
     assert ozaki.matrix_power(half, 2, accuracy="fp32").dtype == "float32"
-    assert ozaki.matmul(half.view("V2").view(ml_dtypes.bfloat16), half).dtype == "float32"
+    assert ozaki.matmul(half.view("V2").view(ml_dtypes.bfloat16), half).dtype == half.dtype
+    assert ozaki.matmul(half, A.astype("f2")).dtype == "float32"
     assert reference.componentwise_error(ozaki.matmul(half, half, accuracy="fp32"), half, half) < 2**-23
 
 

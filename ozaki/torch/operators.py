@@ -117,8 +117,8 @@ def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any
 def _dtype(a: Any, b: Any, options: tuple[Any, ...]) -> torch.dtype:
     """The dtype of a product: that which both promote to; of 16-bit floats theirs, or float32 if options say so."""
     asked = Options(**_options(options))
-    formats = (str(x.dtype).removeprefix("torch.") for x in (a, b))
-    half = half_asked(asked)[0] or half_by_default(*formats, asked)
+    left, right = (str(x.dtype).removeprefix("torch.") for x in (a, b))
+    half = half_asked(asked)[0] or half_by_default(left, right, asked)
     if half is not None:
         of_half: torch.dtype = getattr(torch, half)
         return of_half
