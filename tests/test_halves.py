@@ -197,3 +197,21 @@ def test_arrays_of_jax_keep_their_dtype(operands, accuracy):
     c = ozaki.matmul(jnp.asarray(a), jnp.asarray(b), accuracy=accuracy)
     assert type(c).__module__.startswith("jax") and c.dtype == a.dtype
     assert np.array_equal(bits(c), bits(ozaki.matmul(a, b, accuracy=accuracy)))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_operands_of_8_bits_count_as_bfloat16(rng, name):
+    a, b = (rng.standard_normal(shape).astype(getattr(ml_dtypes, name)) for shape in ((20, 60), (60, 10)))
+    wide = [x.astype(ml_dtypes.bfloat16) for x in (a, b)]
+    c, report = ozaki.matmul(a, b, return_report=True)
+    assert c.dtype == ml_dtypes.bfloat16 and np.array_equal(bits(c), bits(ozaki.matmul(*wide)))
+    assert ozaki.matmul(a, b, accuracy="fp32").dtype == np.float32
+    if name == "float8_e4m3fn":
+        assert report.row_kinds == (("2 digits", 20),) or dict(report.row_kinds) == {"2 digits": 20}
+    plan = ozaki.plan(a, b, accuracy="bf16")
+    right = ozaki.prepare(b, "right", plan)
+    assert np.array_equal(bits(ozaki.matmul(a, right, plan=plan)), bits(c))
+    torch = pytest.importorskip("torch")
+    x, y = (torch.from_numpy(each.view(np.uint8)).view(getattr(torch, name)) for each in (a, b))
+    z = ozaki.matmul(x, y)
+    assert z.dtype == torch.bfloat16 and np.array_equal(z.view(torch.int16).numpy().view(np.uint16), bits(c))

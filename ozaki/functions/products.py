@@ -25,7 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
-from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, widened
+from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, widened, without_eight_bits
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -133,6 +133,8 @@ def matmul(
         =========================================  ==================================================================
         "fp32", "fp64", "dd", "qd", a number of    componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2
         bits b (int)
+        "bf16", "fp16"                             componentwise 2**-8, 2**-11, of two operands of that format, rounded
+                                                   once to it; a row has the same bits whatever rows are beside it
         a float below 1                            componentwise, that tolerance
         `Accuracy(measure, tolerance)`, or a       that measure and tolerance
         text as "relative:1e-12"
@@ -143,7 +145,8 @@ def matmul(
         Default, by the result:
 
         =========================================  ==================================================================
-        floats                                     the fastest of the native product, slices that prove "fp32" or
+        floats of 16 bits, of one format           "bf16" or "fp16"
+        other floats                               the fastest of the native product, slices that prove "fp32" or
                                                    "fp64", and, for float32 on Hopper, words whose proven error is no
                                                    larger than the native product's
         dtype="int64"                              "exact"
@@ -183,7 +186,8 @@ def matmul(
         The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
         once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
         complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
-        Default: that of the operands.
+        "bfloat16", "float16": as accuracy="bf16", "fp16". Default: that of the operands; of 16-bit ones float32 where
+        an accuracy of more bits or a scheme is named.
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the options above but `dtype`. One made from
         other operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
@@ -293,6 +297,7 @@ def _multiply(
 
     `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
+    a, b = without_eight_bits(a), without_eight_bits(b)
     key = plan, *options.key
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
@@ -448,7 +453,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     for name, x, other in (("a", a, b), ("b", b, a)):
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
-    pair = Pair(a, b, _memory(asked, None), asked)
+    pair = Pair(without_eight_bits(a), without_eight_bits(b), _memory(asked, None), asked)
     if pair.half is not None:
         made = plan_for_halves(pair.sizes, pair.half, pair.choices)
         if watching():
@@ -510,6 +515,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         raise ValueError("plan: the native product has no slices to prepare; plan with reproducible=True")
     if isinstance(x, Prepared):
         raise TypeError("x: prepared already; expected an array")
+    x = without_eight_bits(x)
     backend = backend_of(("x", x))
     half = plan.dtype if plan.dtype in HALVES else None
     if half is not None:
@@ -613,6 +619,7 @@ def gemm(
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
     asked = Options.of("gemm", options)
+    a, b = without_eight_bits(a), without_eight_bits(b)
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})

@@ -9,6 +9,9 @@ import numpy as np
 
 from ozaki.records.formats import HALVES
 
+EIGHT_BITS = "float8_"
+"""How the names of 8-bit formats begin, in NumPy (by ml_dtypes) and PyTorch alike."""
+
 
 @dataclass(frozen=True, eq=False)
 class HalfArray:
@@ -63,6 +66,16 @@ def as_bits(x: Any) -> Any:
     if isinstance(x, HalfArray):
         return x.bits
     return x.view(np.uint16) if half_format_of(x) is not None else x
+
+
+def without_eight_bits(x: Any) -> Any:
+    """An array of 8-bit floats of the package ml_dtypes as bfloat16, which has all of these numbers; any other as it is."""
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "kind", None) != "V" or not dtype.name.startswith(EIGHT_BITS):  # `name` takes a microsecond
+        return x
+    from ml_dtypes import bfloat16
+
+    return x.astype(bfloat16)
 
 
 def widened(x: Any) -> Any:

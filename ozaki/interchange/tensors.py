@@ -10,7 +10,7 @@ import torch
 from torch._ops import _get_dispatch_mode_pre_dispatch
 from torch.autograd import forward_ad
 
-from ozaki.interchange.halves import HalfArray
+from ozaki.interchange.halves import EIGHT_BITS, HalfArray
 from ozaki.interchange.kinds import is_dtensor
 from ozaki.interchange.streams import on_stream
 
@@ -72,6 +72,8 @@ class Tensors:
                 f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
                 "ozaki.torch.matmul)"
             )
+        if str(x.dtype).startswith(f"torch.{EIGHT_BITS}"):
+            x = x.to(torch.bfloat16)  # exact
         half = _HALVES.get(x.dtype)
         if label == "out" and (_is_lazy(x) or (half and not halves)):
             raise TypeError(
