@@ -14,21 +14,25 @@ from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import stacks
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
-from ozaki.schemes import Digits, Residues
+from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues
 from ozaki.schemes.grouped import (
     DEPTH,
     FEWEST,
     MOST,
+    MOST_COMPLEX,
+    PLACE,
     digits_at,
     grouped_constants,
     groups_of,
     places_of,
     quotients_of,
+    raising,
 )
 
 H100 = devices.of("90", multiprocessors=132, shared_memory=233472)
 L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
 COUNTS = range(FEWEST, MOST + 1)
+SCHEMES = [*map(Residues, COUNTS), *map(ComplexResidues, range(FEWEST, MOST_COMPLEX + 1))]
 
 
 def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
@@ -42,12 +46,23 @@ def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
 @pytest.mark.parametrize("device", [H100, L4])
 @pytest.mark.parametrize("shape", [(16, 16, 16), (1, 1, 1), (64, 64, 64), (5, 33, 200), (256, 128, 256), (17, 256, 33)])
 @pytest.mark.parametrize(
-    ("scheme", "dtype"), [(Residues(14), "float64"), (Residues(7), "float32"), (Digits(3), "float32")]
+    ("scheme", "dtype"),
+    [
+        (Residues(14), "float64"),
+        (Residues(7), "float32"),
+        (Residues(20), "float64"),
+        (Digits(3), "float32"),
+        (ComplexResidues(15).slices, "complex128"),
+        (ComplexResidues(7).slices, "complex64"),
+    ],
 )
 def test_a_stack_is_one_launch_without_workspace(device, shape, scheme, dtype):
-    if device is L4 and shape[1] > 128 and scheme == Residues(14):
+    if device is L4 and shape[1] * scheme.count > 2560:
         pytest.skip("residues of so long rows do not fit its shared memory")
-    plan = plan_of(scheme, shape, dtype=dtype, workspace_limit=1)
+    more = {"parts": (2, 2)} if isinstance(scheme, ComplexSlices) else {}
+    if more and shape[1] > 128:
+        pytest.skip("sums of products of parts would be too large")
+    plan = plan_of(scheme, shape, dtype=dtype, workspace_limit=1, **more)
     program = program_of(plan, device)
     assert [step.name for step in program.steps] == ["stack"] and program.room.workspace == 0
     assert DevicePlanner(device).engine_name(plan).endswith(stacks.LABEL)
@@ -74,6 +89,8 @@ def test_a_long_k_needs_few_rows_and_columns(scheme):
         (Residues(14), (256, 256, 256), {}),
         (Residues(3), (8, 8, 8), {}),
         (Residues(21), (8, 8, 8), {}),
+        (ComplexResidues(16).slices, (8, 8, 8), {"dtype": "complex128"}),
+        (ComplexResidues(14).slices, (8, 129, 8), {"dtype": "complex128"}),
         (Digits(7), (8, 8, 8), {}),
         (Digits(4, 7), (8, 8, 8), {}),
     ],
@@ -90,9 +107,8 @@ def test_checked_and_prepared_products_have_engines():
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_weights_have_the_residues_that_recombine(count):
-    scheme = Residues(count)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_weights_have_the_residues_that_recombine(scheme):
     groups, places = groups_of(scheme.moduli), places_of(scheme)
     for t, m in enumerate(scheme.moduli):
         for g, (p, weight) in enumerate(zip(groups.products, groups.weights, strict=True)):
@@ -101,25 +117,43 @@ def test_weights_have_the_residues_that_recombine(count):
         assert sum(d * 2**place for d, place in zip(digits_at(weight, places), places, strict=True)) == weight
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_quotients_leave_a_byte(count):
+def quotient(x, place, inverse, split):
+    """What the kernel finds for an image x: a quotient, by the roundings of float64."""
+    if not split:
+        return round(Fraction(float(x - Fraction(255, 2))) * Fraction(inverse))
+    high = round(Fraction(x, 2**PLACE))
+    low = float(x - high * 2**PLACE - Fraction(255, 2))
+    return round(Fraction(float(Fraction(high) * Fraction(place) + Fraction(low))) * Fraction(inverse))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_quotients_leave_a_byte(scheme):
     """For the longest images, where they are sure, and where not, as far as they are said to be."""
-    scheme = Residues(count)
-    found = quotients_of(scheme)
-    if found is None:
-        assert count > 14
-        return
-    longest = math.isqrt(scheme.range)
-    sure = int(np.array(found.constants, np.uint32)[2 * count : 2 * count + 2].view(np.float64)[0])
-    for t, m in enumerate(scheme.moduli[1:], 1):
-        largest = min(longest, sure) if t == found.unsure else longest
+    found, count, longest = quotients_of(scheme), scheme.count, math.isqrt(scheme.range)
+    numbers = np.array(found.constants, np.uint32)
+    doubles = numbers[: 4 * count if found.split else 2 * count + 2].view(np.float64)
+    assert found.split == (type(scheme) is Residues and count > 14) and found.unsure in (-1, 2)
+    for t, m in enumerate(scheme.moduli):
+        if m == 256:
+            continue
+        place, multiple = (doubles[count + t], numbers[5 * count + t]) if found.split else (0, 0)
+        largest = min(longest, int(doubles[count])) if t == found.unsure else longest
         for sign in (1, -1):
-            for below in (0, largest // 3, largest - 2000):
+            for below in (0, largest // 3, largest - 2000, largest - 2**PLACE // 2):
                 for i in range(2 * m):
                     x = int(float(sign * (largest - below - 8 * i)))
                     if abs(x) <= largest:
-                        q = round(Fraction(float(x - Fraction(255, 2))) * Fraction(1 / m))
-                        assert 0 <= x - q * m <= 255, (m, x)
+                        q = quotient(x, place, doubles[t], found.split)
+                        high = round(Fraction(x, 2**PLACE)) if found.split else 0
+                        byte = (x + high * int(multiple) - q * m) % 2**32
+                        assert byte <= 255 and (byte - x) % m == 0, (m, x)
+
+
+@pytest.mark.parametrize("count", range(FEWEST, MOST_COMPLEX + 1))
+def test_sums_of_complex_products_are_below_24_bits(count):
+    scheme = ComplexResidues(count)
+    for m, raised in zip(scheme.moduli, raising(scheme), strict=False):
+        assert raised % m == 0 and 0 <= raised - DEPTH // 2 * 255**2 and raised + DEPTH // 2 * 255**2 < 2**24
 
 
 SOURCE = """

@@ -58,7 +58,7 @@ struct Entry {
     for (int d = 1; d < SLICES; ++d) v = v * 256 + static_cast<int32_t>(z[d]);
     return v;
   }
-  template <typename T> __device__ __forceinline__ T usually(int exponent, const Constants&) const {
+  template <typename T> __device__ __forceinline__ T usually(int, int exponent, const Constants&) const {
     T rounded;
     const double power = power_of_two(exponent);
     if constexpr (SLICES <= 3) {
@@ -71,15 +71,15 @@ struct Entry {
     }
     return rounded;
   }
-  template <typename T> __device__ __forceinline__ T always(int exponent, const Constants&) const {
+  template <typename T> __device__ __forceinline__ T always(int, int exponent, const Constants&) const {
     const uint64_t v = static_cast<uint64_t>(integer());
     const uint32_t limbs[3] = {low_limb(v), high_limb(v), high_limb(v) >> 31 != 0 ? ~0u : 0u};
     return number_of(Rounding<T>::bits(limbs, exponent));
   }
 };
 
-template <int STEPS, bool HALF, typename Load>
-__device__ __forceinline__ void multiply(Entry (&entries)[8], Load load, const Constants&) {
+template <int STEPS, bool HALF, int ENTRIES, typename Load>
+__device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, const Constants&) {
   uint32_t d[SLICES][2][4] = {};
 #pragma unroll
   for (int step = 0; step < STEPS; ++step) {

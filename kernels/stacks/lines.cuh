@@ -14,11 +14,11 @@ template <typename T> struct Operand {
 
   // Has a matrix without gaps brought to the second-level cache, by a block of so many threads.
   __device__ __forceinline__ void prefetch(int64_t product, int lines, int length, int threads) const {
-    if (!(k == 1 && line == length) && !(line == 1 && k == lines)) return;
+    if (!(k == PARTS && line == PARTS * length) && !(line == PARTS && k == PARTS * lines)) return;
 #if __CUDA_ARCH__
     const Bits* const first = x + product * batch;
     constexpr int AT_ONCE = 128 / sizeof(Bits);
-    for (int i = AT_ONCE * threadIdx.x; i < lines * length; i += AT_ONCE * threads)
+    for (int i = AT_ONCE * threadIdx.x; i < PARTS * lines * length; i += AT_ONCE * threads)
       asm volatile("prefetch.global.L2 [%0];" ::"l"(first + i));
 #endif
   }
@@ -109,7 +109,25 @@ template <int PIECES> struct Lines {
     constexpr int AT_ONCE = 16 / sizeof(Bits);
     const uint64_t places = reinterpret_cast<uint64_t>(of.x) | static_cast<uint64_t>(of.batch | of.line) * sizeof(Bits);
     Bits bits[2][4 * PIECES];
-    if (first + 16 <= lines && from + 16 * PIECES <= k) {
+    const bool inside = first + 16 <= lines && from + 16 / PARTS * PIECES <= k;
+    if constexpr (PARTS == 2) {
+      const bool in_pairs = (reinterpret_cast<uint64_t>(of.x) & (2 * sizeof(Bits) - 1)) == 0;
+#pragma unroll
+      for (int i = 0; i < PIECES / 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const Bits* const element = at + 8 * r * of.line + (16 * i + j) * of.k;
+            Bits &real = bits[r][8 * i + j], &imaginary = bits[r][8 * i + 4 + j];
+            if (!inside && !(first + 8 * r + g < lines && from + 4 * h + 16 * i + j < k))
+              real = imaginary = 0;
+            else if (in_pairs)
+              load_pair(reinterpret_cast<const T*>(element), real, imaginary);
+            else
+              real = element[0], imaginary = element[1];
+          }
+    } else if (inside) {
       if (of.k == 1 && (places & 15) == 0) {
 #pragma unroll
         for (int r = 0; r < 2; ++r)

@@ -14,14 +14,16 @@ from math import isqrt, ldexp, log2, prod
 from typing import NamedTuple
 
 from ozaki.caches import cached
+from ozaki.schemes.moduli import balanced
 from ozaki.schemes.residues import Residues
 
-FEWEST, MOST = 4, 20
+FEWEST, MOST, MOST_COMPLEX = 4, 20, 15
 """The counts of residues that the kernels take. With fewer, the exponent of a row may be so small that it is no normal
-number's; more do not leave room in shared memory, and take long."""
+number's; more do not leave room in shared memory, and take long. Images of more complex ones would have to be split."""
 
 DEPTH = 256
-"""The longest k: a sum of so many products of bytes is below 2**24, so that its bits are a float32."""
+"""The longest k, twice that of complex rows: a sum of so many products of bytes is below 2**24, so that its bits are a
+float32."""
 
 _ERROR_BITS = 22
 """A quotient of a sum of three is off by less than 2**-22 of its value: four roundings to float32 (grouped.cuh)."""
@@ -138,38 +140,54 @@ class Quotients(NamedTuple):
 
     Attributes
     ----------
-    constants : the struct Cutting (kernels/stacks/lines.cuh), in 32-bit numbers
+    constants : the struct Cutting (kernels/stacks/residue_slices.cuh), in 32-bit numbers
     unsure : the number of the modulus for which the quotients of long elements may be off by one, or -1
+    split : whether images are split
     """
 
     constants: tuple[int, ...]
     unsure: int
+    split: bool
+
+
+PLACE = 36
+"""Images are split into H 2**PLACE + L (kernels/stacks/residue_slices.cuh)."""
 
 
 @cached(64)
-def quotients_of(scheme: Residues) -> Quotients | None:
-    """How residues of images follow from quotients in float64; None if several moduli would need to be corrected.
+def quotients_of(scheme: Residues) -> Quotients:
+    """How residues of images follow from quotients in float64.
 
     With w = X - 127.5, which is off by at most 1/2 (and 2**-44) since y - 127.5 is rounded and not y, q = RN(w / m)
     leaves abs(X - q m - 127.5) <= 1/2 + 2**-44 + m/2 + abs(w) d, d what RN(1 / m) m differs from 1 by. It has to be
-    below 128.5, so that X - q m, an integer, is in [0, 255].
+    below 128.5, so that X - q m, an integer, is in [0, 255]. One modulus may be corrected; where several would need
+    that, images are split, w is a number below 2**49, rounded by less than 2**-4, and q is right for all moduli.
     """
     largest = isqrt(scheme.range) + 128
     inverses = [1 / m for m in scheme.moduli]
-    if largest >= 51 * 2**50:  # quotients below 2**51
-        return None
-    unsure, sure = -1, float(2 * largest)
+    unsure, sure, split = -1, float(2 * largest), largest >= 51 * 2**50  # else quotients are below 2**51
     for t, (m, inverse) in enumerate(zip(scheme.moduli, inverses, strict=True)):
         room = 128 - Fraction(m, 2) - Fraction(1, 2**40)
         off = abs(Fraction(inverse) * m - 1)
         if m == 256 or off * largest < room:
             continue
-        if unsure >= 0 or off * largest > m:
-            return None
+        split = split or unsure >= 0 or off * largest > m
         unsure, sure = t, float(room / off) - 256
-    doubles = struct.pack(f"<{len(inverses) + 1}d", *inverses, sure)
-    minus = [-m % 2**32 for m in scheme.moduli] + [0] * (len(inverses) % 2)
-    return Quotients((*_numbers(doubles), *minus), unsure)
+    minus = [-m % 2**32 for m in scheme.moduli]
+    if not split:
+        doubles = struct.pack(f"<{len(inverses) + 1}d", *inverses, sure)
+        return Quotients((*_numbers(doubles), *minus, *[0] * (len(inverses) % 2)), unsure, split)
+    assert largest < 2 ** (PLACE + 42) and len(minus) <= MOST
+    places = [balanced(2**PLACE, m) for m in scheme.moduli]
+    doubles = struct.pack(f"<{2 * len(inverses)}d", *inverses, *map(float, places))
+    return Quotients((*_numbers(doubles), *minus, *(x % 2**32 for x in places)), -1, split)
+
+
+@cached(64)
+def raising(scheme: Residues) -> tuple[int, ...]:
+    """For each modulus a multiple that no sum of products of complex rows modulo it exceeds; filled to an even number."""
+    most = DEPTH // 2 * 255**2
+    return (*(-(-most // m) * m for m in scheme.moduli), *[0] * (scheme.count % 2))
 
 
 def image_bits(scheme: Residues) -> int:

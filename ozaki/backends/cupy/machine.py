@@ -105,8 +105,8 @@ def _seconds(device: Device, sizes: Shapes, dtype: str, way: Way) -> float | Non
         engine = word_engine(device, way, batch, m, k, n)
     else:
         assert isinstance(way, KernelScheme)  # `slices_obstacle` refuses any other
-        if sizes.parts == REAL and stacks.runs(device, way, batch, m, k, n, dtype):
-            return stacks.seconds(device, way, batch, m, k, n)
+        if sizes.parts in (REAL, COMPLEX) and stacks.runs(device, way, batch, m, k, n, dtype):
+            return stacks.seconds(device, way, batch, m, k, n) + start
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
     seconds = engine.seconds(way, batch, m, k, n, dtype)
     return None if seconds is None else seconds + start
