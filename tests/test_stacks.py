@@ -40,6 +40,10 @@ def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
     return Plan(shape, batch, dtype, scheme, target, math.inf, math.inf, True, **more)
 
 
+def tag_of(scheme):
+    return f"{'c' if isinstance(scheme, ComplexResidues) else ''}{scheme.count}"
+
+
 # Which run by one kernel ---------------------------------------------------------------------------------------------
 
 
@@ -107,7 +111,7 @@ def test_checked_and_prepared_products_have_engines():
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
 def test_weights_have_the_residues_that_recombine(scheme):
     groups, places = groups_of(scheme.moduli), places_of(scheme)
     for t, m in enumerate(scheme.moduli):
@@ -126,7 +130,7 @@ def quotient(x, place, inverse, split):
     return round(Fraction(float(Fraction(high) * Fraction(place) + Fraction(low))) * Fraction(inverse))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
 def test_quotients_leave_a_byte(scheme):
     """For the longest images, where they are sure, and where not, as far as they are said to be."""
     found, count, longest = quotients_of(scheme), scheme.count, math.isqrt(scheme.range)
@@ -153,32 +157,32 @@ def test_quotients_leave_a_byte(scheme):
 def test_sums_of_complex_products_are_below_24_bits(count):
     scheme = ComplexResidues(count)
     for m, raised in zip(scheme.moduli, raising(scheme), strict=False):
-        assert raised % m == 0 and 0 <= raised - DEPTH // 2 * 255**2 and raised + DEPTH // 2 * 255**2 < 2**24
+        assert raised % m == 0 and raised - DEPTH // 2 * 255**2 >= 0 and raised + DEPTH // 2 * 255**2 < 2**24
 
 
 SOURCE = """
 #include "arithmetic/grouped.cuh"
 """
-OF_COUNT = """
-struct Places{n} {{ static constexpr int at[] = {{{places}}}; }};
-template <typename T> void entries_{n}(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+OF_SCHEME = """
+struct Places{tag} {{ static constexpr int at[] = {{{places}}}; }};
+template <typename T>
+void entries_{tag}(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
   const auto& constants = *static_cast<const GroupedConstants<{n}, {d}>*>(c);
   for (int64_t i = 0; i < count; ++i) {{
     GroupSums<{n}> sums = {{}};
     for (int t = 0; t < {n}; ++t) sums.add(t, x[i * {n} + t], constants);
     double s[{d}];
     digit_sums<{n}>(sums.z, constants, s);
-    T rounded = round_digits<T, Places{n}, 8 * {n} - 1>(s, e[i]);
-    if constexpr ({d} <= 4)
-      if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_few_digits<T, Places{n}>(s, e[i]);
+    T rounded = round_digits<T, Places{tag}, 8 * {n} - 1>(s, e[i]);
+    if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_{kind}_digits<T, Places{tag}>(s, e[i]);
     static_cast<T*>(out)[i] = rounded;
   }}
 }}
-extern "C" void entries_{n}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
-  entries_{n}<double>(x, e, c, out, count);
+extern "C" void entries_{tag}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{tag}<double>(x, e, c, out, count);
 }}
-extern "C" void entries_{n}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
-  entries_{n}<float>(x, e, c, out, count);
+extern "C" void entries_{tag}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{tag}<float>(x, e, c, out, count);
 }}
 """
 
@@ -186,9 +190,11 @@ extern "C" void entries_{n}_32(const uint32_t* x, const int32_t* e, const void* 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     source = SOURCE
-    for n in COUNTS:
-        places = places_of(Residues(n))
-        source += OF_COUNT.format(n=n, d=len(places), places=", ".join(map(str, places)))
+    for scheme in SCHEMES:
+        places = places_of(scheme)
+        d, kind = len(places), "few" if len(places) <= 4 else "more"
+        listed = ", ".join(map(str, places))
+        source += OF_SCHEME.format(tag=tag_of(scheme), n=scheme.count, d=d, places=listed, kind=kind)
     return compiled(source, tmp_path_factory.mktemp("stacks"))
 
 
@@ -206,9 +212,9 @@ def integers(rng, scheme):
 
 
 @pytest.mark.parametrize("size", [64, 32])
-@pytest.mark.parametrize("count", COUNTS)
-def test_entries_are_rounded_once(shim, count, size):
-    scheme, rng = Residues(count), np.random.default_rng(count)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
+def test_entries_are_rounded_once(shim, scheme, size):
+    rng = np.random.default_rng(scheme.count)
     exact = integers(rng, scheme)
     usual = -scheme.range.bit_length() // 2 + rng.integers(-30, 30, len(exact))
     unusual = rng.integers(-1300, 1100, len(exact)) if size == 64 else rng.integers(-300, 150, len(exact))
@@ -219,7 +225,7 @@ def test_entries_are_rounded_once(shim, count, size):
     )
     out = np.zeros(len(exact), f"f{size // 8}")
     constants = np.array(grouped_constants(scheme), np.uint32)
-    function = getattr(shim, f"entries_{count}_{size}")
+    function = getattr(shim, f"entries_{tag_of(scheme)}_{size}")
     call(function, accumulators, exponents, constants, out, len(exact))
     expected = [rounded_bits(x, int(e), size) for x, e in zip(exact, exponents, strict=True)]
     assert out.view(f"u{size // 8}").tolist() == expected

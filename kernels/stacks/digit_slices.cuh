@@ -50,7 +50,6 @@ template <int PIECES> struct Slices : Lines<PIECES> {
 struct Entry {
   uint32_t z[SLICES];
   static constexpr int BITS = 63;
-  static constexpr bool ALWAYS = false;
 
   __device__ __forceinline__ int64_t integer() const {
     int64_t v = static_cast<int32_t>(z[0]);

@@ -140,13 +140,12 @@ struct Entry {
     static constexpr int at[PLACE_COUNT] = PLACES;
   };
   static constexpr int BITS = 8 * SLICES - 1;
-  static constexpr bool ALWAYS = PLACE_COUNT > 4;  // whether any exponent is usual
 
   // RN(Cbar 2^exponent), if the exponent is usual; and for any.
   template <typename T> __device__ __forceinline__ T usually(int part, int exponent, const Constants& c) const {
     double s[PLACE_COUNT];
     digit_sums<SLICES>(sums[part].z, c.grouped, s);
-    if constexpr (ALWAYS) return round_digits<T, Places, BITS>(s, exponent);
+    if constexpr (PLACE_COUNT > 4) return round_more_digits<T, Places>(s, exponent);
     else return round_few_digits<T, Places>(s, exponent);
   }
   template <typename T> __device__ __forceinline__ T always(int part, int exponent, const Constants& c) const {

@@ -102,7 +102,7 @@ __device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const
 #pragma unroll
       for (int part = 0; part < PARTS; ++part)
         bits[j][part] = bits_of(entries[i + j].usually<OUTPUT>(part, exponent, constants));
-      usual = (Entry::ALWAYS ? exponent > FLAGGED / 2 : is_usual<OUTPUT, Entry::BITS>(exponent)) && usual;
+      usual = is_usual<OUTPUT, Entry::BITS>(exponent) && usual;
     }
     if (row + down >= m) continue;
     OutputBits* const at = c + down * to.row + over * to.col;

@@ -87,7 +87,7 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
     """The places of the digits of weights: as few as let every sum of digits be an exact float64.
 
     Of at most four, the upper two make a float64, too, and lie so high that a rounded sum of the lower two does not
-    reach below them.
+    reach below them. More are made digits of so many bits as the places have, and then any two of them make a float64.
     """
     groups, bits = groups_of(scheme.moduli), prod(scheme.moduli).bit_length()
     for places in _candidates(bits):
@@ -97,18 +97,24 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
             sum(z * abs(w[i]) for z, w in zip(groups.largest, weights, strict=True)) + groups.quotient * abs(minus[i])
             for i in range(len(places))
         ]
-        exact = all(each < 2**53 for each in sums)
+        exact = all(each < 2**53 - 2**_CARRIED for each in sums)
         if exact and len(places) == 4:
             upper = scheme.range + sums[0] + sums[1] * 2 ** places[1]
             exact = upper < 2 ** (53 + places[2])
+        elif exact and len(places) > 4:
+            exact = scheme.range < 2 ** (52 + places[4])
         if exact:
             return places
     raise AssertionError("no places for these moduli")
 
 
+_CARRIED = 28
+"""More bits than are carried from one digit to the next, of which there are more than four."""
+
+
 def _candidates(bits: int) -> Iterator[tuple[int, ...]]:
-    for count in range(2, bits):
-        widths = product(range(26, 31), repeat=count - 1) if count <= 4 else ((w,) * (count - 1) for w in (28, 27, 26))
+    for count in range(2, 7):
+        widths = product(range(26, 31), repeat=count - 1) if count <= 4 else [(26, 27, 26, 27, 26)[: count - 1]]
         for each in widths:
             places = tuple(sum(each[:i]) for i in range(count))
             if places[-1] <= bits:
@@ -185,7 +191,7 @@ def quotients_of(scheme: Residues) -> Quotients:
 
 @cached(64)
 def raising(scheme: Residues) -> tuple[int, ...]:
-    """For each modulus a multiple that no sum of products of complex rows modulo it exceeds; filled to an even number."""
+    """For each modulus a multiple that no sum of products of complex rows modulo it exceeds; to an even count, by 0."""
     most = DEPTH // 2 * 255**2
     return (*(-(-most // m) * m for m in scheme.moduli), *[0] * (scheme.count % 2))
 
