@@ -11,15 +11,39 @@ template <typename T> struct Operand {
   typedef typename BitsOf<T>::type Bits;
   const Bits* x;
   int64_t batch, line, k;  // strides
+  bool aligned;            // whether 16 bytes along k may be read at a time, or the parts of an element
+  bool flat;               // whether its matrices have no gaps
 
-  // Has a matrix without gaps brought to the second-level cache, by a block of so many threads.
-  __device__ __forceinline__ void prefetch(int64_t product, int lines, int length, int threads) const {
-    if (!(k == PARTS && line == PARTS * length) && !(line == PARTS && k == PARTS * lines)) return;
-#if __CUDA_ARCH__
+  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k, int lines, int length)
+      : x(reinterpret_cast<const Bits*>(at)), batch(of_batch), line(of_line), k(of_k) {
+    const uint64_t places = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(batch | line) * sizeof(Bits);
+    aligned = (places & (PARTS == 2 ? 2 * sizeof(Bits) - 1 : 15)) == 0 && (PARTS == 2 || k == 1);
+    flat = (k == PARTS && line == PARTS * length) || (line == PARTS && k == PARTS * lines);
+  }
+  // One of two operands.
+  __device__ __forceinline__ Operand(const Operand& left, const Operand& right, bool of_right)
+      : x(of_right ? right.x : left.x), batch(of_right ? right.batch : left.batch),
+        line(of_right ? right.line : left.line), k(of_right ? right.k : left.k),
+        aligned(of_right ? right.aligned : left.aligned), flat(false) {}
+
+  // Has a flat matrix brought to the second-level cache, by a block of THREADS. ELEMENTS: its size if known, else 0.
+  template <int ELEMENTS, int THREADS> __device__ __forceinline__ void prefetch(int64_t product, int elements) const {
+    if (!flat) return;
     const Bits* const first = x + product * batch;
     constexpr int AT_ONCE = 128 / sizeof(Bits);
-    for (int i = AT_ONCE * threadIdx.x; i < PARTS * lines * length; i += AT_ONCE * threads)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(first + i));
+    const int begin = AT_ONCE * static_cast<int>(threadIdx.x);
+    if constexpr (ELEMENTS > 0) {
+#pragma unroll
+      for (int i = 0; i < PARTS * ELEMENTS; i += AT_ONCE * THREADS) fetch(first, i + begin, PARTS * ELEMENTS);
+    } else {
+      for (int i = begin; i < PARTS * elements; i += AT_ONCE * THREADS) fetch(first, i, PARTS * elements);
+    }
+  }
+  // By a predicate: after a branch the compiler would have warps meet before each exchange.
+  static __device__ __forceinline__ void fetch(const Bits* first, int i, int end) {
+#if __CUDA_ARCH__
+    asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %1, %2;\n@there prefetch.global.L2 [%0];\n}" ::"l"(first + i),
+                 "r"(i), "r"(end));
 #endif
   }
 };
@@ -107,11 +131,9 @@ template <int PIECES> struct Lines {
     const int lane = threadIdx.x & 31, g = lane >> 2, h = lane & 3;
     const Bits* const at = of.x + product * of.batch + (first + g) * of.line + (from + 4 * h) * of.k;
     constexpr int AT_ONCE = 16 / sizeof(Bits);
-    const uint64_t places = reinterpret_cast<uint64_t>(of.x) | static_cast<uint64_t>(of.batch | of.line) * sizeof(Bits);
     Bits bits[2][4 * PIECES];
-    const bool inside = first + 16 <= lines && from + 16 / PARTS * PIECES <= k;
+    const bool inside = (WHOLE && SHARED_BY == 1) || (first + 16 <= lines && from + 16 / PARTS * PIECES <= k);
     if constexpr (PARTS == 2) {
-      const bool in_pairs = (reinterpret_cast<uint64_t>(of.x) & (2 * sizeof(Bits) - 1)) == 0;
 #pragma unroll
       for (int i = 0; i < PIECES / 2; ++i)
 #pragma unroll
@@ -122,13 +144,13 @@ template <int PIECES> struct Lines {
             Bits &real = bits[r][8 * i + j], &imaginary = bits[r][8 * i + 4 + j];
             if (!inside && !(first + 8 * r + g < lines && from + 4 * h + 16 * i + j < k))
               real = imaginary = 0;
-            else if (in_pairs)
+            else if (of.aligned)
               load_pair(reinterpret_cast<const T*>(element), real, imaginary);
             else
               real = element[0], imaginary = element[1];
           }
     } else if (inside) {
-      if (of.k == 1 && (places & 15) == 0) {
+      if (of.aligned) {
 #pragma unroll
         for (int r = 0; r < 2; ++r)
 #pragma unroll

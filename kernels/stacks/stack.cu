@@ -4,8 +4,9 @@
 // Macros: PARTS: 2 of complex elements, else 1; INPUT_A, INPUT_B, OUTPUT (double or float): of real numbers or of parts;
 // DIGIT_BITS: 0 for residues, 8 for digits; SLICES: digits, or moduli; LIMBS: 32-bit limbs of an image; BLOCK_ROWS,
 // BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS: of a block, a multiple of
-// SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD (lines.cuh); DIRECT: 1 if
-// slices stay in registers, of a warp with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a
+// SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD (lines.cuh); WHOLE: 1 if
+// that is k, and tiles are full; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of
+// a warp with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a
 // list in braces (grouped.cuh); EVEN: 1 if the first modulus is 256; SPLIT: 1 if images are split; IMAGE_BITS: abs(X) <=
 // 2^IMAGE_BITS; UNSURE: the modulus for which not all quotients are sure, or -1 (residue_slices.cuh).
 //
@@ -49,6 +50,7 @@ typedef BitsOf<OUTPUT>::type OutputBits;
 struct Result {
   OutputBits* c;
   int64_t batch, row, col;  // strides
+  bool in_pairs;            // whether two neighbouring entries, or the parts of one, may be stored at a time
 };
 
 __device__ __forceinline__ void block_barrier() {
@@ -60,9 +62,7 @@ __device__ __forceinline__ void block_barrier() {
 template <typename T>
 __device__ __forceinline__ void load_from(OfLines& lines, const Operand<T>& left, const Operand<T>& right,
                                           bool of_right, int64_t product, int first, int count, int from, int k) {
-  const Operand<T> of = {of_right ? right.x : left.x, of_right ? right.batch : left.batch,
-                         of_right ? right.line : left.line, of_right ? right.k : left.k};
-  lines.load(of, product, first, count, from, k);
+  lines.load(Operand<T>(left, right, of_right), product, first, count, from, k);
 }
 template <typename T, typename U>
 __device__ __forceinline__ void load_from(OfLines& lines, const Operand<T>& left, const Operand<U>& right,
@@ -88,9 +88,8 @@ __device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const
   const int g = threadIdx.x >> 2 & 7, h = threadIdx.x & 3;
   mu += g, nu += 2 * h, row += g, col += 2 * h;
   OutputBits* const c = to.c + product * to.batch + row * to.row + col * to.col;
-  constexpr int PAIR = 2 * sizeof(OutputBits);
-  const uint64_t places = reinterpret_cast<uint64_t>(c) | static_cast<uint64_t>(to.row) * sizeof(OutputBits);
-  const bool in_pairs = (PARTS == 2 || to.col == 1) && (places & (PAIR - 1)) == 0;
+  // Without branches the compiler mixes all entries, for which it lacks registers where these are long.
+  constexpr bool CERTAIN = WHOLE && DIRECT;
   bool usual = true;
 #pragma unroll
   for (int i = 0; i < 4 * EIGHTS; i += 2) {
@@ -104,7 +103,7 @@ __device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const
         bits[j][part] = bits_of(entries[i + j].usually<OUTPUT>(part, exponent, constants));
       usual = is_usual<OUTPUT, Entry::BITS>(exponent) && usual;
     }
-    if (row + down >= m) continue;
+    if (!CERTAIN && row + down >= m) continue;
     OutputBits* const at = c + down * to.row + over * to.col;
     if constexpr (PARTS == 2) {
 #pragma unroll
@@ -112,10 +111,10 @@ __device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const
         if (col + over + j < n) {
           OutputBits* const entry = at + j * to.col;
           const OutputBits pair[2] = {bits[j][0], bits[j][PARTS - 1]};
-          if (in_pairs) store_pair(entry, pair);
+          if (to.in_pairs) store_pair(entry, pair);
           else entry[0] = pair[0], entry[1] = pair[1];
         }
-    } else if (in_pairs && col + over + 1 < n) {
+    } else if (to.in_pairs && (CERTAIN || col + over + 1 < n)) {
       const OutputBits pair[2] = {bits[0][0], bits[1][0]};
       store_pair(at, pair);
     } else {
@@ -160,28 +159,32 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
   int* const exponents = reinterpret_cast<int*>(statistics + EXCHANGED);
   unsigned short* const tops = reinterpret_cast<unsigned short*>(exponents + 16 * UNITS);
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, h = lane & 3;
-  const Operand<INPUT_A> left = {reinterpret_cast<const BitsOf<INPUT_A>::type*>(a), a_batch, a_row, a_k};
-  const Operand<INPUT_B> right = {reinterpret_cast<const BitsOf<INPUT_B>::type*>(b), b_batch, b_col, b_k};
-  const Result result = {reinterpret_cast<OutputBits*>(c), c_batch, c_row, c_col};
+  const Operand<INPUT_A> left(a, a_batch, a_row, a_k, m, k);
+  const Operand<INPUT_B> right(b, b_batch, b_col, b_k, n, k);
+  const uint64_t places = reinterpret_cast<uint64_t>(c) | static_cast<uint64_t>(c_batch | c_row) * sizeof(OUTPUT);
+  const bool in_pairs = (PARTS == 2 || c_col == 1) && (places & (2 * sizeof(OUTPUT) - 1)) == 0;
+  const Result result = {reinterpret_cast<OutputBits*>(c), c_batch, c_row, c_col, in_pairs};
   const int over = (n + BLOCK_COLS - 1) / BLOCK_COLS, tiles = (m + BLOCK_ROWS - 1) / BLOCK_ROWS * over;
-  const int runs = (tiles + run - 1) / run;  // of a product
+  const int runs = ONE_TILE ? 1 : (tiles + run - 1) / run;  // of a product
 
 #pragma unroll 1
   for (int64_t job = blockIdx.x; job < batch * runs; job += gridDim.x) {
     const int64_t product = runs == 1 ? job : job / runs;
-    const int begin = static_cast<int>(job - product * runs) * run, end = smaller(begin + run, tiles);
+    const int begin = ONE_TILE ? 0 : static_cast<int>(job - product * runs) * run;
+    const int end = ONE_TILE ? 1 : smaller(begin + run, tiles);
     if (runs == 1 && job + gridDim.x < batch) {
-      left.prefetch(job + gridDim.x, m, k, 32 * WARPS);
-      right.prefetch(job + gridDim.x, n, k, 32 * WARPS);
+      constexpr int LENGTH = ONE_TILE && WHOLE ? 16 * SHARED_BY * PIECES_HELD : 0;
+      left.template prefetch<BLOCK_ROWS * LENGTH, 32 * WARPS>(job + gridDim.x, m * k);
+      right.template prefetch<BLOCK_COLS * LENGTH, 32 * WARPS>(job + gridDim.x, n * k);
     }
     int row0 = -1, col0 = -1;
 #pragma unroll 1
     for (int tile = begin; tile < end; ++tile) {
       // The next tile has the rows or the columns of this one.
-      const int tile_row = tile / over, place = tile - tile_row * over;
+      const int tile_row = ONE_TILE ? 0 : tile / over, place = ONE_TILE ? 0 : tile - tile_row * over;
       const int next_row = tile_row * BLOCK_ROWS;
       const int next_col = (tile_row % 2 == 0 ? place : over - 1 - place) * BLOCK_COLS;
-      const bool new_rows = next_row != row0, new_cols = next_col != col0;
+      const bool new_rows = ONE_TILE || next_row != row0, new_cols = ONE_TILE || next_col != col0;
       row0 = next_row, col0 = next_col;
 
       // 1. Slices.
@@ -238,7 +241,7 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
       for (int i = warp; i < OF_ROWS * (UNITS - OF_ROWS) * (2 / EIGHTS); i += WARPS) {
         const int down = i % OF_ROWS, eight = i / OF_ROWS * EIGHTS, across = OF_ROWS + eight / 2;
         const int row = row0 + 16 * down, col = col0 + 8 * eight;
-        if (row >= m || col >= n) continue;
+        if (!WHOLE && (row >= m || col >= n)) continue;
         Entry entries[4 * EIGHTS];
         const auto load = [&](int side, int t, int step) {
           if constexpr (DIRECT) {

@@ -198,8 +198,9 @@ def _has_slices(scheme: Scheme | Words | None) -> bool:
 _MOST_DIGITS = 6
 """The most digits: the sum of their diagonals is then below 2**63 (kernels/stacks/digit_slices.cuh)."""
 
-_MOST_WARPS = 16
-"""Warps of a multiprocessor, of 128 registers a thread."""
+_MOST_WARPS, _FEWER_WARPS, _FEW = 16, 12, 15
+"""Warps of a multiprocessor, of 128 registers a thread; and of 168, if blocks are small and there are more than so many
+slices of a part."""
 
 
 def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, out: Array) -> None:
@@ -218,7 +219,7 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
     assert tile is not None
     parts = a.dtype.parts
     scaling = scaling_of(scheme, parts * k)
-    blocks = _MOST_WARPS // tile.warps
+    blocks = (_MOST_WARPS if tile.slices // parts <= _FEW else _FEWER_WARPS) // tile.warps or 1
     if not tile.direct:
         blocks = max(min(blocks, device.shared_memory // (tile.nbytes + 1024)), 1)
     macros: Macros = {
@@ -236,6 +237,8 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
         "SHARED_BY": tile.shared_by,
         "PIECES_HELD": tile.pieces,
         "DIRECT": int(tile.direct),
+        "WHOLE": int((m % tile.rows, n % tile.cols, k) == (0, 0, _PIECE * tile.pieces * tile.shared_by)),
+        "ONE_TILE": int(m <= tile.rows and n <= tile.cols),
     }
     constants: tuple[int, ...] = (0, 0)
     if isinstance(scheme, Residues):
