@@ -167,7 +167,7 @@ def _fitting(device: Device, rows: int, cols: int, pieces: int, shared_by: int, 
     """The tile of this size, with as many warps as keep a multiprocessor busy; None if there is no room for it."""
     units = (rows + cols) // 16
     if shared_by == 1:
-        warps = units if pieces > 2 else -(-units // 2)
+        warps = -(-units // 2) if pieces == 1 else units
         tile = Tile(rows, cols, pieces, shared_by, warps, slices)
         return tile if tile.nbytes <= device.block_memory else None
     warps = shared_by
