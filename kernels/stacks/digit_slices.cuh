@@ -79,7 +79,7 @@ struct Entry {
 
 template <int STEPS, bool HALF, int ENTRIES, typename Load>
 __device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, const Constants&) {
-  uint32_t d[SLICES][2][4] = {};
+  uint32_t d[SLICES][EIGHTS][4] = {};
 #pragma unroll
   for (int step = 0; step < STEPS; ++step) {
     uint4 v[SLICES];
@@ -90,19 +90,18 @@ __device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, c
       const uint4 u = load(0, s, step);
 #pragma unroll
       for (int t = 0; s + t < SLICES; ++t) {
-        uint32_t(&first)[4] = d[s + t][0], (&second)[4] = d[s + t][1];
-        if constexpr (HALF) {
-          multiply_signed_bytes(first, first, u.x, u.y, v[t].x);
-          multiply_signed_bytes(second, second, u.x, u.y, v[t].z);
-        } else {
-          multiply_signed_bytes(first, first, u.x, u.y, v[t].x, u.z, u.w, v[t].y);
-          multiply_signed_bytes(second, second, u.x, u.y, v[t].z, u.z, u.w, v[t].w);
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; ++eight) {
+          uint32_t(&sum)[4] = d[s + t][eight];
+          const uint32_t b = eight == 0 ? v[t].x : v[t].z, b_next = eight == 0 ? v[t].y : v[t].w;
+          if constexpr (HALF) multiply_signed_bytes(sum, sum, u.x, u.y, b);
+          else multiply_signed_bytes(sum, sum, u.x, u.y, b, u.z, u.w, b_next);
         }
       }
     }
   }
 #pragma unroll
-  for (int j = 0; j < 8; ++j)
+  for (int j = 0; j < ENTRIES; ++j)
 #pragma unroll
     for (int s = 0; s < SLICES; ++s) entries[j].z[s] = d[s][j / 4][j % 4];
 }

@@ -161,9 +161,8 @@ __device__ __forceinline__ void multiply_step(uint32_t (&d)[4], const uint4& u, 
   else multiply_bytes(d, d, u.x, u.y, b, u.z, u.w, b_next);
 }
 
-// The entries that a lane has of 16 x 16 of C, or of 16 x 8 complex ones. load(operand, slice, step) gives a fragment:
-// with HALF a step has one piece, so that only the limbs x, y of A and x, z of B are there; of complex ones B's have x, y
-// alone. Of parts x, y and u, v modulo m the products are x u - y v, raised, and x v + y u.
+// The entries that a lane has of 16 x 16 of C, or of 16 x 8. load(operand, slice, step) gives a fragment: with HALF a step
+// has one piece, so that only the limbs x, y of A and x, z of B are there; of 8 columns B's have x, y alone. Of parts x, y and u, v modulo m the products are x u - y v, raised, and x v + y u.
 template <int STEPS, bool HALF, int ENTRIES, typename Load>
 __device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, const Constants& c) {
 #pragma unroll
@@ -185,15 +184,15 @@ __device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, c
       entries[j].sums[1].add(t, imaginary[j], c.grouped);
     }
 #else
-    uint32_t d[2][4] = {};
+    uint32_t d[EIGHTS][4] = {};
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       const uint4 u = load(0, t, step), v = load(1, t, step);
       multiply_step<HALF>(d[0], u, v.x, v.y);
-      multiply_step<HALF>(d[1], u, v.z, v.w);
+      if (EIGHTS > 1) multiply_step<HALF>(d[EIGHTS - 1], u, v.z, v.w);
     }
 #pragma unroll
-    for (int j = 0; j < 8; ++j) entries[j].sums[0].add(t, d[j / 4][j % 4], c.grouped);
+    for (int j = 0; j < 4 * EIGHTS; ++j) entries[j].sums[0].add(t, d[j / 4][j % 4], c.grouped);
 #endif
   }
 }

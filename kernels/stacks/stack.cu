@@ -5,7 +5,7 @@
 // DIGIT_BITS: 0 for residues, 8 for digits; SLICES: digits, or moduli; LIMBS: 32-bit limbs of an image; BLOCK_ROWS,
 // BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS: of a block, a multiple of
 // SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD (lines.cuh); WHOLE: 1 if
-// that is k, and tiles are full; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of
+// that is k, and tiles are full; EIGHTS: of columns that a warp multiplies at a time, 1 or 2, of complex entries 1; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of
 // a warp with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a
 // list in braces (grouped.cuh); EVEN: 1 if the first modulus is 256; SPLIT: 1 if images are split; IMAGE_BITS: abs(X) <=
 // 2^IMAGE_BITS; UNSURE: the modulus for which not all quotients are sure, or -1 (residue_slices.cuh).
@@ -35,13 +35,12 @@
 #endif
 #include "stacks/special.cuh"
 
-// A unit: 16 lines; a step: 32 inner indices, or 16. EIGHTS of 8 columns are multiplied at a time.
+// A unit: 16 lines; a step: 32 inner indices, or 16.
 constexpr int UNITS = (BLOCK_ROWS + BLOCK_COLS) / 16, OF_ROWS = BLOCK_ROWS / 16, STEPS = (PIECES_HELD + 1) / 2;
-constexpr int EIGHTS = 3 - PARTS;
 constexpr bool HALF = PIECES_HELD == 1;
 static_assert(!HALF || SHARED_BY == 1, "");
 static_assert(!DIRECT || (HALF && UNITS == 2 && WARPS == 1 && PARTS == 1), "");
-static_assert(WARPS % SHARED_BY == 0, "");
+static_assert(WARPS % SHARED_BY == 0 && (EIGHTS == 1 || (EIGHTS == 2 && PARTS == 1)), "");
 
 typedef Slices<PARTS * PIECES_HELD> OfLines;
 typedef BitsOf<OUTPUT>::type OutputBits;

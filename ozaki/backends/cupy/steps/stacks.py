@@ -62,6 +62,7 @@ class Tile:
     warps : of a block
     slices : of an element
     direct : whether slices stay in registers
+    eights : of columns of C that a warp multiplies at a time
     """
 
     rows: int
@@ -71,6 +72,7 @@ class Tile:
     warps: int
     slices: int
     direct: bool = False
+    eights: int = 2
 
     @property
     def nbytes(self) -> int:
@@ -238,6 +240,7 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
         "PIECES_HELD": tile.pieces,
         "DIRECT": int(tile.direct),
         "WHOLE": int((m % tile.rows, n % tile.cols, k) == (0, 0, _PIECE * tile.pieces * tile.shared_by)),
+        "EIGHTS": 1 if parts == 2 else tile.eights,
         "ONE_TILE": int(m <= tile.rows and n <= tile.cols),
     }
     constants: tuple[int, ...] = (0, 0)
