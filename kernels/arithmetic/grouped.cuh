@@ -11,8 +11,8 @@
 //
 // W_g and M are cut into DIGITS balanced digits at the places PLACE[i], about 28 bits apart, so that each digit of the
 // sum, s_i = sum_g z_g W_gi - Q M_i, is an exact float64 integer (ozaki/schemes/grouped.py proves it for each count).
-// They are added by error-free transformations and rounded once: two instructions a digit and group, and some 20 more, or
-// 40 of more than four digits. Near over- and underflow the limbs of Cbar are put together and rounded as such.
+// They are added by error-free transformations and rounded once: two instructions a digit and group, and some 20 more,
+// or 40 of more than four digits. Near over- and underflow the limbs of Cbar are put together and rounded as such.
 #pragma once
 #include "arithmetic/fixed_point.cuh"
 #include "arithmetic/rounding.cuh"

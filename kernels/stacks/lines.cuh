@@ -14,7 +14,8 @@ template <typename T> struct Operand {
   bool aligned;            // whether 16 bytes along k may be read at a time, or the parts of an element
   bool flat;               // whether its matrices have no gaps
 
-  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k, int lines, int length)
+  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k, int lines,
+                                     int length)
       : x(reinterpret_cast<const Bits*>(at)), batch(of_batch), line(of_line), k(of_k) {
     const uint64_t places = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(batch | line) * sizeof(Bits);
     aligned = (places & (PARTS == 2 ? 2 * sizeof(Bits) - 1 : 15)) == 0 && (PARTS == 2 || k == 1);
@@ -42,7 +43,8 @@ template <typename T> struct Operand {
   // By a predicate: after a branch the compiler would have warps meet before each exchange.
   static __device__ __forceinline__ void fetch(const Bits* first, int i, int end) {
 #if __CUDA_ARCH__
-    asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %1, %2;\n@there prefetch.global.L2 [%0];\n}" ::"l"(first + i),
+    asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %1, %2;\n@there prefetch.global.L2 [%0];\n}" ::"l"(
+                     first + i),
                  "r"(i), "r"(end));
 #endif
   }
@@ -95,25 +97,24 @@ template <int SHARE> struct Exchange {
         }
     }
   }
-  // The statistic of the lines, a sum or a maximum, from that of this lane's elements.
-  template <typename Merge> __device__ __forceinline__ void merge(uint64_t (&of)[2], int part, Merge merged) const {
-    const int lane = threadIdx.x & 31, g = lane >> 2;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 1));
-      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 2));
-    }
+  // The statistic, a sum or a maximum, of line g in even lanes and of line g + 8 in odd ones, from that of both lines'
+  // elements of this lane.
+  template <typename Merge>
+  __device__ __forceinline__ uint64_t merge(const uint64_t (&of)[2], int part, Merge merged) const {
+    const int lane = threadIdx.x & 31, g = lane >> 2, r = lane & 1;
+    const uint64_t others = r == 0 ? of[1] : of[0];
+    uint64_t own = r == 0 ? of[0] : of[1];
+    own = merged(own, __shfl_xor_sync(ALL, others, 1));
+    own = merged(own, __shfl_xor_sync(ALL, own, 2));
     if constexpr (SHARE > 1) {
-      if (active && (lane & 3) < 2)
-        statistics[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
+      uint64_t* const of_line = statistics + (8 * r + g) * SHARE;
+      if (active && (lane & 3) < 2) of_line[part] = own;
       __syncthreads();
+      own = 0;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        of[r] = 0;
-#pragma unroll
-        for (int i = 0; i < SHARE; ++i) of[r] = merged(of[r], statistics[(8 * r + g) * SHARE + i]);
-      }
+      for (int i = 0; i < SHARE; ++i) own = merged(own, of_line[i]);
     }
+    return own;
   }
 };
 
@@ -230,15 +231,17 @@ template <int PIECES> struct Lines {
       }
       if (STEP_BITS == 1) statistic[r] = peak;
     }
-    exchange.merge(statistic, part, [](uint64_t a, uint64_t b) { return STEP_BITS == 2 ? a + b : larger(a, b); });
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      // As row_exponent: no statistic is above the threshold (docs/definitions.md, section 2).
-      const uint64_t limit = static_cast<uint64_t>(threshold);
-      int g = (bit_length(limit) - bit_length(statistic[r])) >> (STEP_BITS - 1);
-      if (statistic[r] << (STEP_BITS * g) > limit) --g;
-      exponent[r] = field[r] == 0 ? 0 : base + g - static_cast<int>(field[r]) + 1022;
-    }
+    const uint64_t total =
+        exchange.merge(statistic, part, [](uint64_t a, uint64_t b) { return STEP_BITS == 2 ? a + b : larger(a, b); });
+    // As row_exponent: no statistic is above the threshold (docs/definitions.md, section 2). A lane finds that of a
+    // line.
+    const bool odd = (threadIdx.x & 1) != 0;
+    const uint32_t top = odd ? field[1] : field[0];
+    const uint64_t limit = static_cast<uint64_t>(threshold);
+    int g = (bit_length(limit) - bit_length(total)) >> (STEP_BITS - 1);
+    if (total << (STEP_BITS * g) > limit) --g;
+    const int own = top == 0 ? 0 : base + g - static_cast<int>(top) + 1022, other = __shfl_xor_sync(ALL, own, 1);
+    exponent[0] = odd ? other : own, exponent[1] = odd ? own : other;
   }
 
   // mu of line r as it was read; -FLAGGED if it has NaN or Inf.

@@ -8,8 +8,8 @@
 
 constexpr int STEP_BITS = 2, SHIFT = 0;  // norm scaling; C = RN(Cbar 2^(SHIFT - mu - nu))
 
-// Constants of modulus m_t: RN(1 / m_t), -m_t; and up to which magnitude of an image the quotients below are sure for all
-// moduli; or, if images are SPLIT, the number of least magnitude that is 2^PLACE modulo m_t.
+// Constants of modulus m_t: RN(1 / m_t), -m_t; and up to which magnitude of an image the quotients below are sure for
+// all moduli; or, if images are SPLIT, the number of least magnitude that is 2^PLACE modulo m_t.
 constexpr int PLACE = 36;
 template <int N> struct Cutting {
   double inverse[N];
@@ -48,14 +48,22 @@ template <int PIECES> struct Slices : Lines<PIECES> {
 #endif
 
   __device__ __forceinline__ void cut(const Constants& constants) {
+#if !SPLIT
+    const Cutting<SLICES>& c = constants.cut;
+    bool unsure = false;
+    if (UNSURE >= 0) {
+      double most = 0;
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        most = larger(most, double_of_limbs(this->largest[r], ~0u) * power_of_two(this->exponent[r]));
+      unsure = __any_sync(ALL, most > c.sure);
+    }
+#endif
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const double by = double_of_limbs(static_cast<uint32_t>(this->exponent[r] + 1023) << 20, 0);
+      const double by = power_of_two(this->exponent[r]);
 #if SPLIT
-      const double down = double_of_limbs(static_cast<uint32_t>(this->exponent[r] + 1023 - PLACE) << 20, 0);
-#else
-      const Cutting<SLICES>& c = constants.cut;
-      const bool unsure = UNSURE >= 0 && __any_sync(ALL, double_of_limbs(this->largest[r], ~0u) * by > c.sure);
+      const double down = power_of_two(this->exponent[r] - PLACE);
 #endif
 #pragma unroll
       for (int i = 0; i < PIECES; ++i) {
@@ -161,8 +169,9 @@ __device__ __forceinline__ void multiply_step(uint32_t (&d)[4], const uint4& u, 
   else multiply_bytes(d, d, u.x, u.y, b, u.z, u.w, b_next);
 }
 
-// The entries that a lane has of 16 x 16 of C, or of 16 x 8. load(operand, slice, step) gives a fragment: with HALF a step
-// has one piece, so that only the limbs x, y of A and x, z of B are there; of 8 columns B's have x, y alone. Of parts x, y and u, v modulo m the products are x u - y v, raised, and x v + y u.
+// The entries that a lane has of 16 x 16 of C, or of 16 x 8. load(operand, slice, step) gives a fragment: with HALF a
+// step has one piece, so that only the limbs x, y of A and x, z of B are there; of 8 columns B's have x, y alone. Of
+// parts x, y and u, v modulo m the products are x u - y v, raised, and x v + y u.
 template <int STEPS, bool HALF, int ENTRIES, typename Load>
 __device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, const Constants& c) {
 #pragma unroll

@@ -3,9 +3,9 @@
 #include "arithmetic/combination.cuh"
 #include "arithmetic/fixed_point.cuh"
 
-// What IEEE arithmetic gives for the sum over h of s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign of x; of complex
-// elements for a part, which is the real product of (x_0, y_0, ...) and (u_0, -v_0, ...) or (v_0, u_0, ...). Rare: a
-// thread reads the row and the column alone.
+// What IEEE arithmetic gives for the sum over h of s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign of x; of
+// complex elements for a part, which is the real product of (x_0, y_0, ...) and (u_0, -v_0, ...) or (v_0, u_0, ...).
+// Rare: a thread reads the row and the column alone.
 template <typename Output, typename BitsA, typename BitsB>
 __device__ __forceinline__ typename BitsOf<Output>::type special_entry(const BitsA* a, int64_t a_step, const BitsB* b,
                                                                        int64_t b_step, int k, int part) {

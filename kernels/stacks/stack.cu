@@ -1,32 +1,33 @@
 // A stack of small products, from elements to rounded entries: C_b = RN(A_b B_b) by slices of scaled images, for all b.
 // Nothing but A, B and C is read or written (docs/definitions.md, sections 1 to 6).
 //
-// Macros: PARTS: 2 of complex elements, else 1; INPUT_A, INPUT_B, OUTPUT (double or float): of real numbers or of parts;
-// DIGIT_BITS: 0 for residues, 8 for digits; SLICES: digits, or moduli; LIMBS: 32-bit limbs of an image; BLOCK_ROWS,
-// BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS: of a block, a multiple of
-// SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD (lines.cuh); WHOLE: 1 if
-// that is k, and tiles are full; EIGHTS: of columns that a warp multiplies at a time, 1 or 2, of complex entries 1; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of
-// a warp with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a
-// list in braces (grouped.cuh); EVEN: 1 if the first modulus is 256; SPLIT: 1 if images are split; IMAGE_BITS: abs(X) <=
-// 2^IMAGE_BITS; UNSURE: the modulus for which not all quotients are sure, or -1 (residue_slices.cuh).
+// Macros: PARTS: 2 of complex elements, else 1; INPUT_A, INPUT_B, OUTPUT (double or float): of real numbers or of
+// parts; DIGIT_BITS: 0 for residues, 8 for digits; SLICES: digits, or moduli; LIMBS: 32-bit limbs of an image;
+// BLOCK_ROWS, BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS: of a block, a
+// multiple of SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD
+// (lines.cuh); WHOLE: 1 if that is k, and tiles are full; EIGHTS: of columns that a warp multiplies at a time, 1 or 2,
+// of complex entries 1; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of a warp
+// with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a list in braces (grouped.cuh); EVEN:
+// 1 if the first modulus is 256; SPLIT: 1 if images are split; IMAGE_BITS: abs(X) <= 2^IMAGE_BITS; UNSURE: the modulus
+// for which not all quotients are sure, or -1 (residue_slices.cuh).
 //
 // a(b, row, h) = a[b * a_batch + row * a_row + h * a_k], b likewise with columns for rows, strides in real numbers, of
 // any sign or 0, c likewise. k <= 256, of complex elements 128: a sum of products of residues is below 2^24. A block
 // takes every gridDim.x-th `run` of tiles of a product, in such an order that two neighbours have the same rows or the
 // same columns, whose slices stay. Dynamic shared memory, none if DIRECT: fragments, PARTS SLICES (BLOCK_ROWS +
-// BLOCK_COLS) bytes for each inner index of 16 or of SHARED_BY times as many as a warp has, a multiple of 32; exponents,
-// 4 bytes a line; if SHARED_BY > 1, 160 bytes for each warp.
+// BLOCK_COLS) bytes for each inner index of 16 or of SHARED_BY times as many as a warp has, a multiple of 32;
+// exponents, 4 bytes a line; if SHARED_BY > 1, 160 bytes for each warp.
 //
 // 1. A warp reads 16 lines, finds their exponents, and cuts their slices, 16 bytes a lane: fragments for mma.sync,
 //    which go to shared memory, or stay in registers.
-// 2. A warp multiplies 16 x 16 of C, or 16 x 8 complex entries, one modulus after the other, keeps of each entry what its
-//    rounding needs, and rounds.
+// 2. A warp multiplies 16 x 16 of C, or 16 x 8, one modulus after the other, keeps of each entry what its rounding
+//    needs, and rounds.
 //
 // With 14 residues an entry of a product of 64 x 64 x 64 takes some 240 instructions: 2 (10 + 2 14) to describe and cut
 // two elements, 14 (2 + 3/4 + 7/8) for the accumulators, 65 to recombine and round, the rest to move data. An H100 can
-// issue those of 4096 such products, or of 65536 products of 16 x 16 x 16, in 0.13 ms. A complex entry with 15 takes some
-// 430: four products of parts in place of two of linear forms (docs/definitions.md, section 9), which would take 330 to
-// cut two elements and not 120; with 20 real ones it is 390, of which 130 cut.
+// issue those of 4096 such products, or of 65536 products of 16 x 16 x 16, in 0.13 ms. A complex entry with 15 takes
+// some 430: four products of parts in place of two of linear forms (docs/definitions.md, section 9), which would take
+// 330 to cut two elements and not 120; with 20 real ones it is 390, of which 130 cut.
 #include "hardware/launch.cuh"
 #if DIGIT_BITS == 0
 #include "stacks/residue_slices.cuh"
@@ -79,7 +80,8 @@ __device__ __forceinline__ void store_pair(uint32_t* to, const uint32_t (&bits)[
 }
 
 // Rounds and stores 16 x 16 entries, of which a lane has eight: rows g and g + 8, columns 2 h and 2 h + 1, and the same
-// 8 columns on; or the first four of complex ones. mu, nu: exponents, or flags, of the tile's rows and columns, from `row` and `col` of C on.
+// 8 columns on; or the first four of complex ones. mu, nu: exponents, or flags, of the tile's rows and columns, from
+// `row` and `col` of C on.
 __device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const int* mu, const int* nu,
                                        const Operand<INPUT_A>& a, const Operand<INPUT_B>& b, const Result& to,
                                        int64_t product, int row, int col, int m, int n, int k,
