@@ -121,12 +121,13 @@ def test_weights_have_the_residues_that_recombine(scheme):
         assert sum(d * 2**place for d, place in zip(digits_at(weight, places), places, strict=True)) == weight
 
 
-def quotient(x, place, inverse, split):
-    """What the kernel finds for an image x: a quotient, by the roundings of float64."""
+def quotient(x, place, inverse, split, kept):
+    """What the kernel finds for an image x: a quotient, by the roundings of float64; `kept`: of y, not of L."""
+    whole = float(x - Fraction(255, 2))
     if not split:
-        return round(Fraction(float(x - Fraction(255, 2))) * Fraction(inverse))
+        return round(Fraction(whole) * Fraction(inverse))
     high = round(Fraction(x, 2**PLACE))
-    low = float(x - high * 2**PLACE - Fraction(255, 2))
+    low = whole if kept else float(x - high * 2**PLACE - Fraction(255, 2))
     return round(Fraction(float(Fraction(high) * Fraction(place) + Fraction(low))) * Fraction(inverse))
 
 
@@ -140,6 +141,7 @@ def test_quotients_leave_a_byte(scheme):
     for t, m in enumerate(scheme.moduli):
         if m == 256:
             continue
+        split = found.split and not found.sure >> t & 1
         place, multiple = (doubles[count + t], numbers[5 * count + t]) if found.split else (0, 0)
         largest = min(longest, int(doubles[count])) if t == found.unsure else longest
         for sign in (1, -1):
@@ -147,8 +149,8 @@ def test_quotients_leave_a_byte(scheme):
                 for i in range(2 * m):
                     x = int(float(sign * (largest - below - 8 * i)))
                     if abs(x) <= largest:
-                        q = quotient(x, place, doubles[t], found.split)
-                        high = round(Fraction(x, 2**PLACE)) if found.split else 0
+                        q = quotient(x, place, doubles[t], split, found.sure)
+                        high = round(Fraction(x, 2**PLACE)) if split else 0
                         byte = (x + high * int(multiple) - q * m) % 2**32
                         assert byte <= 255 and (byte - x) % m == 0, (m, x)
 

@@ -9,7 +9,7 @@
 constexpr int STEP_BITS = 2, SHIFT = 0;  // norm scaling; C = RN(Cbar 2^(SHIFT - mu - nu))
 
 // Constants of modulus m_t: RN(1 / m_t), -m_t; and up to which magnitude of an image the quotients below are sure for
-// all moduli; or, if images are SPLIT, the number of least magnitude that is 2^PLACE modulo m_t.
+// all moduli; or, if images are SPLIT, the number of least magnitude that is 2^PLACE modulo m_t, or that less 2^PLACE.
 constexpr int PLACE = 36;
 template <int N> struct Cutting {
   double inverse[N];
@@ -37,9 +37,10 @@ struct Constants {
 // the largest images: there it is corrected. Four elements are reduced at once; no byte disturbs another.
 //
 // Longer images are split: y = H 2^PLACE + L, H whole and abs(L) <= 2^(PLACE - 1), and H place_t + L takes the place of
-// y, which is congruent to it and below 2^49. That takes one more product.
+// y, which is congruent to it and below 2^49. That takes one more product. If some moduli, those of the bits of SURE, do
+// without, y is kept, and place_t is less by 2^PLACE.
 template <int PIECES> struct Slices : Lines<PIECES> {
-  using Lines<PIECES>::x;  // after cut() y - 127.5, or L - 127.5
+  using Lines<PIECES>::x;  // after cut() y - 127.5, or, if SPLIT without SURE moduli, L - 127.5
   // Of the images X_i of four elements: sum_i 2^(8 i) X_i, the same for the modulus UNSURE, and their low bytes.
   uint32_t sum[2][PIECES], of_unsure[2][PIECES], low[2][PIECES];
 #if SPLIT
@@ -76,9 +77,9 @@ template <int PIECES> struct Slices : Lines<PIECES> {
           whole = fused(y, down, 0x1.8p52);
           upper[j] = low_limb(bits_of(whole));
           whole -= 0x1.8p52;
-          y = fused(whole, -power_of_two(PLACE), y * by);
-          image[j] = low_limb(bits_of(y + 0x1.8p52));
-          y -= 127.5;
+          const double rest = fused(whole, -power_of_two(PLACE), y * by);
+          image[j] = low_limb(bits_of(rest + 0x1.8p52));
+          y = SURE != 0 ? fused(y, by, -127.5) : rest - 127.5;
         }
         of_high[r][i] = packed(upper);
 #else
@@ -117,13 +118,15 @@ template <int PIECES> struct Slices : Lines<PIECES> {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
 #if SPLIT
-      q[j] = quotient(fused(high[r][4 * i + j], c.place[t], x[r][4 * i + j]), c.inverse[t]);
-#else
-      q[j] = quotient(x[r][4 * i + j], c.inverse[t]);
+      if (!(SURE >> t & 1)) {
+        q[j] = quotient(fused(high[r][4 * i + j], c.place[t], x[r][4 * i + j]), c.inverse[t]);
+        continue;
+      }
 #endif
+      q[j] = quotient(x[r][4 * i + j], c.inverse[t]);
     }
 #if SPLIT
-    const uint32_t images = of_high[r][i] * c.low_place[t] + sum[r][i];
+    const uint32_t images = SURE >> t & 1 ? sum[r][i] : of_high[r][i] * c.low_place[t] + sum[r][i];
 #else
     const uint32_t images = t == UNSURE ? of_unsure[r][i] : sum[r][i];
 #endif

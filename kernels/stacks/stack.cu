@@ -8,7 +8,7 @@
 // (lines.cuh); WHOLE: 1 if that is k, and tiles are full; EIGHTS: of columns that a warp multiplies at a time, 1 or 2,
 // of complex entries 1; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of a warp
 // with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a list in braces (grouped.cuh); EVEN:
-// 1 if the first modulus is 256; SPLIT: 1 if images are split; IMAGE_BITS: abs(X) <= 2^IMAGE_BITS; UNSURE: the modulus
+// 1 if the first modulus is 256; SPLIT: 1 if images are split; SURE; IMAGE_BITS: abs(X) <= 2^IMAGE_BITS; UNSURE: the modulus
 // for which not all quotients are sure, or -1 (residue_slices.cuh).
 //
 // a(b, row, h) = a[b * a_batch + row * a_row + h * a_k], b likewise with columns for rows, strides in real numbers, of

@@ -149,11 +149,13 @@ class Quotients(NamedTuple):
     constants : the struct Cutting (kernels/stacks/residue_slices.cuh), in 32-bit numbers
     unsure : the number of the modulus for which the quotients of long elements may be off by one, or -1
     split : whether images are split
+    sure : of split images, a bit for each modulus that has no need of it
     """
 
     constants: tuple[int, ...]
     unsure: int
     split: bool
+    sure: int = 0
 
 
 PLACE = 36
@@ -171,22 +173,27 @@ def quotients_of(scheme: Residues) -> Quotients:
     """
     largest = isqrt(scheme.range) + 128
     inverses = [1 / m for m in scheme.moduli]
-    unsure, sure, split = -1, float(2 * largest), largest >= 51 * 2**50  # else quotients are below 2**51
+    below, sure, unsure = largest < 51 * 2**50, float(2 * largest), []  # else quotients are below 2**51
     for t, (m, inverse) in enumerate(zip(scheme.moduli, inverses, strict=True)):
         room = 128 - Fraction(m, 2) - Fraction(1, 2**40)
         off = abs(Fraction(inverse) * m - 1)
-        if m == 256 or off * largest < room:
+        if m == 256 or (off * largest < room and largest < m * 2**51):
             continue
-        split = split or unsure >= 0 or off * largest > m
-        unsure, sure = t, float(room / off) - 256
+        unsure.append(t)
+        sure, below = float(room / off) - 256, below and off * largest <= m
     minus = [-m % 2**32 for m in scheme.moduli]
-    if not split:
+    if not unsure or (below and len(unsure) == 1):
         doubles = struct.pack(f"<{len(inverses) + 1}d", *inverses, sure)
-        return Quotients((*_numbers(doubles), *minus, *[0] * (len(inverses) % 2)), unsure, split)
+        return Quotients((*_numbers(doubles), *minus, *[0] * (len(inverses) % 2)), unsure[0] if unsure else -1, False)
     assert largest < 2 ** (PLACE + 42) and len(minus) <= MOST
-    places = [balanced(2**PLACE, m) for m in scheme.moduli]
+    without = sum(1 << t for t in range(len(minus)) if t not in unsure) if largest < _HALVES else 0
+    places = [balanced(2**PLACE, m) - (2**PLACE if without else 0) for m in scheme.moduli]
     doubles = struct.pack(f"<{2 * len(inverses)}d", *inverses, *map(float, places))
-    return Quotients((*_numbers(doubles), *minus, *(x % 2**32 for x in places)), -1, split)
+    return Quotients((*_numbers(doubles), *minus, *(x % 2**32 for x in places)), -1, True, without)
+
+
+_HALVES = 2**60
+"""Below this float64 y there is a float64 as near to y - 127.5 as 1/2: they are multiples of 128 at most."""
 
 
 @cached(64)

@@ -268,6 +268,7 @@ def _of_residues(scheme: Residues, parts: int) -> tuple[Macros, tuple[int, ...]]
         "PLACES": f"{{{','.join(map(str, places))}}}",
         "EVEN": int(scheme.moduli[0] == 256),
         "SPLIT": int(quotients.split),
+        "SURE": quotients.sure,
         "IMAGE_BITS": image_bits(scheme),
         "UNSURE": quotients.unsure,
     }
