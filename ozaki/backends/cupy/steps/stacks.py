@@ -114,7 +114,7 @@ def seconds(device: Device, scheme: KernelScheme, batch: int, m: int, k: int, n:
     entries, elements = down * over * tile.rows * tile.cols, (down * tile.rows + over * tile.cols) * length
     each = (_ENTRY_PS * entries + _ELEMENT_PS * elements) * (scheme.products + 1)
     busy = device.multiprocessors / _MEASURED_ON * min(batch * down * over / device.multiprocessors, 1)
-    each *= _OF_LONG if k > _SIDE else 1.0
+    each *= (_OF_LONG if k > _SIDE else 1.0) * (_OF_COMPLEX if isinstance(scheme, ComplexSlices) else 1.0)
     facts = _FACTS_PS * (m + n) * k
     return max(1e-12 * batch * (each + facts) / busy + _START, RESIDUES.least)
 
@@ -123,8 +123,9 @@ _ENTRY_PS, _ELEMENT_PS, _FACTS_PS = 0.55, 0.27, 5.5
 """Picoseconds for each slice product and one more: of an entry and of an element; and for the facts of an element. On
 an H200, of float64 and 14 residues, float32 and 7, or 3 digits, and from 16 to 64 rows, columns and inner indices."""
 
-_OF_LONG = 1.8
-"""How much longer that takes with k above _SIDE, where one block fills a multiprocessor (the same, with 128)."""
+_OF_LONG, _OF_COMPLEX = 1.8, 1.6
+"""How much longer that takes with k above _SIDE, where one block fills a multiprocessor (the same, with 128); and for
+slices of complex rows, of which `products` counts two for each of the four products of parts."""
 
 _MEASURED_ON, _START = 132, 10e-6
 """Multiprocessors of that device; seconds that it takes to begin."""
