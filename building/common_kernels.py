@@ -61,15 +61,25 @@ def products() -> None:
         ozaki.gemm(1.5, a, b, -2, c, accuracy="fp64", reproducible=True)
         ozaki.gemm(1.5, a, b, -2, c, scheme="residues", slices=14)
         ozaki.matmul(a, b, return_report=True, reproducible=True)
+    for stacks, size in itertools.product(_STACKS, (16, 32, 64, 128)):
+        dtype, scheme, slices = stacks
+        stack = made((2048, size, size), dtype)
+        _run(stack, stack, {"scheme": scheme, "slices": slices})
     stack = made((4096, 64, 64), "f8")
-    for options in ({"reproducible": True}, {"scheme": "residues", "slices": 14}):
-        _run(stack, stack, options)
+    _run(stack, stack, {"reproducible": True})
     for dtype, size in itertools.product(("f8", "f4", "c16", "c8"), (16, 256)):  # facts of small stacks
         _run(made((512, size, size), dtype), made((512, size, size), dtype), {"reproducible": True})
     for bits in (64, 106, 113, 212):
         x, y = (ozaki.mparray(made(shape, "f8"), bits=bits) for shape in ((300, 300), (300, 300)))
         _run(x, y, {"accuracy": bits})
         _run(ozaki.mparray(made((64, 64), "c16"), bits=bits), ozaki.mparray(made((64, 64), "f8"), bits=bits), {})
+
+
+_STACKS = (
+    ("f8", "residues", 14), ("f8", "residues", 15), ("f4", "residues", 7), ("f4", "digits", 3), ("c16", "residues", 15),
+    ("c8", "residues", 7),
+)  # fmt: skip
+"""Dtypes, schemes and slices of stacks that one kernel multiplies."""
 
 
 def _run(a: Any, b: Any, options: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from benchmarks import tensor_cores
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.arrays import DTYPES, View
 from ozaki.backends.cupy.steps import stacks
-from ozaki.schemes import Digits, Residues
+from ozaki.schemes import ComplexResidues, Digits, Residues
 
 core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
 
@@ -103,7 +103,7 @@ FRAME = {
     "split": 24, "row_digits": 16,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40, "stack": 112, "thin_gemm": 64,
+    "inner_products": 40, "stack": 336, "thin_gemm": 64,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -111,7 +111,7 @@ SPILLED = {
     "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "stack": 248, "thin_gemm": 128,
+    "inner_products": 164, "stack": 664, "thin_gemm": 128,
 }  # fmt: skip
 
 
@@ -575,7 +575,11 @@ MORE = [
     stack(Residues(7), 64, "f"),
     stack(Residues(14), 128),
     stack(Residues(15), 64),
+    stack(Residues(20), 16),
     stack(Residues(20), 128),
+    stack(ComplexResidues(15).slices, 16, "D"),
+    stack(ComplexResidues(15).slices, 64, "D"),
+    stack(ComplexResidues(7).slices, 128, "F"),
     stack(Digits(6), 256),
     word_mma("TF32", BY_BLOCKS, held=2),  # shared memory holds less than a block, which is loaded turn by turn
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),

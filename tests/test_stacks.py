@@ -14,26 +14,34 @@ from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import stacks
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
-from ozaki.schemes import Digits, Residues
+from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues
 from ozaki.schemes.grouped import (
     DEPTH,
     FEWEST,
     MOST,
+    MOST_COMPLEX,
+    PLACE,
     digits_at,
     grouped_constants,
     groups_of,
     places_of,
     quotients_of,
+    raising,
 )
 
 H100 = devices.of("90", multiprocessors=132, shared_memory=233472)
 L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
 COUNTS = range(FEWEST, MOST + 1)
+SCHEMES = [*map(Residues, COUNTS), *map(ComplexResidues, range(FEWEST, MOST_COMPLEX + 1))]
 
 
 def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
     target = Accuracy("componentwise", 1e-10)
     return Plan(shape, batch, dtype, scheme, target, math.inf, math.inf, True, **more)
+
+
+def tag_of(scheme):
+    return f"{'c' if isinstance(scheme, ComplexResidues) else ''}{scheme.count}"
 
 
 # Which run by one kernel ---------------------------------------------------------------------------------------------
@@ -42,12 +50,23 @@ def plan_of(scheme, shape, batch=(4096,), dtype="float64", **more):
 @pytest.mark.parametrize("device", [H100, L4])
 @pytest.mark.parametrize("shape", [(16, 16, 16), (1, 1, 1), (64, 64, 64), (5, 33, 200), (256, 128, 256), (17, 256, 33)])
 @pytest.mark.parametrize(
-    ("scheme", "dtype"), [(Residues(14), "float64"), (Residues(7), "float32"), (Digits(3), "float32")]
+    ("scheme", "dtype"),
+    [
+        (Residues(14), "float64"),
+        (Residues(7), "float32"),
+        (Residues(20), "float64"),
+        (Digits(3), "float32"),
+        (ComplexResidues(15).slices, "complex128"),
+        (ComplexResidues(7).slices, "complex64"),
+    ],
 )
 def test_a_stack_is_one_launch_without_workspace(device, shape, scheme, dtype):
-    if device is L4 and shape[1] > 128 and scheme == Residues(14):
+    if device is L4 and shape[1] * scheme.count > 2560:
         pytest.skip("residues of so long rows do not fit its shared memory")
-    plan = plan_of(scheme, shape, dtype=dtype, workspace_limit=1)
+    more = {"parts": (2, 2)} if isinstance(scheme, ComplexSlices) else {}
+    if more and shape[1] > 128:
+        pytest.skip("sums of products of parts would be too large")
+    plan = plan_of(scheme, shape, dtype=dtype, workspace_limit=1, **more)
     program = program_of(plan, device)
     assert [step.name for step in program.steps] == ["stack"] and program.room.workspace == 0
     assert DevicePlanner(device).engine_name(plan).endswith(stacks.LABEL)
@@ -56,10 +75,10 @@ def test_a_stack_is_one_launch_without_workspace(device, shape, scheme, dtype):
     assert launch.kernel.block[0] * launch.kernel.macros["BLOCKS"] <= 1024
 
 
-@pytest.mark.parametrize(("scheme", "by"), [(Digits(3), [H100, L4]), (Residues(7), [H100]), (Residues(14), [])])
-def test_a_long_k_needs_room_for_whole_tiles(scheme, by):
-    plan = plan_of(scheme, (256, 256, 256))
-    assert [device for device in (H100, L4) if stacks.multiplies(device, plan)] == by
+@pytest.mark.parametrize("scheme", [Digits(3), Residues(7)])
+def test_a_long_k_needs_few_rows_and_columns(scheme):
+    shapes = ((256, 256, 256), (64, 256, 64), (64, 256, 65), (256, 128, 256))
+    assert [stacks.multiplies(H100, plan_of(scheme, shape)) for shape in shapes] == [False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +93,8 @@ def test_a_long_k_needs_room_for_whole_tiles(scheme, by):
         (Residues(14), (256, 256, 256), {}),
         (Residues(3), (8, 8, 8), {}),
         (Residues(21), (8, 8, 8), {}),
+        (ComplexResidues(16).slices, (8, 8, 8), {"dtype": "complex128"}),
+        (ComplexResidues(14).slices, (8, 129, 8), {"dtype": "complex128"}),
         (Digits(7), (8, 8, 8), {}),
         (Digits(4, 7), (8, 8, 8), {}),
     ],
@@ -90,9 +111,8 @@ def test_checked_and_prepared_products_have_engines():
 # Arithmetic ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_weights_have_the_residues_that_recombine(count):
-    scheme = Residues(count)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
+def test_weights_have_the_residues_that_recombine(scheme):
     groups, places = groups_of(scheme.moduli), places_of(scheme)
     for t, m in enumerate(scheme.moduli):
         for g, (p, weight) in enumerate(zip(groups.products, groups.weights, strict=True)):
@@ -101,50 +121,70 @@ def test_weights_have_the_residues_that_recombine(count):
         assert sum(d * 2**place for d, place in zip(digits_at(weight, places), places, strict=True)) == weight
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_quotients_leave_a_byte(count):
+def quotient(x, place, inverse, split, kept):
+    """What the kernel finds for an image x: a quotient, by the roundings of float64; `kept`: of y, not of L."""
+    whole = float(x - Fraction(255, 2))
+    if not split:
+        return round(Fraction(whole) * Fraction(inverse))
+    high = round(Fraction(x, 2**PLACE))
+    low = whole if kept else float(x - high * 2**PLACE - Fraction(255, 2))
+    return round(Fraction(float(Fraction(high) * Fraction(place) + Fraction(low))) * Fraction(inverse))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
+def test_quotients_leave_a_byte(scheme):
     """For the longest images, where they are sure, and where not, as far as they are said to be."""
-    scheme = Residues(count)
-    found = quotients_of(scheme)
-    if found is None:
-        assert count > 14
-        return
-    longest = math.isqrt(scheme.range)
-    sure = int(np.array(found.constants, np.uint32)[2 * count : 2 * count + 2].view(np.float64)[0])
-    for t, m in enumerate(scheme.moduli[1:], 1):
-        largest = min(longest, sure) if t == found.unsure else longest
+    found, count, longest = quotients_of(scheme), scheme.count, math.isqrt(scheme.range)
+    numbers = np.array(found.constants, np.uint32)
+    doubles = numbers[: 4 * count if found.split else 2 * count + 2].view(np.float64)
+    assert found.split == (type(scheme) is Residues and count > 14) and found.unsure in (-1, 2)
+    for t, m in enumerate(scheme.moduli):
+        if m == 256:
+            continue
+        split = found.split and not found.sure >> t & 1
+        place, multiple = (doubles[count + t], numbers[5 * count + t]) if found.split else (0, 0)
+        largest = min(longest, int(doubles[count])) if t == found.unsure else longest
         for sign in (1, -1):
-            for below in (0, largest // 3, largest - 2000):
+            for below in (0, largest // 3, largest - 2000, largest - 2**PLACE // 2):
                 for i in range(2 * m):
                     x = int(float(sign * (largest - below - 8 * i)))
                     if abs(x) <= largest:
-                        q = round(Fraction(float(x - Fraction(255, 2))) * Fraction(1 / m))
-                        assert 0 <= x - q * m <= 255, (m, x)
+                        q = quotient(x, place, doubles[t], split, found.sure)
+                        high = round(Fraction(x, 2**PLACE)) if split else 0
+                        byte = (x + high * int(multiple) - q * m) % 2**32
+                        assert byte <= 255 and (byte - x) % m == 0, (m, x)
+
+
+@pytest.mark.parametrize("count", range(FEWEST, MOST_COMPLEX + 1))
+def test_sums_of_complex_products_are_below_24_bits(count):
+    scheme = ComplexResidues(count)
+    for m, raised in zip(scheme.moduli, raising(scheme), strict=False):
+        assert raised % m == 0 and raised - DEPTH // 2 * 255**2 >= 0 and raised + DEPTH // 2 * 255**2 < 2**24
 
 
 SOURCE = """
 #include "arithmetic/grouped.cuh"
 """
-OF_COUNT = """
-struct Places{n} {{ static constexpr int at[] = {{{places}}}; }};
-template <typename T> void entries_{n}(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+OF_SCHEME = """
+struct Places{tag} {{ static constexpr int at[] = {{{places}}}; }};
+template <typename T>
+void entries_{tag}(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
   const auto& constants = *static_cast<const GroupedConstants<{n}, {d}>*>(c);
   for (int64_t i = 0; i < count; ++i) {{
     GroupSums<{n}> sums = {{}};
     for (int t = 0; t < {n}; ++t) sums.add(t, x[i * {n} + t], constants);
     double s[{d}];
     digit_sums<{n}>(sums.z, constants, s);
-    T rounded = round_digits<T, Places{n}, 8 * {n} - 1>(s, e[i]);
-    if constexpr ({d} <= 4)
-      if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_few_digits<T, Places{n}>(s, e[i]);
+    T rounded = round_digits<T, Places{tag}, 8 * {n} - 1>(s, e[i]);
+    if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_{kind}_digits<T, Places{tag}>(s, e[i]);
     static_cast<T*>(out)[i] = rounded;
   }}
 }}
-extern "C" void entries_{n}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
-  entries_{n}<double>(x, e, c, out, count);
+extern "C" void entries_{tag}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{tag}<double>(x, e, c, out, count);
 }}
-extern "C" void entries_{n}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
-  entries_{n}<float>(x, e, c, out, count);
+extern "C" void entries_{tag}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, int64_t count) {{
+  entries_{tag}<float>(x, e, c, out, count);
 }}
 """
 
@@ -152,9 +192,11 @@ extern "C" void entries_{n}_32(const uint32_t* x, const int32_t* e, const void* 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     source = SOURCE
-    for n in COUNTS:
-        places = places_of(Residues(n))
-        source += OF_COUNT.format(n=n, d=len(places), places=", ".join(map(str, places)))
+    for scheme in SCHEMES:
+        places = places_of(scheme)
+        d, kind = len(places), "few" if len(places) <= 4 else "more"
+        listed = ", ".join(map(str, places))
+        source += OF_SCHEME.format(tag=tag_of(scheme), n=scheme.count, d=d, places=listed, kind=kind)
     return compiled(source, tmp_path_factory.mktemp("stacks"))
 
 
@@ -172,9 +214,9 @@ def integers(rng, scheme):
 
 
 @pytest.mark.parametrize("size", [64, 32])
-@pytest.mark.parametrize("count", COUNTS)
-def test_entries_are_rounded_once(shim, count, size):
-    scheme, rng = Residues(count), np.random.default_rng(count)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=tag_of)
+def test_entries_are_rounded_once(shim, scheme, size):
+    rng = np.random.default_rng(scheme.count)
     exact = integers(rng, scheme)
     usual = -scheme.range.bit_length() // 2 + rng.integers(-30, 30, len(exact))
     unusual = rng.integers(-1300, 1100, len(exact)) if size == 64 else rng.integers(-300, 150, len(exact))
@@ -185,7 +227,7 @@ def test_entries_are_rounded_once(shim, count, size):
     )
     out = np.zeros(len(exact), f"f{size // 8}")
     constants = np.array(grouped_constants(scheme), np.uint32)
-    function = getattr(shim, f"entries_{count}_{size}")
+    function = getattr(shim, f"entries_{tag_of(scheme)}_{size}")
     call(function, accumulators, exponents, constants, out, len(exact))
     expected = [rounded_bits(x, int(e), size) for x, e in zip(exact, exponents, strict=True)]
     assert out.view(f"u{size // 8}").tolist() == expected

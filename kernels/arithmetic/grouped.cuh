@@ -11,8 +11,8 @@
 //
 // W_g and M are cut into DIGITS balanced digits at the places PLACE[i], about 28 bits apart, so that each digit of the
 // sum, s_i = sum_g z_g W_gi - Q M_i, is an exact float64 integer (ozaki/schemes/grouped.py proves it for each count).
-// Up to four of them are added by error-free transformations and rounded once: two instructions a digit and group, and
-// some 20 more. Of more, and near over- and underflow, the limbs of Cbar are put together and rounded as such.
+// They are added by error-free transformations and rounded once: two instructions a digit and group, and some 20 more,
+// or 40 of more than four digits. Near over- and underflow the limbs of Cbar are put together and rounded as such.
 #pragma once
 #include "arithmetic/fixed_point.cuh"
 #include "arithmetic/rounding.cuh"
@@ -144,8 +144,32 @@ HD void digit_sums(const uint32_t (&z)[groups_of(N)], const GroupedConstants<N, 
   }
 }
 
-// RN(Cbar 2^exponent) from at most four digits, if `is_usual` says so of the exponent. Places: a struct with `static
-// constexpr int at[DIGITS]`.
+// Makes s a digit: abs(s) <= 2^(WIDTH - 1). The rest goes to the next one.
+template <int WIDTH> HD void carry(double& s, double& next) {
+  const double upper = fused(s, power_of_two(-WIDTH), 0x1.8p52) - 0x1.8p52;
+  s = fused(upper, -power_of_two(WIDTH), s);
+  next += upper;
+}
+
+// RN(Cbar 2^exponent) from digits, if `is_usual` says so of the exponent. Places: a struct with `static constexpr int
+// at[DIGITS]`. More than four: as digits of WIDTH bits any two of them, 53 bits, are a float64; the upper one of three
+// such numbers is rounded with the middle one, and what that loses is a multiple of the unit of the lower one.
+template <typename T, typename Places, int DIGITS> HD T round_more_digits(double (&s)[DIGITS], int exponent) {
+  static_assert(DIGITS == 5 || DIGITS == 6, "");
+  carry<Places::at[1]>(s[0], s[1]);
+  carry<Places::at[2] - Places::at[1]>(s[1], s[2]);
+  carry<Places::at[3] - Places::at[2]>(s[2], s[3]);
+  carry<Places::at[4] - Places::at[3]>(s[3], s[4]);
+  const double low = fused(s[1], power_of_two(Places::at[1]), s[0]);
+  const double middle = fused(s[3], power_of_two(Places::at[3]), s[2] * power_of_two(Places::at[2]));
+  constexpr int LAST = DIGITS - 1;
+  const double upper = LAST > 4 ? fused(s[LAST], power_of_two(Places::at[LAST] - Places::at[4]), s[4]) : s[4];
+  const double of_upper = power_of_two(Places::at[4]);
+  const double sum = fused(upper, of_upper, middle), lost = fused(upper, of_upper, -sum) + middle;
+  T rounded;
+  round_sum(sum, sum_to_odd(lost, low), exponent, rounded);
+  return rounded;
+}
 template <typename T, typename Places, int DIGITS> HD T round_few_digits(const double (&s)[DIGITS], int exponent) {
   static_assert(DIGITS <= 4, "");
   constexpr int LAST = DIGITS - 1, HIGH = smaller(2, LAST);
@@ -170,10 +194,5 @@ HD T round_digits(const double (&s)[DIGITS], int exponent) {
   constexpr int LENGTH = larger((BITS + 32) / 32, 3);
   uint32_t limbs[LENGTH];
   limbs_of_digits<DIGITS, LENGTH>(s, Places::at, limbs);
-  T rounded;
-  if constexpr (DIGITS > 4) {
-    if (round_by_addition<BITS>(limbs, exponent, rounded)) return rounded;
-    if (round_by_leading_bits(limbs, exponent, rounded)) return rounded;
-  }
   return number_of(Rounding<T>::bits(limbs, exponent));
 }

@@ -50,7 +50,6 @@ template <int PIECES> struct Slices : Lines<PIECES> {
 struct Entry {
   uint32_t z[SLICES];
   static constexpr int BITS = 63;
-  static constexpr bool ALWAYS = false;
 
   __device__ __forceinline__ int64_t integer() const {
     int64_t v = static_cast<int32_t>(z[0]);
@@ -58,7 +57,7 @@ struct Entry {
     for (int d = 1; d < SLICES; ++d) v = v * 256 + static_cast<int32_t>(z[d]);
     return v;
   }
-  template <typename T> __device__ __forceinline__ T usually(int exponent, const Constants&) const {
+  template <typename T> __device__ __forceinline__ T usually(int, int exponent, const Constants&) const {
     T rounded;
     const double power = power_of_two(exponent);
     if constexpr (SLICES <= 3) {
@@ -71,16 +70,16 @@ struct Entry {
     }
     return rounded;
   }
-  template <typename T> __device__ __forceinline__ T always(int exponent, const Constants&) const {
+  template <typename T> __device__ __forceinline__ T always(int, int exponent, const Constants&) const {
     const uint64_t v = static_cast<uint64_t>(integer());
     const uint32_t limbs[3] = {low_limb(v), high_limb(v), high_limb(v) >> 31 != 0 ? ~0u : 0u};
     return number_of(Rounding<T>::bits(limbs, exponent));
   }
 };
 
-template <int STEPS, bool HALF, typename Load>
-__device__ __forceinline__ void multiply(Entry (&entries)[8], Load load, const Constants&) {
-  uint32_t d[SLICES][2][4] = {};
+template <int STEPS, bool HALF, int ENTRIES, typename Load>
+__device__ __forceinline__ void multiply(Entry (&entries)[ENTRIES], Load load, const Constants&) {
+  uint32_t d[SLICES][EIGHTS][4] = {};
 #pragma unroll
   for (int step = 0; step < STEPS; ++step) {
     uint4 v[SLICES];
@@ -91,19 +90,18 @@ __device__ __forceinline__ void multiply(Entry (&entries)[8], Load load, const C
       const uint4 u = load(0, s, step);
 #pragma unroll
       for (int t = 0; s + t < SLICES; ++t) {
-        uint32_t(&first)[4] = d[s + t][0], (&second)[4] = d[s + t][1];
-        if constexpr (HALF) {
-          multiply_signed_bytes(first, first, u.x, u.y, v[t].x);
-          multiply_signed_bytes(second, second, u.x, u.y, v[t].z);
-        } else {
-          multiply_signed_bytes(first, first, u.x, u.y, v[t].x, u.z, u.w, v[t].y);
-          multiply_signed_bytes(second, second, u.x, u.y, v[t].z, u.z, u.w, v[t].w);
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; ++eight) {
+          uint32_t(&sum)[4] = d[s + t][eight];
+          const uint32_t b = eight == 0 ? v[t].x : v[t].z, b_next = eight == 0 ? v[t].y : v[t].w;
+          if constexpr (HALF) multiply_signed_bytes(sum, sum, u.x, u.y, b);
+          else multiply_signed_bytes(sum, sum, u.x, u.y, b, u.z, u.w, b_next);
         }
       }
     }
   }
 #pragma unroll
-  for (int j = 0; j < 8; ++j)
+  for (int j = 0; j < ENTRIES; ++j)
 #pragma unroll
     for (int s = 0; s < SLICES; ++s) entries[j].z[s] = d[s][j / 4][j % 4];
 }

@@ -11,15 +11,41 @@ template <typename T> struct Operand {
   typedef typename BitsOf<T>::type Bits;
   const Bits* x;
   int64_t batch, line, k;  // strides
+  bool aligned;            // whether 16 bytes along k may be read at a time, or the parts of an element
+  bool flat;               // whether its matrices have no gaps
 
-  // Has a matrix without gaps brought to the second-level cache, by a block of so many threads.
-  __device__ __forceinline__ void prefetch(int64_t product, int lines, int length, int threads) const {
-    if (!(k == 1 && line == length) && !(line == 1 && k == lines)) return;
-#if __CUDA_ARCH__
+  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k, int lines,
+                                     int length)
+      : x(reinterpret_cast<const Bits*>(at)), batch(of_batch), line(of_line), k(of_k) {
+    const uint64_t places = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(batch | line) * sizeof(Bits);
+    aligned = (places & (PARTS == 2 ? 2 * sizeof(Bits) - 1 : 15)) == 0 && (PARTS == 2 || k == 1);
+    flat = (k == PARTS && line == PARTS * length) || (line == PARTS && k == PARTS * lines);
+  }
+  // One of two operands.
+  __device__ __forceinline__ Operand(const Operand& left, const Operand& right, bool of_right)
+      : x(of_right ? right.x : left.x), batch(of_right ? right.batch : left.batch),
+        line(of_right ? right.line : left.line), k(of_right ? right.k : left.k),
+        aligned(of_right ? right.aligned : left.aligned), flat(false) {}
+
+  // Has a flat matrix brought to the second-level cache, by a block of THREADS. ELEMENTS: its size if known, else 0.
+  template <int ELEMENTS, int THREADS> __device__ __forceinline__ void prefetch(int64_t product, int elements) const {
+    if (!flat) return;
     const Bits* const first = x + product * batch;
     constexpr int AT_ONCE = 128 / sizeof(Bits);
-    for (int i = AT_ONCE * threadIdx.x; i < lines * length; i += AT_ONCE * threads)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(first + i));
+    const int begin = AT_ONCE * static_cast<int>(threadIdx.x);
+    if constexpr (ELEMENTS > 0) {
+#pragma unroll
+      for (int i = 0; i < PARTS * ELEMENTS; i += AT_ONCE * THREADS) fetch(first, i + begin, PARTS * ELEMENTS);
+    } else {
+      for (int i = begin; i < PARTS * elements; i += AT_ONCE * THREADS) fetch(first, i, PARTS * elements);
+    }
+  }
+  // By a predicate: after a branch the compiler would have warps meet before each exchange.
+  static __device__ __forceinline__ void fetch(const Bits* first, int i, int end) {
+#if __CUDA_ARCH__
+    asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %1, %2;\n@there prefetch.global.L2 [%0];\n}" ::"l"(
+                     first + i),
+                 "r"(i), "r"(end));
 #endif
   }
 };
@@ -71,25 +97,24 @@ template <int SHARE> struct Exchange {
         }
     }
   }
-  // The statistic of the lines, a sum or a maximum, from that of this lane's elements.
-  template <typename Merge> __device__ __forceinline__ void merge(uint64_t (&of)[2], int part, Merge merged) const {
-    const int lane = threadIdx.x & 31, g = lane >> 2;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 1));
-      of[r] = merged(of[r], __shfl_xor_sync(ALL, of[r], 2));
-    }
+  // The statistic, a sum or a maximum, of line g in even lanes and of line g + 8 in odd ones, from that of both lines'
+  // elements of this lane.
+  template <typename Merge>
+  __device__ __forceinline__ uint64_t merge(const uint64_t (&of)[2], int part, Merge merged) const {
+    const int lane = threadIdx.x & 31, g = lane >> 2, r = lane & 1;
+    const uint64_t others = r == 0 ? of[1] : of[0];
+    uint64_t own = r == 0 ? of[0] : of[1];
+    own = merged(own, __shfl_xor_sync(ALL, others, 1));
+    own = merged(own, __shfl_xor_sync(ALL, own, 2));
     if constexpr (SHARE > 1) {
-      if (active && (lane & 3) < 2)
-        statistics[(8 * (lane & 3) + g) * SHARE + part] = (lane & 3) == 0 ? of[0] : of[1];
+      uint64_t* const of_line = statistics + (8 * r + g) * SHARE;
+      if (active && (lane & 3) < 2) of_line[part] = own;
       __syncthreads();
+      own = 0;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        of[r] = 0;
-#pragma unroll
-        for (int i = 0; i < SHARE; ++i) of[r] = merged(of[r], statistics[(8 * r + g) * SHARE + i]);
-      }
+      for (int i = 0; i < SHARE; ++i) own = merged(own, of_line[i]);
     }
+    return own;
   }
 };
 
@@ -107,10 +132,26 @@ template <int PIECES> struct Lines {
     const int lane = threadIdx.x & 31, g = lane >> 2, h = lane & 3;
     const Bits* const at = of.x + product * of.batch + (first + g) * of.line + (from + 4 * h) * of.k;
     constexpr int AT_ONCE = 16 / sizeof(Bits);
-    const uint64_t places = reinterpret_cast<uint64_t>(of.x) | static_cast<uint64_t>(of.batch | of.line) * sizeof(Bits);
     Bits bits[2][4 * PIECES];
-    if (first + 16 <= lines && from + 16 * PIECES <= k) {
-      if (of.k == 1 && (places & 15) == 0) {
+    const bool inside = (WHOLE && SHARED_BY == 1) || (first + 16 <= lines && from + 16 / PARTS * PIECES <= k);
+    if constexpr (PARTS == 2) {
+#pragma unroll
+      for (int i = 0; i < PIECES / 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const Bits* const element = at + 8 * r * of.line + (16 * i + j) * of.k;
+            Bits &real = bits[r][8 * i + j], &imaginary = bits[r][8 * i + 4 + j];
+            if (!inside && !(first + 8 * r + g < lines && from + 4 * h + 16 * i + j < k))
+              real = imaginary = 0;
+            else if (of.aligned)
+              load_pair(reinterpret_cast<const T*>(element), real, imaginary);
+            else
+              real = element[0], imaginary = element[1];
+          }
+    } else if (inside) {
+      if (of.aligned) {
 #pragma unroll
         for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -190,15 +231,17 @@ template <int PIECES> struct Lines {
       }
       if (STEP_BITS == 1) statistic[r] = peak;
     }
-    exchange.merge(statistic, part, [](uint64_t a, uint64_t b) { return STEP_BITS == 2 ? a + b : larger(a, b); });
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      // As row_exponent: no statistic is above the threshold (docs/definitions.md, section 2).
-      const uint64_t limit = static_cast<uint64_t>(threshold);
-      int g = (bit_length(limit) - bit_length(statistic[r])) >> (STEP_BITS - 1);
-      if (statistic[r] << (STEP_BITS * g) > limit) --g;
-      exponent[r] = field[r] == 0 ? 0 : base + g - static_cast<int>(field[r]) + 1022;
-    }
+    const uint64_t total =
+        exchange.merge(statistic, part, [](uint64_t a, uint64_t b) { return STEP_BITS == 2 ? a + b : larger(a, b); });
+    // As row_exponent: no statistic is above the threshold (docs/definitions.md, section 2). A lane finds that of a
+    // line.
+    const bool odd = (threadIdx.x & 1) != 0;
+    const uint32_t top = odd ? field[1] : field[0];
+    const uint64_t limit = static_cast<uint64_t>(threshold);
+    int g = (bit_length(limit) - bit_length(total)) >> (STEP_BITS - 1);
+    if (total << (STEP_BITS * g) > limit) --g;
+    const int own = top == 0 ? 0 : base + g - static_cast<int>(top) + 1022, other = __shfl_xor_sync(ALL, own, 1);
+    exponent[0] = odd ? other : own, exponent[1] = odd ? own : other;
   }
 
   // mu of line r as it was read; -FLAGGED if it has NaN or Inf.

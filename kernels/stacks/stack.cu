@@ -1,28 +1,33 @@
 // A stack of small products, from elements to rounded entries: C_b = RN(A_b B_b) by slices of scaled images, for all b.
 // Nothing but A, B and C is read or written (docs/definitions.md, sections 1 to 6).
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); DIGIT_BITS: 0 for residues, 8 for digits; SLICES; LIMBS: 32-bit
-// limbs of an image; BLOCK_ROWS, BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS:
-// of a block; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD (lines.cuh). Of
-// residues also PLACE_COUNT and PLACES, a list in braces (grouped.cuh); QUOTIENTS: 1 if they come from quotients in
-// float64, 0 if from the limbs of images; IMAGE_BITS: abs(X) <= 2^IMAGE_BITS; UNSURE: the modulus for which not all
-// quotients are sure, or -1 (residue_slices.cuh).
+// Macros: PARTS: 2 of complex elements, else 1; INPUT_A, INPUT_B, OUTPUT (double or float): of real numbers or of
+// parts; DIGIT_BITS: 0 for residues, 8 for digits; SLICES: digits, or moduli; LIMBS: 32-bit limbs of an image;
+// BLOCK_ROWS, BLOCK_COLS: of the tile of C that a block computes at a time, multiples of 16; WARPS: of a block, a
+// multiple of SHARED_BY; BLOCKS: of a multiprocessor; SHARED_BY, PIECES_HELD: k <= 16 SHARED_BY PIECES_HELD
+// (lines.cuh); WHOLE: 1 if that is k, and tiles are full; EIGHTS: of columns that a warp multiplies at a time, 1 or 2,
+// of complex entries 1; ONE_TILE: 1 if a product has no more than one; DIRECT: 1 if slices stay in registers, of a warp
+// with a tile of 16 x 16 and one piece. Of residues also PLACE_COUNT and PLACES, a list in braces (grouped.cuh); EVEN:
+// 1 if the first modulus is 256; SPLIT: 1 if images are split; SURE; IMAGE_BITS: abs(X) <= 2^IMAGE_BITS; UNSURE: the modulus
+// for which not all quotients are sure, or -1 (residue_slices.cuh).
 //
-// a(b, row, h) = a[b * a_batch + row * a_row + h * a_k], b likewise with columns for rows, strides in elements, of any
-// sign or 0, c likewise. k <= 256: a sum of products of residues is below 2^24. A block takes every gridDim.x-th `run`
-// of tiles of a product, in such an order that two neighbours have the same rows or the same columns, whose slices
-// stay. Dynamic shared memory: fragments, SLICES (BLOCK_ROWS + BLOCK_COLS) 16 SHARED_BY PIECES_HELD bytes (none with
-// one piece); exponents, 4 bytes a line; if SHARED_BY > 1, 10 SHARED_BY bytes for each of as many lines as the longer
-// side has, all of which the warps have at a time.
+// a(b, row, h) = a[b * a_batch + row * a_row + h * a_k], b likewise with columns for rows, strides in real numbers, of
+// any sign or 0, c likewise. k <= 256, of complex elements 128: a sum of products of residues is below 2^24. A block
+// takes every gridDim.x-th `run` of tiles of a product, in such an order that two neighbours have the same rows or the
+// same columns, whose slices stay. Dynamic shared memory, none if DIRECT: fragments, PARTS SLICES (BLOCK_ROWS +
+// BLOCK_COLS) bytes for each inner index of 16 or of SHARED_BY times as many as a warp has, a multiple of 32;
+// exponents, 4 bytes a line; if SHARED_BY > 1, 160 bytes for each warp.
 //
 // 1. A warp reads 16 lines, finds their exponents, and cuts their slices, 16 bytes a lane: fragments for mma.sync,
-//    which go to shared memory. (With one piece, and so tiles of 16 x 16, they stay in registers.)
-// 2. A warp multiplies 16 x 16 of C, one slice after the other, keeps of each entry what its rounding needs, and
-//    rounds.
+//    which go to shared memory, or stay in registers.
+// 2. A warp multiplies 16 x 16 of C, or 16 x 8, one modulus after the other, keeps of each entry what its rounding
+//    needs, and rounds.
 //
 // With 14 residues an entry of a product of 64 x 64 x 64 takes some 240 instructions: 2 (10 + 2 14) to describe and cut
 // two elements, 14 (2 + 3/4 + 7/8) for the accumulators, 65 to recombine and round, the rest to move data. An H100 can
-// issue those of 4096 such products, or of 65536 products of 16 x 16 x 16, in 0.13 ms.
+// issue those of 4096 such products, or of 65536 products of 16 x 16 x 16, in 0.13 ms. A complex entry with 15 takes
+// some 430: four products of parts in place of two of linear forms (docs/definitions.md, section 9), which would take
+// 330 to cut two elements and not 120; with 20 real ones it is 390, of which 130 cut.
 #include "hardware/launch.cuh"
 #if DIGIT_BITS == 0
 #include "stacks/residue_slices.cuh"
@@ -31,18 +36,21 @@
 #endif
 #include "stacks/special.cuh"
 
-// A unit: 16 lines; a step: 32 inner indices.
+// A unit: 16 lines; a step: 32 inner indices, or 16.
 constexpr int UNITS = (BLOCK_ROWS + BLOCK_COLS) / 16, OF_ROWS = BLOCK_ROWS / 16, STEPS = (PIECES_HELD + 1) / 2;
-constexpr bool DIRECT = PIECES_HELD == 1;
-static_assert(!DIRECT || (UNITS == 2 && WARPS == 1 && SHARED_BY == 1), "");
+constexpr bool HALF = PIECES_HELD == 1;
+static_assert(!HALF || SHARED_BY == 1, "");
+static_assert(!DIRECT || (HALF && UNITS == 2 && WARPS == 1 && PARTS == 1), "");
+static_assert(WARPS % SHARED_BY == 0 && (EIGHTS == 1 || (EIGHTS == 2 && PARTS == 1)), "");
 
-typedef Slices<PIECES_HELD> OfLines;
+typedef Slices<PARTS * PIECES_HELD> OfLines;
 typedef BitsOf<OUTPUT>::type OutputBits;
 
 // Where the result lies.
 struct Result {
   OutputBits* c;
   int64_t batch, row, col;  // strides
+  bool in_pairs;            // whether two neighbouring entries, or the parts of one, may be stored at a time
 };
 
 __device__ __forceinline__ void block_barrier() {
@@ -54,9 +62,7 @@ __device__ __forceinline__ void block_barrier() {
 template <typename T>
 __device__ __forceinline__ void load_from(OfLines& lines, const Operand<T>& left, const Operand<T>& right,
                                           bool of_right, int64_t product, int first, int count, int from, int k) {
-  const Operand<T> of = {of_right ? right.x : left.x, of_right ? right.batch : left.batch,
-                         of_right ? right.line : left.line, of_right ? right.k : left.k};
-  lines.load(of, product, first, count, from, k);
+  lines.load(Operand<T>(left, right, of_right), product, first, count, from, k);
 }
 template <typename T, typename U>
 __device__ __forceinline__ void load_from(OfLines& lines, const Operand<T>& left, const Operand<U>& right,
@@ -74,56 +80,68 @@ __device__ __forceinline__ void store_pair(uint32_t* to, const uint32_t (&bits)[
 }
 
 // Rounds and stores 16 x 16 entries, of which a lane has eight: rows g and g + 8, columns 2 h and 2 h + 1, and the same
-// 8 columns on. mu, nu: exponents, or flags, of the tile's rows and columns, from `row` and `col` of C on.
-__device__ __forceinline__ void finish(const Entry (&entries)[8], const int* mu, const int* nu,
+// 8 columns on; or the first four of complex ones. mu, nu: exponents, or flags, of the tile's rows and columns, from
+// `row` and `col` of C on.
+__device__ __forceinline__ void finish(const Entry (&entries)[4 * EIGHTS], const int* mu, const int* nu,
                                        const Operand<INPUT_A>& a, const Operand<INPUT_B>& b, const Result& to,
                                        int64_t product, int row, int col, int m, int n, int k,
                                        const Constants& constants) {
   const int g = threadIdx.x >> 2 & 7, h = threadIdx.x & 3;
   mu += g, nu += 2 * h, row += g, col += 2 * h;
   OutputBits* const c = to.c + product * to.batch + row * to.row + col * to.col;
-  constexpr int PAIR = 2 * sizeof(OutputBits);
-  const uint64_t places = reinterpret_cast<uint64_t>(c) | static_cast<uint64_t>(to.row) * sizeof(OutputBits);
-  const bool in_pairs = to.col == 1 && (places & (PAIR - 1)) == 0;
+  // Without branches the compiler mixes all entries, for which it lacks registers where these are long.
+  constexpr bool CERTAIN = WHOLE && DIRECT;
   bool usual = true;
 #pragma unroll
-  for (int i = 0; i < 8; i += 2) {
+  for (int i = 0; i < 4 * EIGHTS; i += 2) {
     const int down = 8 * (i / 2 % 2), over = 8 * (i / 4);
-    OutputBits bits[2];
+    OutputBits bits[2][PARTS];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int exponent = SHIFT - mu[down] - nu[over + j];
-      bits[j] = bits_of(entries[i + j].usually<OUTPUT>(exponent, constants));
-      usual = (Entry::ALWAYS ? exponent > FLAGGED / 2 : is_usual<OUTPUT, Entry::BITS>(exponent)) && usual;
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part)
+        bits[j][part] = bits_of(entries[i + j].usually<OUTPUT>(part, exponent, constants));
+      usual = is_usual<OUTPUT, Entry::BITS>(exponent) && usual;
     }
-    if (row + down >= m) continue;
+    if (!CERTAIN && row + down >= m) continue;
     OutputBits* const at = c + down * to.row + over * to.col;
-    if (in_pairs && col + over + 1 < n) {
-      store_pair(at, bits);
+    if constexpr (PARTS == 2) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        if (col + over + j < n) {
+          OutputBits* const entry = at + j * to.col;
+          const OutputBits pair[2] = {bits[j][0], bits[j][PARTS - 1]};
+          if (to.in_pairs) store_pair(entry, pair);
+          else entry[0] = pair[0], entry[1] = pair[1];
+        }
+    } else if (to.in_pairs && (CERTAIN || col + over + 1 < n)) {
+      const OutputBits pair[2] = {bits[0][0], bits[1][0]};
+      store_pair(at, pair);
     } else {
-      if (col + over < n) at[0] = bits[0];
-      if (col + over + 1 < n) at[to.col] = bits[1];
+      if (col + over < n) at[0] = bits[0][0];
+      if (col + over + 1 < n) at[to.col] = bits[1][0];
     }
   }
   if (usual) return;
   // Rare: a line has NaN or Inf, or some result may be near over- or underflow.
 #pragma unroll 1
-  for (int i = 0; i < 8; ++i) {
-    const int down = 8 * (i / 2 % 2), over = 8 * (i / 4) + i % 2;
+  for (int i = 0; i < 4 * EIGHTS * PARTS; ++i) {
+    const int of = i / PARTS, part = i % PARTS, down = 8 * (of / 2 % 2), over = 8 * (of / 4) + of % 2;
     if (row + down >= m || col + over >= n) continue;
     const int exponent = SHIFT - mu[down] - nu[over];
     OutputBits bits;
     if (exponent > FLAGGED / 2) {
       Entry entry = entries[0];
 #pragma unroll
-      for (int j = 1; j < 8; ++j)
-        if (i == j) entry = entries[j];
-      bits = bits_of(entry.always<OUTPUT>(exponent, constants));
+      for (int j = 1; j < 4 * EIGHTS; ++j)
+        if (of == j) entry = entries[j];
+      bits = bits_of(entry.always<OUTPUT>(part, exponent, constants));
     } else {
       bits = special_entry<OUTPUT>(a.x + product * a.batch + (row + down) * a.line, a.k,
-                                   b.x + product * b.batch + (col + over) * b.line, b.k, k);
+                                   b.x + product * b.batch + (col + over) * b.line, b.k, k, part);
     }
-    c[down * to.row + over * to.col] = bits;
+    c[down * to.row + over * to.col + part] = bits;
   }
 }
 
@@ -134,118 +152,123 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
       const __grid_constant__ Constants constants) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
-  constexpr int FRAGMENTS = DIRECT ? 0 : SLICES * UNITS * SHARED_BY * STEPS * 32;
-  constexpr int EXCHANGED = SHARED_BY > 1 ? 16 * larger(OF_ROWS, UNITS - OF_ROWS) * SHARED_BY : 0;
-  uint4* const fragments = reinterpret_cast<uint4*>(dynamic);  // [slice][unit][SHARED_BY][STEPS][lane]
-  uint64_t* const statistics = reinterpret_cast<uint64_t*>(fragments + FRAGMENTS);
+  constexpr int LIMBS_HELD = HALF ? 2 : 4;  // of a fragment
+  constexpr int FRAGMENTS = DIRECT ? 0 : PARTS * SLICES * UNITS * SHARED_BY * STEPS * 32;
+  constexpr int EXCHANGED = SHARED_BY > 1 ? 16 * WARPS : 0;
+  uint32_t* const fragments = reinterpret_cast<uint32_t*>(dynamic);  // [slice][unit][SHARED_BY][STEPS][lane]
+  uint64_t* const statistics = reinterpret_cast<uint64_t*>(fragments + LIMBS_HELD * FRAGMENTS);
   int* const exponents = reinterpret_cast<int*>(statistics + EXCHANGED);
   unsigned short* const tops = reinterpret_cast<unsigned short*>(exponents + 16 * UNITS);
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, h = lane & 3;
-  const Operand<INPUT_A> left = {reinterpret_cast<const BitsOf<INPUT_A>::type*>(a), a_batch, a_row, a_k};
-  const Operand<INPUT_B> right = {reinterpret_cast<const BitsOf<INPUT_B>::type*>(b), b_batch, b_col, b_k};
-  const Result result = {reinterpret_cast<OutputBits*>(c), c_batch, c_row, c_col};
+  const Operand<INPUT_A> left(a, a_batch, a_row, a_k, m, k);
+  const Operand<INPUT_B> right(b, b_batch, b_col, b_k, n, k);
+  const uint64_t places = reinterpret_cast<uint64_t>(c) | static_cast<uint64_t>(c_batch | c_row) * sizeof(OUTPUT);
+  const bool in_pairs = (PARTS == 2 || c_col == 1) && (places & (2 * sizeof(OUTPUT) - 1)) == 0;
+  const Result result = {reinterpret_cast<OutputBits*>(c), c_batch, c_row, c_col, in_pairs};
   const int over = (n + BLOCK_COLS - 1) / BLOCK_COLS, tiles = (m + BLOCK_ROWS - 1) / BLOCK_ROWS * over;
-  const int runs = (tiles + run - 1) / run;  // of a product
+  const int runs = ONE_TILE ? 1 : (tiles + run - 1) / run;  // of a product
 
 #pragma unroll 1
   for (int64_t job = blockIdx.x; job < batch * runs; job += gridDim.x) {
     const int64_t product = runs == 1 ? job : job / runs;
-    const int begin = static_cast<int>(job - product * runs) * run, end = smaller(begin + run, tiles);
+    const int begin = ONE_TILE ? 0 : static_cast<int>(job - product * runs) * run;
+    const int end = ONE_TILE ? 1 : smaller(begin + run, tiles);
     if (runs == 1 && job + gridDim.x < batch) {
-      left.prefetch(job + gridDim.x, m, k, 32 * WARPS);
-      right.prefetch(job + gridDim.x, n, k, 32 * WARPS);
+      constexpr int LENGTH = ONE_TILE && WHOLE ? 16 * SHARED_BY * PIECES_HELD : 0;
+      left.template prefetch<BLOCK_ROWS * LENGTH, 32 * WARPS>(job + gridDim.x, m * k);
+      right.template prefetch<BLOCK_COLS * LENGTH, 32 * WARPS>(job + gridDim.x, n * k);
     }
     int row0 = -1, col0 = -1;
 #pragma unroll 1
     for (int tile = begin; tile < end; ++tile) {
       // The next tile has the rows or the columns of this one.
-      const int tile_row = tile / over, place = tile - tile_row * over;
+      const int tile_row = ONE_TILE ? 0 : tile / over, place = ONE_TILE ? 0 : tile - tile_row * over;
       const int next_row = tile_row * BLOCK_ROWS;
       const int next_col = (tile_row % 2 == 0 ? place : over - 1 - place) * BLOCK_COLS;
-      const bool new_rows = next_row != row0, new_cols = next_col != col0;
+      const bool new_rows = ONE_TILE || next_row != row0, new_cols = ONE_TILE || next_col != col0;
       row0 = next_row, col0 = next_col;
 
       // 1. Slices.
       OfLines lines[DIRECT ? 2 : 1];
-      const auto read = [&](OfLines& of, int unit, int part, bool active) {
+      const auto prepare = [&](OfLines& of, int unit, int part, bool active) {
         const bool of_right = unit >= OF_ROWS;
         const int first = of_right ? col0 + 16 * (unit - OF_ROWS) : row0 + 16 * unit, count = of_right ? n : m;
         load_from(of, left, right, of_right, product, active ? first : count, count, 16 * PIECES_HELD * part, k);
-      };
-      const auto prepare = [&](OfLines& of, int unit, int part, bool active) {
-        const bool of_right = unit >= OF_ROWS;
-        const int among = 16 * SHARED_BY * (of_right ? unit - OF_ROWS : unit);
+        const int among = 16 * SHARED_BY * (warp / SHARED_BY);
         const Exchange<SHARED_BY> exchange = {statistics + among, tops + among, active};
         of.template describe<STEP_BITS>(exchange, part, base, threshold);
         if (active && part == 0 && h < 2) exponents[16 * unit + 8 * h + g] = of.exponent_or_flag(h);
         of.cut(constants);
       };
-      const auto store = [&](const OfLines& of, int unit, int part) {
-        const bool of_right = unit >= OF_ROWS;
-        uint4* const to = fragments + (unit * SHARED_BY + part) * STEPS * 32 + lane;
-        constexpr int APART = UNITS * SHARED_BY * STEPS * 32;
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-#if DIGIT_BITS == 0 && !QUOTIENTS
-          of.store(step, of_right, reinterpret_cast<uint32_t*>(to + 32 * step), 4 * APART, constants);
-#else
-          if constexpr (!DIRECT) {
-#pragma unroll
-            for (int t = 0; t < SLICES; ++t) {
-              const uint32_t f00 = of.slice(0, 2 * step, t, constants), f01 = of.slice(0, 2 * step + 1, t, constants);
-              const uint32_t f10 = of.slice(1, 2 * step, t, constants), f11 = of.slice(1, 2 * step + 1, t, constants);
-              to[t * APART + 32 * step] = make_uint4(f00, of_right ? f01 : f10, of_right ? f10 : f01, f11);
-            }
-          }
-#endif
-        }
-      };
       if constexpr (DIRECT) {
 #pragma unroll
-        for (int side = 0; side < 2; ++side) read(lines[side], side, 0, true);  // both before either is waited for
-#pragma unroll
         for (int side = 0; side < 2; ++side) prepare(lines[side], side, 0, true);
-      } else if constexpr (SHARED_BY == 1) {
-        const int last = new_cols ? UNITS : OF_ROWS;
-#pragma unroll 1
-        for (int unit = (new_rows ? 0 : OF_ROWS) + warp; unit < last; unit += WARPS) {
-          read(lines[0], unit, 0, true);
-          prepare(lines[0], unit, 0, true);
-          store(lines[0], unit, 0);
-        }
       } else {
+        // SHARED_BY warps have a unit; all warps take part if that is several.
+        const int part = warp % SHARED_BY, last = new_cols ? UNITS : OF_ROWS;
 #pragma unroll 1
-        for (int side = 0; side < 2; ++side) {  // one after the other, each by all warps
-          if (!(side == 0 ? new_rows : new_cols)) continue;
-          const bool active = warp < (side == 0 ? OF_ROWS : UNITS - OF_ROWS) * SHARED_BY;
-          const int unit = (side == 0 ? 0 : OF_ROWS) + (active ? warp / SHARED_BY : 0), part = warp % SHARED_BY;
-          read(lines[0], unit, part, active);
-          prepare(lines[0], unit, part, active);
-          if (active) store(lines[0], unit, part);
+        for (int begun = new_rows ? 0 : OF_ROWS; begun < last; begun += WARPS / SHARED_BY) {
+          const int unit = begun + warp / SHARED_BY;
+          const bool active = unit < last, of_right = unit >= OF_ROWS;
+          if (SHARED_BY == 1 && !active) break;
+          OfLines& of = lines[0];
+          prepare(of, unit, part, active);
+          if (!active) continue;
+          uint32_t* const to = fragments + LIMBS_HELD * ((unit * SHARED_BY + part) * STEPS * 32 + lane);
+          constexpr int APART = LIMBS_HELD * UNITS * SHARED_BY * STEPS * 32;
+#pragma unroll
+          for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+            for (int t = 0; t < PARTS * SLICES; ++t) {
+              uint32_t* const at = to + t * APART + LIMBS_HELD * 32 * step;
+              const int first = 2 * PARTS * step + t % PARTS;
+              const uint32_t f00 = of.slice(0, first, t / PARTS, constants);
+              const uint32_t f10 = of.slice(1, first, t / PARTS, constants);
+              if constexpr (HALF) {
+                *reinterpret_cast<uint2*>(at) = make_uint2(f00, f10);
+              } else {
+                const uint32_t f01 = of.slice(0, first + PARTS, t / PARTS, constants);
+                const uint32_t f11 = of.slice(1, first + PARTS, t / PARTS, constants);
+                *reinterpret_cast<uint4*>(at) = make_uint4(f00, of_right ? f01 : f10, of_right ? f10 : f01, f11);
+              }
+            }
+          }
         }
       }
       block_barrier();
 
       // 2. Products.
 #pragma unroll 1
-      for (int i = warp; i < OF_ROWS * (UNITS - OF_ROWS); i += WARPS) {
-        const int down = i % OF_ROWS, across = OF_ROWS + i / OF_ROWS;
-        const int row = row0 + 16 * down, col = col0 + 16 * (across - OF_ROWS);
-        if (row >= m || col >= n) continue;
-        Entry entries[8];
+      for (int i = warp; i < OF_ROWS * (UNITS - OF_ROWS) * (2 / EIGHTS); i += WARPS) {
+        const int down = i % OF_ROWS, eight = i / OF_ROWS * EIGHTS, across = OF_ROWS + eight / 2;
+        const int row = row0 + 16 * down, col = col0 + 8 * eight;
+        if (!WHOLE && (row >= m || col >= n)) continue;
+        Entry entries[4 * EIGHTS];
         const auto load = [&](int side, int t, int step) {
-#if DIGIT_BITS != 0 || QUOTIENTS
           if constexpr (DIRECT) {
             const OfLines& of = lines[side];
             const uint32_t first = of.slice(0, 0, t, constants), second = of.slice(1, 0, t, constants);
             return make_uint4(first, second, second, 0);
+          } else {
+            const int unit = side == 0 ? down : across;
+            const uint32_t* const at =
+                fragments + LIMBS_HELD * (((t * UNITS + unit) * SHARED_BY * STEPS + step) * 32 + lane);
+            if constexpr (HALF) {
+              if (side == 1 && EIGHTS == 1) return make_uint4(at[eight % 2], 0, 0, 0);
+              const uint2 v = *reinterpret_cast<const uint2*>(at);
+              return make_uint4(v.x, v.y, v.y, 0);
+            } else {
+              if (side == 1 && EIGHTS == 1) {
+                const uint2 v = *reinterpret_cast<const uint2*>(at + 2 * (eight % 2));
+                return make_uint4(v.x, v.y, 0, 0);
+              }
+              return *reinterpret_cast<const uint4*>(at);
+            }
           }
-#endif
-          return fragments[((t * UNITS + (side == 0 ? down : across)) * SHARED_BY * STEPS + step) * 32 + lane];
         };
-        multiply<SHARED_BY * STEPS, DIRECT>(entries, load, constants);
-        finish(entries, exponents + 16 * down, exponents + 16 * across, left, right, result, product, row, col, m, n, k,
-               constants);
+        multiply<SHARED_BY * STEPS, HALF>(entries, load, constants);
+        const int *const mu = exponents + 16 * down, *const nu = exponents + 16 * OF_ROWS + 8 * eight;
+        finish(entries, mu, nu, left, right, result, product, row, col, m, n, k, constants);
       }
       block_barrier();  // the next tile's slices take their place
     }

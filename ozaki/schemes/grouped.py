@@ -14,14 +14,16 @@ from math import isqrt, ldexp, log2, prod
 from typing import NamedTuple
 
 from ozaki.caches import cached
+from ozaki.schemes.moduli import balanced
 from ozaki.schemes.residues import Residues
 
-FEWEST, MOST = 4, 20
+FEWEST, MOST, MOST_COMPLEX = 4, 20, 15
 """The counts of residues that the kernels take. With fewer, the exponent of a row may be so small that it is no normal
-number's; more do not leave room in shared memory, and take long."""
+number's; more do not leave room in shared memory, and take long. Images of more complex ones would have to be split."""
 
 DEPTH = 256
-"""The longest k: a sum of so many products of bytes is below 2**24, so that its bits are a float32."""
+"""The longest k, twice that of complex rows: a sum of so many products of bytes is below 2**24, so that its bits are a
+float32."""
 
 _ERROR_BITS = 22
 """A quotient of a sum of three is off by less than 2**-22 of its value: four roundings to float32 (grouped.cuh)."""
@@ -85,7 +87,7 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
     """The places of the digits of weights: as few as let every sum of digits be an exact float64.
 
     Of at most four, the upper two make a float64, too, and lie so high that a rounded sum of the lower two does not
-    reach below them.
+    reach below them. More are made digits of so many bits as the places have, and then any two of them make a float64.
     """
     groups, bits = groups_of(scheme.moduli), prod(scheme.moduli).bit_length()
     for places in _candidates(bits):
@@ -95,18 +97,24 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
             sum(z * abs(w[i]) for z, w in zip(groups.largest, weights, strict=True)) + groups.quotient * abs(minus[i])
             for i in range(len(places))
         ]
-        exact = all(each < 2**53 for each in sums)
+        exact = all(each < 2**53 - 2**_CARRIED for each in sums)
         if exact and len(places) == 4:
             upper = scheme.range + sums[0] + sums[1] * 2 ** places[1]
             exact = upper < 2 ** (53 + places[2])
+        elif exact and len(places) > 4:
+            exact = scheme.range < 2 ** (52 + places[4])
         if exact:
             return places
     raise AssertionError("no places for these moduli")
 
 
+_CARRIED = 28
+"""More bits than are carried from one digit to the next, of which there are more than four."""
+
+
 def _candidates(bits: int) -> Iterator[tuple[int, ...]]:
-    for count in range(2, bits):
-        widths = product(range(26, 31), repeat=count - 1) if count <= 4 else ((w,) * (count - 1) for w in (28, 27, 26))
+    for count in range(2, 7):
+        widths = product(range(26, 31), repeat=count - 1) if count <= 4 else [(26, 27, 26, 27, 26)[: count - 1]]
         for each in widths:
             places = tuple(sum(each[:i]) for i in range(count))
             if places[-1] <= bits:
@@ -138,38 +146,61 @@ class Quotients(NamedTuple):
 
     Attributes
     ----------
-    constants : the struct Cutting (kernels/stacks/lines.cuh), in 32-bit numbers
+    constants : the struct Cutting (kernels/stacks/residue_slices.cuh), in 32-bit numbers
     unsure : the number of the modulus for which the quotients of long elements may be off by one, or -1
+    split : whether images are split
+    sure : of split images, a bit for each modulus that has no need of it
     """
 
     constants: tuple[int, ...]
     unsure: int
+    split: bool
+    sure: int = 0
+
+
+PLACE = 36
+"""Images are split into H 2**PLACE + L (kernels/stacks/residue_slices.cuh)."""
 
 
 @cached(64)
-def quotients_of(scheme: Residues) -> Quotients | None:
-    """How residues of images follow from quotients in float64; None if several moduli would need to be corrected.
+def quotients_of(scheme: Residues) -> Quotients:
+    """How residues of images follow from quotients in float64.
 
     With w = X - 127.5, which is off by at most 1/2 (and 2**-44) since y - 127.5 is rounded and not y, q = RN(w / m)
     leaves abs(X - q m - 127.5) <= 1/2 + 2**-44 + m/2 + abs(w) d, d what RN(1 / m) m differs from 1 by. It has to be
-    below 128.5, so that X - q m, an integer, is in [0, 255].
+    below 128.5, so that X - q m, an integer, is in [0, 255]. One modulus may be corrected; where several would need
+    that, images are split, w is a number below 2**49, rounded by less than 2**-4, and q is right for all moduli.
     """
     largest = isqrt(scheme.range) + 128
     inverses = [1 / m for m in scheme.moduli]
-    if largest >= 51 * 2**50:  # quotients below 2**51
-        return None
-    unsure, sure = -1, float(2 * largest)
+    below, sure, unsure = largest < 51 * 2**50, float(2 * largest), []  # else quotients are below 2**51
     for t, (m, inverse) in enumerate(zip(scheme.moduli, inverses, strict=True)):
         room = 128 - Fraction(m, 2) - Fraction(1, 2**40)
         off = abs(Fraction(inverse) * m - 1)
-        if m == 256 or off * largest < room:
+        if m == 256 or (off * largest < room and largest < m * 2**51):
             continue
-        if unsure >= 0 or off * largest > m:
-            return None
-        unsure, sure = t, float(room / off) - 256
-    doubles = struct.pack(f"<{len(inverses) + 1}d", *inverses, sure)
-    minus = [-m % 2**32 for m in scheme.moduli] + [0] * (len(inverses) % 2)
-    return Quotients((*_numbers(doubles), *minus), unsure)
+        unsure.append(t)
+        sure, below = float(room / off) - 256, below and off * largest <= m
+    minus = [-m % 2**32 for m in scheme.moduli]
+    if not unsure or (below and len(unsure) == 1):
+        doubles = struct.pack(f"<{len(inverses) + 1}d", *inverses, sure)
+        return Quotients((*_numbers(doubles), *minus, *[0] * (len(inverses) % 2)), unsure[0] if unsure else -1, False)
+    assert largest < 2 ** (PLACE + 42) and len(minus) <= MOST
+    without = sum(1 << t for t in range(len(minus)) if t not in unsure) if largest < _HALVES else 0
+    places = [balanced(2**PLACE, m) - (2**PLACE if without else 0) for m in scheme.moduli]
+    doubles = struct.pack(f"<{2 * len(inverses)}d", *inverses, *map(float, places))
+    return Quotients((*_numbers(doubles), *minus, *(x % 2**32 for x in places)), -1, True, without)
+
+
+_HALVES = 2**60
+"""Below this float64 y there is a float64 as near to y - 127.5 as 1/2: they are multiples of 128 at most."""
+
+
+@cached(64)
+def raising(scheme: Residues) -> tuple[int, ...]:
+    """For each modulus a multiple that no sum of products of complex rows modulo it exceeds; to an even count, by 0."""
+    most = DEPTH // 2 * 255**2
+    return (*(-(-most // m) * m for m in scheme.moduli), *[0] * (scheme.count % 2))
 
 
 def image_bits(scheme: Residues) -> int:

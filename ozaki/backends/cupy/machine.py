@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
+from ozaki.backends.cupy.steps import stacks
 from ozaki.backends.cupy.steps.engines.choice import (
     has_complex_slices,
     slice_engine,
@@ -17,7 +18,7 @@ from ozaki.backends.cupy.steps.engines.choice import (
 from ozaki.caches import cached
 from ozaki.planning.question import Way
 from ozaki.records.formats import is_multiprecision, part_of
-from ozaki.records.shapes import COMPLEX, Shapes
+from ozaki.records.shapes import COMPLEX, REAL, Shapes
 from ozaki.schemes import ComplexResidues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore
@@ -104,6 +105,8 @@ def _seconds(device: Device, sizes: Shapes, dtype: str, way: Way) -> float | Non
         engine = word_engine(device, way, batch, m, k, n)
     else:
         assert isinstance(way, KernelScheme)  # `slices_obstacle` refuses any other
+        if sizes.parts in (REAL, COMPLEX) and stacks.runs(device, way, batch, m, k, n, dtype):
+            return stacks.seconds(device, way, batch, m, k, n) + start
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
     seconds = engine.seconds(way, batch, m, k, n, dtype)
     return None if seconds is None else seconds + start

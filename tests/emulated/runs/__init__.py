@@ -27,7 +27,15 @@ FUNCTIONS = {
         "hopper-kept-and-finished",
         "out-that-shares-memory",
     ),
-    "stacks": ("stacks", "hopper-stacks", "hard-stacks", "long-images", "tiles-in-turn", "stacks-at-the-end-of-memory"),
+    "stacks": (
+        "stacks",
+        "hopper-stacks",
+        "hard-stacks",
+        "complex-stacks",
+        "long-images",
+        "tiles-in-turn",
+        "stacks-at-the-end-of-memory",
+    ),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

@@ -54,7 +54,7 @@ def stacks(rng: np.random.Generator) -> None:
             a, b = b.swapaxes(1, 2), a.swapaxes(1, 2)
         product(a, b, scheme="residues", slices=14)
         product(a.astype("f4"), b.astype("f4"), scheme="digits", slices=3)
-    product(matrix(rng, (2, 70, 200), "f4"), matrix(rng, (2, 200, 130), "f4"), scheme="digits", slices=3)
+    product(matrix(rng, (2, 50, 200), "f4"), matrix(rng, (2, 200, 64), "f4"), scheme="digits", slices=3)
     for slices in range(1, 7):
         m, k, n = rng.integers(1, 40, 3)
         dtype = "f4" if slices < 4 else "f8"
@@ -65,12 +65,51 @@ def stacks(rng: np.random.Generator) -> None:
         product(matrix(rng, (2, m, k), dtype), matrix(rng, (2, k, n), dtype), scheme="residues", slices=slices)
 
 
+def complex_matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: int) -> np.ndarray:
+    """A stack of complex matrices, as `strided` has them."""
+    batch, m, n = shape
+    part = "f8" if dtype == "c16" else "f4"
+    x = strided(rng, (batch, m, 2 * n), part, kind)
+    made = np.empty(shape, dtype)
+    made.real, made.imag = x[:, :, :n], x[:, :, n:]
+    return made.swapaxes(1, 2).copy().swapaxes(1, 2) if kind == 1 else made[:, ::-1] if kind == 3 else made
+
+
+def complex_stacks(rng: np.random.Generator) -> None:
+    """Of both formats, ragged and strided ones; NaN, Inf, zeros; results out of range."""
+    shapes = [(3, 16, 16, 16), (2, 5, 1, 7), (2, 33, 20, 18), (2, 70, 50, 35), (2, 20, 100, 40), (2, 3, 128, 70)]
+    for batch, m, k, n in shapes:
+        dtypes, kinds = rng.choice(["c16", "c8"], 2), rng.integers(0, 5, 2)
+        a, b = (
+            complex_matrix(rng, (batch, m, k), dtypes[0], int(kinds[0])),
+            complex_matrix(rng, (batch, k, n), dtypes[1], int(kinds[1])),
+        )
+        product(a, b, scheme="residues", slices=15)
+        product(a.astype("c8"), b.astype("c8").conj(), scheme="residues", slices=7)
+    for slices in (4, 5, 6, 8, 10, 11, 12, 13, 14):
+        m, k, n = rng.integers(1, 40, 3)
+        dtype = "c8" if slices < 9 else "c16"
+        a, b = complex_matrix(rng, (2, m, k), dtype, 0), complex_matrix(rng, (2, k, n), dtype, 0)
+        product(a, b, scheme="residues", slices=slices)
+    for dtype, slices in (("c16", 15), ("c8", 8)):
+        x = hard(rng, 30, "f8" if dtype == "c16" else "f4")
+        a = (x + 0j).astype(dtype)
+        a.imag = x[::-1, ::-1]
+        product(a, a.conj().swapaxes(1, 2), scheme="residues", slices=slices)
+        product(a[:, :, :14], a[::-1, 3:17], scheme="residues", slices=slices)
+        least = float(np.finfo(dtype).smallest_subnormal)
+        for scale in (float(np.finfo(dtype).max) ** 0.5, least**0.5, 2.0**-10 * least**0.5):
+            a, b = (complex_matrix(rng, (2, 17, 17), "c16", 0) * scale for _ in "ab")
+            product(a.astype(dtype), b.astype(dtype), scheme="residues", slices=slices)
+
+
 def hard_stacks(rng: np.random.Generator) -> None:
     """NaN, Inf, zeros, subnormal numbers and huge ranges; results that over- and underflow; integers; ties."""
     schemes = (
         ("residues", "f8", 14),
         ("residues", "f4", 7),
         ("residues", "f8", 15),
+        ("residues", "f8", 20),
         ("digits", "f4", 3),
         ("digits", "f8", 6),
     )
@@ -103,13 +142,14 @@ def tiles_in_turn(rng: np.random.Generator) -> None:
 
 def long_images(rng: np.random.Generator) -> None:
     """Images so long that quotients by 253 may be off by one: of each residue, of both signs."""
-    longest = isqrt(Residues(14).range)
-    images = ((longest - longest // 2**12) // 4 + np.arange(512)) * 4.0
-    for shape in ((16, 16), (32, 32)):
-        a = np.zeros((512 // shape[0], *shape))
-        a[:, np.arange(shape[0]), rng.integers(0, shape[0], shape[0])] = images.reshape(-1, shape[0])
-        product(a, matrix(rng, a.shape, "f8"), scheme="residues", slices=14)
-        product(matrix(rng, a.shape, "f8"), (-a).swapaxes(1, 2), scheme="residues", slices=14)
+    for slices in (14, 15, 20):
+        longest = float(isqrt(Residues(slices).range)) * (1 - 2.0**-12)
+        images = np.rint(longest / 4) * 4 + np.arange(512) * 4 * max(float(np.spacing(longest)), 1.0)
+        for shape in ((16, 16), (32, 32)):
+            a = np.zeros((512 // shape[0], *shape))
+            a[:, np.arange(shape[0]), rng.integers(0, shape[0], shape[0])] = images.reshape(-1, shape[0])
+            product(a, matrix(rng, a.shape, "f8"), scheme="residues", slices=slices)
+            product(matrix(rng, a.shape, "f8"), (-a).swapaxes(1, 2), scheme="residues", slices=slices)
 
 
 def stacks_at_the_end_of_memory(rng: np.random.Generator) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import RESIDUES
 from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -18,16 +19,18 @@ from ozaki.backends.cupy.program.steps import Out
 from ozaki.caches import cached
 from ozaki.records.plan import Plan
 from ozaki.records.report import counted
-from ozaki.schemes import Digits, Residues, Scheme, Words, scaling_of
-from ozaki.schemes.constants import KernelScheme, image_limbs, residue_constants
+from ozaki.schemes import ComplexSlices, Digits, Residues, Scheme, Words, scaling_of
+from ozaki.schemes.constants import KernelScheme, image_limbs, scheme_of
 from ozaki.schemes.grouped import (
     DEPTH,
     FEWEST,
     MOST,
+    MOST_COMPLEX,
     grouped_constants,
     image_bits,
     places_of,
     quotients_of,
+    raising,
 )
 
 LABEL = "kernel of stacks"
@@ -37,14 +40,14 @@ _LARGEST = 256
 """The most rows and columns of a product; larger ones fill the tiles of engines."""
 
 _SIDE, _LONG = 64, 128
-"""The most rows and columns of a tile. With k above _LONG, slices are cut so often for smaller tiles, where there is no
-room for whole ones, that only products of few rows and columns, which engines pad, take less time than theirs."""
+"""The most rows and columns of a tile. With k above _LONG, slices are cut so often that only products of few rows and
+columns, which engines pad, take less time than theirs (1024 x 256^3 of float32 on an H200: 1.05 ms for 0.58)."""
 
 _ROUNDS = 4
 """Runs of tiles of a block, at least, where there are so many: longer ones cut fewer slices, but end less evenly."""
 
-_LANES, _PIECE, _STEP = 32, 16, 32
-"""Lanes of a warp; inner indices of a piece and of a step (kernels/stacks/stack.cu)."""
+_LANES, _PIECE = 32, 16
+"""Lanes of a warp; inner indices of a piece (kernels/stacks/lines.cuh)."""
 
 
 @dataclass(frozen=True)
@@ -56,34 +59,27 @@ class Tile:
     rows, cols : of the tile of C that a block computes at a time, multiples of 16
     pieces : of 16 inner indices that a warp has of its lines
     shared_by : warps that have the same lines
+    warps : of a block
+    slices : of an element
+    direct : whether slices stay in registers
+    eights : of columns of C that a warp multiplies at a time
     """
 
     rows: int
     cols: int
     pieces: int
     shared_by: int
+    warps: int
+    slices: int
+    direct: bool = False
+    eights: int = 2
 
     @property
-    def units(self) -> int:
-        """Groups of 16 lines."""
-        return (self.rows + self.cols) // 16
-
-    @property
-    def direct(self) -> bool:
-        """Whether residues stay in registers."""
-        return self.pieces == 1
-
-    @property
-    def warps(self) -> int:
-        """Warps of a block: one for each group of lines, or several, of one side at a time."""
-        if self.shared_by > 1:
-            return max(self.rows, self.cols) // 16 * self.shared_by
-        return 1 if self.direct else self.units
-
-    def nbytes(self, count: int) -> int:
-        """Bytes of shared memory of a block, for so many residues."""
-        of_line = 0 if self.direct else count * self.shared_by * -(-self.pieces // 2) * _STEP
-        exchanged = 10 * self.shared_by * max(self.rows, self.cols) if self.shared_by > 1 else 0
+    def nbytes(self) -> int:
+        """Bytes of shared memory of a block."""
+        depth = _PIECE if self.pieces == 1 else round_up(self.pieces, 2) * _PIECE * self.shared_by
+        of_line = 0 if self.direct else depth * self.slices
+        exchanged = 160 * self.warps if self.shared_by > 1 else 0
         return (of_line + 4) * (self.rows + self.cols) + exchanged
 
 
@@ -92,38 +88,99 @@ def multiplies(device: Device, plan: Plan) -> bool:
 
     It does for a stack of at least two, if nothing but the product is asked for.
     """
+    if plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused"):
+        return False
     m, k, n = plan.shape
-    if plan.dtype not in ("float32", "float64"):
+    return runs(device, plan.scheme, prod(plan.batch), m, k, n, plan.dtype)
+
+
+def runs(device: Device, scheme: Scheme | Words | None, batch: int, m: int, k: int, n: int, dtype: str) -> bool:
+    """Whether the kernel computes plain products of this shape by a scheme."""
+    complex_rows = isinstance(scheme, ComplexSlices)
+    if dtype not in (_COMPLEX if complex_rows else _REAL) or batch < 2 or max(m, n) > _LARGEST:
         return False
-    others = plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused")
-    tile = None if others or prod(plan.batch) < 2 or max(m, n) > _LARGEST else tile_of(device, plan.scheme, m, k, n)
-    if tile is None:
-        return False
-    return k <= _LONG or max(m, n) <= _SIDE or (tile.rows, tile.cols) == _whole_tile(m, n)
+    return (k <= _LONG or max(m, n) <= _SIDE) and tile_of(device, scheme, m, k, n) is not None
+
+
+_REAL, _COMPLEX = ("float32", "float64"), ("complex64", "complex128")
+
+
+@cached(1024)
+def seconds(device: Device, scheme: KernelScheme, batch: int, m: int, k: int, n: int) -> float:
+    """How long a product takes whose count of slices the data decide: the facts, and then the kernel."""
+    tile = tile_of(device, scheme, m, k, n)
+    assert tile is not None
+    down, over, length = -(-m // tile.rows), -(-n // tile.cols), round_up(k, _PIECE)
+    entries, elements = down * over * tile.rows * tile.cols, (down * tile.rows + over * tile.cols) * length
+    each = (_ENTRY_PS * entries + _ELEMENT_PS * elements) * (scheme.products + 1)
+    busy = device.multiprocessors / _MEASURED_ON * min(batch * down * over / device.multiprocessors, 1)
+    each *= (_OF_LONG if k > _SIDE else 1.0) * (_OF_COMPLEX if isinstance(scheme, ComplexSlices) else 1.0)
+    facts = _FACTS_PS * (m + n) * k
+    return max(1e-12 * batch * (each + facts) / busy + _START, RESIDUES.least)
+
+
+_ENTRY_PS, _ELEMENT_PS, _FACTS_PS = 0.55, 0.27, 5.5
+"""Picoseconds for each slice product and one more: of an entry and of an element; and for the facts of an element. On
+an H200, of float64 and 14 residues, float32 and 7, or 3 digits, and from 16 to 64 rows, columns and inner indices."""
+
+_OF_LONG, _OF_COMPLEX = 1.8, 1.6
+"""How much longer that takes with k above _SIDE, where one block fills a multiprocessor (the same, with 128); and for
+slices of complex rows, of which `products` counts two for each of the four products of parts."""
+
+_MEASURED_ON, _START = 132, 10e-6
+"""Multiprocessors of that device; seconds that it takes to begin."""
 
 
 @cached(1024)
 def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: int) -> Tile | None:
     """The tile for products of a scheme; None if the kernel does not multiply them on this device."""
-    if not _has_slices(scheme) or not 0 < k <= DEPTH or 0 in (m, n):
+    if not _has_slices(scheme) or 0 in (m, k, n):
         return None
     assert isinstance(scheme, KernelScheme)
+    parts = 2 if isinstance(scheme, ComplexSlices) else 1
+    if k > DEPTH // parts:
+        return None
+    slices, split = parts * scheme_of(scheme).count if isinstance(scheme, Residues) else scheme.count, False
+    if isinstance(scheme, Residues):
+        split = quotients_of(scheme_of(scheme)).split
     pieces = next(x for x in (1, 2, 4, 8, 16) if k <= _PIECE * x)
-    if pieces == 1 and min(m, n) <= 16 and (isinstance(scheme, Digits) or quotients_of(scheme) is not None):
-        return Tile(16, 16, 1, 1)
-    ways = ((max(pieces, 2), 1),) if pieces <= 4 else ((2, pieces // 2), (4, pieces // 4))
+    if pieces == 1 and min(m, n) <= 16 and parts == 1 and not split:
+        return Tile(16, 16, 1, 1, 1, slices, direct=True)
+    ways: tuple[tuple[int, int], ...] = ((2, pieces // 2), (4, pieces // 4))
+    if pieces <= 2:
+        ways = ((pieces, 1),)
+    elif parts == 2 or split:  # more would not stay in registers
+        ways = ways[:1]
+    elif pieces == 4:
+        ways = ((4, 1),)
     rows, cols = _whole_tile(m, n)
     while True:
         for way in ways:
-            tile = Tile(rows, cols, *way)
-            if tile.warps <= _MOST_WARPS and tile.nbytes(scheme.count) <= device.block_memory:
+            if (tile := _fitting(device, rows, cols, *way, slices)) is not None:
                 return tile
         if rows == cols == 16:
             return None
-        if rows >= cols:
+        if rows > cols:
             rows = max(rows // 32, 1) * 16
         else:
             cols = max(cols // 32, 1) * 16
+
+
+def _fitting(device: Device, rows: int, cols: int, pieces: int, shared_by: int, slices: int) -> Tile | None:
+    """The tile of this size, with as many warps as keep a multiprocessor busy; None if there is no room for it."""
+    units = (rows + cols) // 16
+    if shared_by == 1:
+        warps = -(-units // 2) if pieces == 1 else units
+        tile = Tile(rows, cols, pieces, shared_by, warps, slices)
+        return tile if tile.nbytes <= device.block_memory else None
+    warps = shared_by
+    while warps < min(units * shared_by, _MOST_WARPS):
+        tile = Tile(rows, cols, pieces, shared_by, warps, slices)
+        if warps * (device.shared_memory // (tile.nbytes + 1024)) >= _MOST_WARPS:
+            break
+        warps *= 2
+    tile = Tile(rows, cols, pieces, shared_by, warps, slices)
+    return tile if warps <= _MOST_WARPS and tile.nbytes <= device.block_memory else None
 
 
 def _whole_tile(m: int, n: int) -> tuple[int, int]:
@@ -136,14 +193,17 @@ def _has_slices(scheme: Scheme | Words | None) -> bool:
     """Whether the kernel has slices of this scheme."""
     if isinstance(scheme, Digits):
         return scheme.bits == 8 and scheme.word == "int8" and scheme.count <= _MOST_DIGITS
+    if isinstance(scheme, ComplexSlices):
+        return FEWEST <= scheme.of.count <= MOST_COMPLEX
     return type(scheme) is Residues and FEWEST <= scheme.count <= MOST
 
 
 _MOST_DIGITS = 6
 """The most digits: the sum of their diagonals is then below 2**63 (kernels/stacks/digit_slices.cuh)."""
 
-_MOST_WARPS = 16
-"""Warps of a multiprocessor, of 128 registers a thread."""
+_MOST_WARPS, _FEWER_WARPS, _FEW = 16, 12, 15
+"""Warps of a multiprocessor, of 128 registers a thread; and of 168, if blocks are small and there are more than so many
+slices of a part."""
 
 
 def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, out: Array) -> None:
@@ -160,49 +220,58 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
     (batch, m, n), k = out.shape, a.shape[2]
     tile = tile_of(device, scheme, m, k, n)
     assert tile is not None
-    scaling, nbytes = scaling_of(scheme, k), tile.nbytes(scheme.count)
-    blocks = _MOST_WARPS // tile.warps
-    if nbytes:
-        blocks = max(min(blocks, device.shared_memory // (nbytes + 1024)), 1)
+    parts = a.dtype.parts
+    scaling = scaling_of(scheme, parts * k)
+    blocks = (_MOST_WARPS if tile.slices // parts <= _FEW else _FEWER_WARPS) // tile.warps or 1
+    if not tile.direct:
+        blocks = max(min(blocks, device.shared_memory // (tile.nbytes + 1024)), 1)
     macros: Macros = {
-        "INPUT_A": a.dtype.ctype,
-        "INPUT_B": b.dtype.ctype,
-        "OUTPUT": out.dtype.ctype,
+        "PARTS": parts,
+        "INPUT_A": a.dtype.ctype_of_part,
+        "INPUT_B": b.dtype.ctype_of_part,
+        "OUTPUT": out.dtype.ctype_of_part,
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
-        "SLICES": scheme.count,
-        "LIMBS": image_limbs(scheme),
+        "SLICES": tile.slices // parts,
+        "LIMBS": image_limbs(scheme) if isinstance(scheme, Digits) else 0,
         "BLOCK_ROWS": tile.rows,
         "BLOCK_COLS": tile.cols,
         "WARPS": tile.warps,
         "BLOCKS": blocks,
         "SHARED_BY": tile.shared_by,
         "PIECES_HELD": tile.pieces,
+        "DIRECT": int(tile.direct),
+        "WHOLE": int((m % tile.rows, n % tile.cols, k) == (0, 0, _PIECE * tile.pieces * tile.shared_by)),
+        "EIGHTS": 1 if parts == 2 else tile.eights,
+        "ONE_TILE": int(m <= tile.rows and n <= tile.cols),
     }
     constants: tuple[int, ...] = (0, 0)
     if isinstance(scheme, Residues):
-        of_residues, constants = _of_residues(scheme)
+        of_residues, constants = _of_residues(scheme_of(scheme), parts)
         macros |= of_residues
     tiles, at_once = -(-m // tile.rows) * -(-n // tile.cols), blocks * device.multiprocessors
     run = min(max(batch * tiles // (_ROUNDS * at_once), 1), tiles)
     jobs = batch * -(-tiles // run)
-    strides = ((0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (a, b, out))
+    steps = (x.steps_of_parts for x in (a, b, out))
+    strides = ((0 if x.shape[0] == 1 else of[0], *of[1:]) for x, of in zip((a, b, out), steps, strict=True))
     of_a, of_b, of_out = strides
     return Kernel.of(
         "stacks/stack.cu", "stack", macros, (min(jobs, at_once),),
         (_LANES * tile.warps,), None, *of_a, None, *of_b, None, *of_out, batch, run, m, n, k,
-        scaling.base, scaling.threshold, struct(constants), shared_mem=nbytes,
+        scaling.base, scaling.threshold, struct(constants), shared_mem=tile.nbytes,
     )  # fmt: skip
 
 
-def _of_residues(scheme: Residues) -> tuple[Macros, tuple[int, ...]]:
+def _of_residues(scheme: Residues, parts: int) -> tuple[Macros, tuple[int, ...]]:
     """Macros of residues alone, and the struct Constants (kernels/stacks/residue_slices.cuh), in 32-bit numbers."""
     quotients, places = quotients_of(scheme), places_of(scheme)
     macros: Macros = {
         "PLACE_COUNT": len(places),
         "PLACES": f"{{{','.join(map(str, places))}}}",
-        "QUOTIENTS": int(quotients is not None),
+        "EVEN": int(scheme.moduli[0] == 256),
+        "SPLIT": int(quotients.split),
+        "SURE": quotients.sure,
         "IMAGE_BITS": image_bits(scheme),
-        "UNSURE": -1 if quotients is None else quotients.unsure,
+        "UNSURE": quotients.unsure,
     }
-    cut = residue_constants(scheme, "right", True, scheme.count) if quotients is None else quotients.constants
-    return macros, (*cut, *[0] * (len(cut) % 2), *grouped_constants(scheme))
+    raised = raising(scheme) if parts == 2 else ()
+    return macros, (*quotients.constants, *raised, *grouped_constants(scheme))
