@@ -70,7 +70,7 @@ def as_bits(x: Any) -> Any:
 
 def without_eight_bits(x: Any) -> Any:
     """An array of 8-bit floats of ml_dtypes as bfloat16, which has all of these numbers; any other as it is."""
-    dtype = getattr(x, "dtype", None)
+    dtype: Any = getattr(x, "dtype", None)
     if getattr(dtype, "itemsize", 0) != 1 or not dtype.name.startswith(EIGHT_BITS):  # `name` takes a microsecond
         return x
     from ml_dtypes import bfloat16
