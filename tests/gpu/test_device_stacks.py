@@ -18,16 +18,27 @@ SHAPES = [
 ]
 
 
+def made(rng, shape, dtype):
+    """Real or complex numbers of a few sizes."""
+    if dtype[0] == "f":
+        return random_matrix(rng, shape, dtype, 3)
+    real, imaginary = (random_matrix(rng, shape, "f8", 3) for _ in range(2))
+    return (real + 1j * imaginary).astype(dtype)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("scheme", "slices", "dtype"),
-    [("residues", 14, "f8"), ("residues", 7, "f4"), ("residues", 17, "f8"), ("digits", 3, "f4"), ("digits", 6, "f8")],
+    [
+        *(("residues", 14, "f8"), ("residues", 7, "f4"), ("residues", 15, "f8"), ("residues", 20, "f8")),
+        *(("digits", 3, "f4"), ("digits", 6, "f8"), ("residues", 15, "c16"), ("residues", 7, "c8")),
+    ],
 )
 def test_stacks(shape, scheme, slices, dtype):
     """Contiguous operands and transposed ones, into an `out` of NaN."""
     (batch, m, k, n), rng = shape, np.random.default_rng(3)
     options = {"scheme": scheme, "slices": slices}
-    a, b = random_matrix(rng, (batch, m, k), dtype, 3), random_matrix(rng, (batch, k, n), dtype, 3)
+    a, b = (made(rng, shape, dtype) for shape in ((batch, m, k), (batch, k, n)))
     expected = ozaki.matmul(a, b, **options)
     turned = (cp.asarray(x.swapaxes(1, 2).copy()).swapaxes(1, 2) for x in (a, b))
     for x, y in ((cp.asarray(a), cp.asarray(b)), tuple(turned)):
