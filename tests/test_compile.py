@@ -537,7 +537,7 @@ CASES += [
     ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
-CASES += [(*case[:2], case[2] | {"HALF": 1}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
+CASES += [(*case[:2], case[2] | {"SHARED": 2}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
 CASES += [
     thin_gemm(*case)
     for case in (

@@ -54,6 +54,10 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
+// One arrival.
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 // `threads` arrivals at the mbarrier of the same address in block `rank` of the cluster. It only says that reads are
 // over: what this thread has written is not released to the other block (that would take a fence for which the tensor
 // cores would have to wait).
