@@ -30,20 +30,28 @@ HD constexpr int folded_order(int groups, int i) {
   return i < groups / 2 ? i : i == groups / 2 ? groups - 1 : i - 1;
 }
 
-// The digits s_i of Cbar, whose sum with their places it is.
-template <bool BITS_OF_Z, int N, int DIGITS>
-HD void folded_digit_sums(const uint32_t (&z)[groups_of(N)], const FoldedConstants<N, DIGITS>& c, double (&s)[DIGITS]) {
+// The digits of Cbar of some entries, whose sum with their places it is. z(e, g) is that of group g of entry e.
+template <bool BITS_OF_Z, int N, int DIGITS, int COUNT, typename Z>
+HD void folded_digit_sums(const Z& z, const FoldedConstants<N, DIGITS>& c, double (&s)[COUNT][DIGITS]) {
   constexpr int GROUPS = groups_of(N), LAST = GROUPS - 1;
-  float ratio = c.ratio_start;
+  uint32_t last[COUNT];
 #pragma unroll
-  for (int g = 0; g < GROUPS; ++g)
-    ratio = small_product(BITS_OF_Z ? float_of_bits(z[g]) : static_cast<float>(z[g]), c.ratio[g], ratio);
-  const uint32_t last = z[LAST] + bits_of(ratio + 3.0f) * c.minus_group[LAST];
+  for (int e = 0; e < COUNT; ++e) {
+    float ratio = c.ratio_start;
+#pragma unroll
+    for (int g = 0; g < GROUPS; ++g)
+      ratio = small_product(BITS_OF_Z ? float_of_bits(z(e, g)) : static_cast<float>(z(e, g)), c.ratio[g], ratio);
+    last[e] = z(e, LAST) + bits_of(ratio + 3.0f) * c.minus_group[LAST];
+  }
 #pragma unroll
   for (int i = 0; i < GROUPS; ++i) {
     const int g = folded_order(GROUPS, i);
-    const double v = double_of_limbs(0x43300000u, g == LAST ? last : z[g]) - c.raised[g];
 #pragma unroll
-    for (int j = 0; j < DIGITS; ++j) s[j] = fused(v, c.weight[g][j], i == 0 ? 0.0 : s[j]);  // not -0: an exact zero is +0
+    for (int e = 0; e < COUNT; ++e) {
+      const double v = double_of_limbs(0x43300000u, g == LAST ? last[e] : z(e, g)) - c.raised[g];
+#pragma unroll
+      for (int j = 0; j < DIGITS; ++j)
+        s[e][j] = fused(v, c.weight[g][j], i == 0 ? 0.0 : s[e][j]);  // not -0: an exact zero is +0
+    }
   }
 }

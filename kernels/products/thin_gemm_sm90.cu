@@ -70,13 +70,34 @@ struct Run {
   }
 };
 
-__device__ __forceinline__ int after(int stage) { return stage + 1 < STAGES ? stage + 1 : 0; }
+// Whether a tile begins at a stage that is a multiple of CHUNKS or, if there are no more stages than CHUNKS, at the first
+// one: then the stages of its chunks are constants, or constants beside that.
+constexpr bool FIXED = STAGES % CHUNKS == 0 || CHUNKS % STAGES == 0;
+
 // A place in the ring: the stage, and the parity of the phase that its barriers are in.
 struct Place {
   int stage = 0;
   uint32_t parity = 0;
   __device__ __forceinline__ void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  // Of chunk c, a compile-time constant, of a tile that begins here.
+  __device__ __forceinline__ Place of_chunk(int c) const {
+    if constexpr (!FIXED) {
+      const bool around = stage + c % STAGES >= STAGES;
+      return {stage + c % STAGES - (around ? STAGES : 0), parity ^ (around ? 1u : 0u) ^ c / STAGES % 2};
+    }
+    if constexpr (STAGES % CHUNKS == 0) return {stage + c, parity};
+    return {c % STAGES, parity ^ c / STAGES % 2};
+  }
+  // To the next tile.
+  __device__ __forceinline__ void next_tile() {
+    if constexpr (FIXED && STAGES % CHUNKS == 0) {
+      stage += CHUNKS;
+      if (stage == STAGES) stage = 0, parity ^= 1;
+    } else {
+      *this = of_chunk(CHUNKS);
+    }
   }
 };
 
@@ -126,17 +147,11 @@ struct Entry : GroupSums<SLICES> {
   static constexpr int BITS = 8 * SLICES - 1;
   static constexpr bool ALWAYS = PLACE_COUNT > 4;  // whether any exponent is usual
 
-  // The bits of RN(Cbar 2^exponent), if the exponent is usual; and for any.
-  __device__ __forceinline__ Bits usually(int exponent, const Constants& c) const {
-    double s[PLACE_COUNT];
-    folded_digit_sums<SMALL, SLICES>(z, c, s);
-    if constexpr (ALWAYS) return bits_of(round_digits<OUTPUT, Places, BITS>(s, exponent));
-    else return bits_of(round_few_digits<OUTPUT, Places>(s, exponent));
-  }
+  // The bits of RN(Cbar 2^exponent), for any exponent.
   __device__ __forceinline__ Bits always(int exponent, const Constants& c) const {
-    double s[PLACE_COUNT];
-    folded_digit_sums<SMALL, SLICES>(z, c, s);
-    return bits_of(round_digits<OUTPUT, Places, BITS>(s, exponent));
+    double s[1][PLACE_COUNT];
+    folded_digit_sums<SMALL, SLICES>([&](int, int g) { return z[g]; }, c, s);
+    return bits_of(round_digits<OUTPUT, Places, BITS>(s[0], exponent));
   }
 };
 
@@ -159,14 +174,14 @@ struct Exponents {
     mu[0] = at[whole ? row : smaller(row, out.m - 1)], mu[1] = at[second];
   }
   __device__ __forceinline__ void load_columns(const Output<OUTPUT>& out, int matrix, int col, bool whole) {
-    const int32_t* const at = out.nu + matrix * out.nu_batch;
+    const int32_t* const at = out.nu + matrix * out.nu_batch + col;
     if (whole) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) nu[j] = at[col + 8 * (j / 2) + j % 2];
+      for (int j = 0; j < 8; ++j) nu[j] = at[8 * (j / 2) + j % 2];
     } else {
-      const int own = static_cast<int>(hidden(col));  // else addresses would be kept in registers from tile to tile
+      const int most = static_cast<int>(hidden(out.n - 1 - col));  // else addresses would be kept from tile to tile
 #pragma unroll
-      for (int j = 0; j < 8; ++j) nu[j] = at[smaller(own + 8 * (j / 2) + j % 2, out.n - 1)];
+      for (int j = 0; j < 8; ++j) nu[j] = at[smaller(8 * (j / 2) + j % 2, most)];
     }
   }
   __device__ __forceinline__ int of(int entry) const { return -mu[entry / 2 % 2] - nu[entry / 4 * 2 + entry % 2]; }
@@ -182,21 +197,33 @@ struct Exponents {
   }
 };
 
-constexpr int AT_ONCE = 2;
+constexpr int AT_ONCE = 1;
+
+// Rounds COUNT entries, whose exponents are usual, step by step, so that they do not wait for one another.
+template <int COUNT, typename Exponent>
+__device__ __forceinline__ void round_usual(const Entry* entries, Exponent exponent, const Constants& constants,
+                                            Bits (&bits)[COUNT / 2][2]) {
+  double s[COUNT][PLACE_COUNT];
+  folded_digit_sums<SMALL, SLICES>([&](int e, int g) { return entries[e].z[g]; }, constants, s);
+#pragma unroll
+  for (int e = 0; e < COUNT; ++e) {
+    Bits& own = bits[e / 2][e % 2];
+    if constexpr (Entry::ALWAYS) own = bits_of(round_digits<OUTPUT, Entry::Places, Entry::BITS>(s[e], exponent(e)));
+    else own = bits_of(round_few_digits<OUTPUT, Entry::Places>(s[e], exponent(e)));
+  }
+}
 
 // Rounds and stores the entries of a lane. `whole`: all of them exist, and pairs of them are aligned.
 __device__ __forceinline__ void finish(const Entry (&entries)[16], const Exponents& exponents,
                                        const Output<OUTPUT>& out, int matrix, int row, int col, bool whole,
                                        const Constants& constants) {
   OUTPUT* const c = out.c + matrix * out.batch + row * out.row_stride + col;
-  if (exponents.usual()) {
+  if (__all_sync(ALL, exponents.usual())) {
     // Some columns at a time, with branches between them: else the compiler mixes the work for all, and has no registers.
 #pragma unroll
     for (int q = 0; q < 4; q += AT_ONCE) {
       Bits bits[2 * AT_ONCE][2];
-#pragma unroll
-      for (int i = 0; i < 4 * AT_ONCE; ++i)
-        bits[i / 2][i % 2] = entries[4 * q + i].usually(exponents.of(4 * q + i), constants);
+      round_usual<4 * AT_ONCE>(entries + 4 * q, [&](int i) { return exponents.of(4 * q + i); }, constants, bits);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         OUTPUT* const at = c + 8 * r * out.row_stride + 8 * q;
@@ -277,25 +304,23 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
       Entry entries[16];
       Exponents exponents;
 #endif
-      int current = 0, before = 0;  // the stages of modulus t, and those of the ones before
 #pragma unroll
       for (int t = 0; t <= SLICES; ++t) {
         if (t < SLICES) {
+          const int chunk = t / SHARED * BLOCKS;  // and the next one, if BLOCKS is 2
 #pragma unroll
-          for (int c = 0; c < BLOCKS; ++c) {
+          for (int c = chunk; c < chunk + BLOCKS; ++c) {
             if (t % SHARED != 0) continue;
-            if (c == 0) before = current, current = place.stage;
-            barrier_wait(memory.full + 8 * place.stage, place.parity);
-            if (RESIDENT && first) barrier_wait(memory.arrived + 8 * (t / SHARED * BLOCKS + c), parity);
-            place.next();
+            const Place at = place.of_chunk(c);
+            barrier_wait(memory.full + 8 * at.stage, at.parity);
+            if (RESIDENT && first) barrier_wait(memory.arrived + 8 * c, parity);
           }
           wgmma_fence();
 #pragma unroll
           for (int step = 0; step < STEPS; ++step) {
-            const int c = step / 4, chunk = t / SHARED * BLOCKS + c, along = 2 * (step % 4 + t % SHARED * (4 / SHARED));
-            const uint32_t from_a = of_ring + (c == 0 ? current : after(current)) * (STAGE_BYTES >> 4);
-            const uint32_t from_b =
-                RESIDENT ? of_held + chunk * (B_BYTES >> 4) : from_a + (A_BYTES >> 4) + own_columns;
+            const int c = chunk + step / 4, along = 2 * (step % 4 + t % SHARED * (4 / SHARED));
+            const uint32_t from_a = of_ring + place.of_chunk(c).stage * (STAGE_BYTES >> 4);
+            const uint32_t from_b = RESIDENT ? of_held + c * (B_BYTES >> 4) : from_a + (A_BYTES >> 4) + own_columns;
             wgmma_bytes<uint8_t>(d[t % 2], from_a + along, from_b + along, step > 0);
           }
           wgmma_commit();
@@ -310,11 +335,11 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
         else wgmma_wait<0>();
         registers_ready(own);
         if (of % SHARED == SHARED - 1 || t == SLICES) {  // nobody of this warpgroup reads these stages any more
-          const int stage = t == SLICES ? current : before;
-          if (elected) {
-            barrier_arrive(memory.empty + 8 * stage);
-            if (BLOCKS == 2) barrier_arrive(memory.empty + 8 * after(stage));
-            if (RESIDENT && last) barrier_arrive(memory.free + 8 * (of / SHARED));
+          const int chunk = of / SHARED * BLOCKS;
+#pragma unroll
+          for (int c = chunk; c < chunk + BLOCKS; ++c) {
+            barrier_arrive_if(elected, memory.empty + 8 * place.of_chunk(c).stage);
+            if (RESIDENT) barrier_arrive_if(elected && last, memory.free + 8 * c);
           }
         }
 #if ROUNDED
@@ -340,6 +365,7 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
         }
 #endif
       }
+      place.next_tile();
 #if ROUNDED
       exponents.load_columns(out, run.matrix, col, all_columns);
       const bool whole = all_rows && all_columns && in_pairs;

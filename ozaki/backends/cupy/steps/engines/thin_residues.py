@@ -166,11 +166,18 @@ class _Ring(NamedTuple):
         """For a tile of so many moduli."""
         chunks = -(-count // _shared(k)) * _blocks_of(k)
         a, b = _ROWS * _DEPTH, _COLUMNS * _DEPTH
-        stages = min((_ROOM - chunks * b) // a, _MOST_STAGES)
-        if stages >= _FEWEST_STAGES:
+        most = min((_ROOM - chunks * b) // a, _MOST_STAGES)
+        if most >= _FEWEST_STAGES:
+            stages = _stages(most, chunks)
             return cls(True, stages, stages * a + chunks * b + 1024)
-        stages = min(_ROOM // (a + b), _MOST_STAGES)
+        stages = _stages(min(_ROOM // (a + b), _MOST_STAGES), chunks)
         return cls(False, stages, stages * (a + b) + 1024)
+
+
+def _stages(most: int, chunks: int) -> int:
+    """Stages of a ring, at most so many: if not much fewer, so many that tiles begin at few of them."""
+    even = (s for s in range(most, most // 2, -1) if s % chunks == 0 or chunks % s == 0)
+    return next(even, most)
 
 
 @cached(1024)
