@@ -264,7 +264,9 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   memory.ring = (shared_address(dynamic) + 1023) & ~1023u, memory.held = memory.ring + STAGES * STAGE_BYTES;
   memory.full = shared_address(barriers), memory.empty = memory.full + 8 * STAGES;
   memory.arrived = memory.empty + 8 * STAGES, memory.free = memory.arrived + 8 * CHUNKS;
+  __shared__ uint32_t descriptor_of_ring;
   if (threadIdx.x == 0) {
+    descriptor_of_ring = tile_descriptor(memory.ring);
     for (int s = 0; s < STAGES; ++s) barrier_init(memory.full + 8 * s, 1), barrier_init(memory.empty + 8 * s, CONSUMERS);
     for (int c = 0; RESIDENT && c < CHUNKS; ++c)
       barrier_init(memory.arrived + 8 * c, 1), barrier_init(memory.free + 8 * c, CONSUMERS);
@@ -280,14 +282,13 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   take_registers<160>();
 
   const int lane = threadIdx.x % 32, down = threadIdx.x % 128 / 32 * 16 + lane / 4, across = warpgroup * 32;
-  const uint32_t of_ring = tile_descriptor(memory.ring), own_columns = across * DEPTH >> 4;
-  const uint32_t of_held = tile_descriptor(memory.held) + own_columns;
+  const uint32_t own_columns = across * DEPTH >> 4;
   const bool elected = threadIdx.x % 128 == 0;  // who arrives for its warpgroup
 #if ROUNDED
   const uint64_t strides = static_cast<uint64_t>(out.batch | out.row_stride) * sizeof(OUTPUT);
   const bool in_pairs = ((reinterpret_cast<uint64_t>(out.c) | strides) & (2 * sizeof(OUTPUT) - 1)) == 0;
 #endif
-  Place place;
+  Place next;
   uint32_t parity = 0;
 #pragma unroll 1
   for (int r = blockIdx.x; r < tiles.runs; r += gridDim.x, parity ^= 1) {
@@ -299,6 +300,10 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
       const bool all_rows = (tile + 1) * ROWS <= out.m, all_columns = (run.column + 1) * COLS <= out.n;
 #endif
       const int row = tile * ROWS + down, col = run.column * COLS + across + lane % 4 * 2;
+      // Of each round of the ring anew, else the compiler would keep all descriptors in registers; and of lane 0, so that
+      // it knows that they are uniform in a warp.
+      uint32_t begin_a[(CHUNKS - 1) / STAGES + 1];
+      const Place place = {__shfl_sync(ALL, next.stage, 0), __shfl_sync(ALL, next.parity, 0)};
       uint32_t d[2][16];
 #if ROUNDED
       Entry entries[16];
@@ -311,6 +316,8 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
 #pragma unroll
           for (int c = chunk; c < chunk + BLOCKS; ++c) {
             if (t % SHARED != 0) continue;
+            if (c % STAGES == 0)
+              begin_a[c / STAGES] = __shfl_sync(ALL, *static_cast<const volatile uint32_t*>(&descriptor_of_ring), 0);
             const Place at = place.of_chunk(c);
             barrier_wait(memory.full + 8 * at.stage, at.parity);
             if (RESIDENT && first) barrier_wait(memory.arrived + 8 * c, parity);
@@ -319,8 +326,9 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
 #pragma unroll
           for (int step = 0; step < STEPS; ++step) {
             const int c = chunk + step / 4, along = 2 * (step % 4 + t % SHARED * (4 / SHARED));
-            const uint32_t from_a = of_ring + place.of_chunk(c).stage * (STAGE_BYTES >> 4);
-            const uint32_t from_b = RESIDENT ? of_held + c * (B_BYTES >> 4) : from_a + (A_BYTES >> 4) + own_columns;
+            const uint32_t begin = begin_a[c / STAGES], from_a = begin + place.of_chunk(c).stage * (STAGE_BYTES >> 4);
+            const uint32_t from_b = RESIDENT ? begin + (STAGES * STAGE_BYTES + c * B_BYTES >> 4) + own_columns
+                                             : from_a + (A_BYTES >> 4) + own_columns;
             wgmma_bytes<uint8_t>(d[t % 2], from_a + along, from_b + along, step > 0);
           }
           wgmma_commit();
@@ -365,7 +373,7 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
         }
 #endif
       }
-      place.next_tile();
+      next.next_tile();
 #if ROUNDED
       exponents.load_columns(out, run.matrix, col, all_columns);
       const bool whole = all_rows && all_columns && in_pairs;

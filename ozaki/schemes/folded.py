@@ -70,8 +70,7 @@ def folded(scheme: Residues, longest: int) -> Folded:
     # What is left of z in the last group when Q is taken: it may not wrap around 2**32.
     taken = (_BITS_OF_THREE + shift) * products[-1]
     offsets = [*held[:-1], (held[-1] - taken) % 2**32]
-    magic = _BITS_OF_THREE
-    assert largest[-1] < offsets[-1] < 2**32 - largest[-1], "another magic number would be needed"
+    assert largest[-1] < offsets[-1] < 2**32 - largest[-1], "it would wrap around"
     ratios = [float(Fraction(1, p)) for p in products]
     scale = 127 if small else -22
     start = -ldexp(float(before - shift), -22)
@@ -79,7 +78,7 @@ def folded(scheme: Residues, longest: int) -> Folded:
     factors = [products[t // 3] // m for t, m in enumerate(moduli)]
     fractions = [ldexp(1 / m, 127) for m in moduli]
     minus = [-p % 2**32 for p in products]
-    starts = [(p * magic + x) % 2**32 for p, x in zip(products, held, strict=True)]
+    starts = [(p * _BITS_OF_THREE + x) % 2**32 for p, x in zip(products, held, strict=True)]
     of = f"<{len(doubles)}d{len(factors)}I{len(fractions)}f{len(minus)}I{len(starts)}I{len(ratios)}ff"
     data = struct.pack(
         of, *doubles, *factors, *fractions, *minus, *starts, *(ldexp(r, scale) for r in ratios), start

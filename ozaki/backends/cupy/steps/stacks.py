@@ -36,6 +36,9 @@ LABEL = "kernel of stacks"
 _LARGEST = 256
 """The most rows and columns of a product; larger ones fill the tiles of engines."""
 
+_TALL = 2**14
+"""Rows, or columns, of a product that is no stack, at least: the small operand is cut once for each block."""
+
 _SIDE, _LONG = 64, 128
 """The most rows and columns of a tile. With k above _LONG, slices are cut so often for smaller tiles, where there is no
 room for whole ones, that only products of few rows and columns, which engines pad, take less time than theirs."""
@@ -90,14 +93,17 @@ class Tile:
 def multiplies(device: Device, plan: Plan) -> bool:
     """Whether the kernel computes the product of a plan, of two operands that are rows of floats.
 
-    It does for a stack of at least two, if nothing but the product is asked for.
+    It does for a stack of at least two, and for a tall or wide matrix times a small one, as if its tiles were a stack,
+    if nothing but the product is asked for.
     """
     m, k, n = plan.shape
     if plan.dtype not in ("float32", "float64"):
         return False
     others = plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused")
-    tile = None if others or prod(plan.batch) < 2 or max(m, n) > _LARGEST else tile_of(device, plan.scheme, m, k, n)
-    if tile is None:
+    one = prod(plan.batch) < 2
+    fits = min(m, n) <= _SIDE and k <= _SIDE and max(m, n) >= _TALL if one else max(m, n) <= _LARGEST
+    tile = None if others or not fits else tile_of(device, plan.scheme, m, k, n)
+    if tile is None or (one and (tile.rows, tile.cols) != _whole_tile(m, n)):
         return False
     return k <= _LONG or max(m, n) <= _SIDE or (tile.rows, tile.cols) == _whole_tile(m, n)
 
@@ -183,7 +189,8 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
         of_residues, constants = _of_residues(scheme)
         macros |= of_residues
     tiles, at_once = -(-m // tile.rows) * -(-n // tile.cols), blocks * device.multiprocessors
-    run = min(max(batch * tiles // (_ROUNDS * at_once), 1), tiles)
+    of_block = batch * tiles // (_ROUNDS * at_once) if batch > 1 else -(-tiles // at_once)
+    run = min(max(of_block, 1), tiles)
     jobs = batch * -(-tiles // run)
     strides = ((0 if x.shape[0] == 1 else x.steps[0], *x.steps[1:]) for x in (a, b, out))
     of_a, of_b, of_out = strides

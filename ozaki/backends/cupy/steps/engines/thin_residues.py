@@ -154,7 +154,7 @@ def _shared(k: int) -> int:
     return 4 if k <= _DEPTH // 4 else 2 if k <= _DEPTH // 2 else 1
 
 
-class _Ring(NamedTuple):
+class Ring(NamedTuple):
     """What a block holds in shared memory: so many stages and, if `resident`, B's whole tile."""
 
     resident: bool
@@ -162,7 +162,7 @@ class _Ring(NamedTuple):
     nbytes: int
 
     @classmethod
-    def of(cls, count: int, k: int) -> _Ring:
+    def of(cls, count: int, k: int) -> Ring:
         """For a tile of so many moduli."""
         chunks = -(-count // _shared(k)) * _blocks_of(k)
         a, b = _ROWS * _DEPTH, _COLUMNS * _DEPTH
@@ -197,7 +197,7 @@ def _launch(
     """The launch, of which `result` are the arguments RESULT."""
     batch, m, n = shape
     rows, columns = ceil(m / _ROWS), ceil(n / _COLUMNS)
-    ring = _Ring.of(scheme.count, k)
+    ring = Ring.of(scheme.count, k)
     run = _run(device.multiprocessors, batch, rows, columns) if ring.resident else 1
     runs = batch * ceil(rows / run) * columns
     macros = macros | {"SLICES": scheme.count, "STEPS": max(ceil(k / 32), 1)}
