@@ -145,7 +145,7 @@ class _Work(NamedTuple):
             several = min(_TOGETHER // max(tiles), batch // (2 * enough)) if of_matrix == 1 else 1
             ways = [way for threads in _THREADS if (way := cls._way(device, left, right, tiles, max(several, 1), threads))]
             if ways or last:
-                return max(ways, key=lambda way: way.threads * way._at_once(device))
+                return max(ways, key=lambda way: way.threads * way.blocks(device))
         raise AssertionError((left, right))
 
     @classmethod
@@ -157,7 +157,7 @@ class _Work(NamedTuple):
         rows, row_bytes, of_row = matrices * sum(tiles), _row_bytes(left), _bytes_of_row(k)
         at_once = threads // _lanes(k, _UNITS)
         staged = min((device.block_memory - rows * of_row) // (2 * row_bytes), at_once)
-        if staged < min(at_once / 2, rows):
+        if staged < min(at_once / 2, rows) or (threads > _THREADS[0] and at_once > rows):
             return None
         staged = min(staged, rows)
         shared, of_matrix = rows * of_row + 2 * staged * row_bytes, ceil(m / tiles[0]) * ceil(n / tiles[1])
