@@ -10,7 +10,9 @@ from benchmarks import tensor_cores
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.arrays import DTYPES, View
 from ozaki.backends.cupy.steps import stacks
+from ozaki.backends.cupy.steps.engines import thin_residues
 from ozaki.schemes import ComplexResidues, Digits, Residues
+from ozaki.schemes.folded import folded
 
 core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
 
@@ -50,7 +52,7 @@ REGISTERS = {
     "unit_terms": 40,
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
-    "thin_gemm": 168,  # one block of 384 threads
+    "thin_gemm": 128,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "diagonal_gemm": 168,
     "digit_far": 128,
@@ -265,8 +267,18 @@ def overlap(left, right, segments, reals=1):
     return "proof/overlap.cu", {"REALS": reals, "INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
 
 
-def thin_gemm(dtype, slices, limbs, steps, rounded=1):
-    macros = {"ROUNDED": rounded, "OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs, "STEPS": steps}
+def thin_gemm(dtype, slices, steps, rounded=1):
+    ring, of = thin_residues.Ring.of(slices, 32 * steps), folded(Residues(slices), 32 * steps)
+    macros = {
+        "ROUNDED": rounded,
+        "SLICES": slices,
+        "STEPS": steps,
+        "RESIDENT": int(ring.resident),
+        "STAGES": ring.stages,
+    }
+    if rounded:
+        places = "{" + ",".join(map(str, of.places)) + "}"
+        macros |= {"OUTPUT": dtype, "PLACE_COUNT": len(of.places), "PLACES": places, "SMALL": int(of.small)}
     return "sm_90a", "products/thin_gemm_sm90.cu", macros
 
 
@@ -589,12 +601,12 @@ CASES += [
     ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
-CASES += [(*case[:2], case[2] | {"HALF": 1}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
+CASES += [(*case[:2], case[2] | {"SHARED": 2}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
 CASES += [
     thin_gemm(*case)
     for case in (
-        ("double", 14, 4, 2), ("double", 14, 4, 4), ("double", 18, 5, 4), ("double", 13, 4, 1), ("float", 7, 2, 4),
-        ("double", 4, 1, 3), ("double", 14, 4, 4, 0), ("double", 14, 4, 8), ("double", 15, 4, 5),
+        ("double", 14, 2), ("double", 14, 4), ("double", 18, 4), ("double", 13, 1), ("float", 7, 4), ("double", 4, 3),
+        ("double", 14, 4, 0), ("double", 14, 8), ("double", 15, 5),
     )
 ]  # fmt: skip
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]

@@ -51,6 +51,18 @@ def test_a_row_has_the_same_bits_in_every_batch(operands, accuracy):
     assert np.array_equal(bits(stacked).reshape(30, 20), bits(c))
 
 
+def test_operands_are_broadcast(operands, accuracy):
+    a, b = operands
+    several = np.stack([b, b * b.dtype.type(3), b[::-1]])
+    c = ozaki.matmul(a, several, accuracy=accuracy)
+    assert c.shape == (3, 30, 20)
+    for of, each in zip(c, several, strict=True):
+        assert np.array_equal(bits(of), bits(ozaki.matmul(a, each, accuracy=accuracy)))
+    both = ozaki.matmul(a.reshape(2, 1, 15, 50), several, accuracy=accuracy)
+    assert np.array_equal(bits(both[1, 2]), bits(c[2, 15:]))
+    assert np.array_equal(bits(ozaki.matmul(a[0], several, accuracy=accuracy)), bits(c[:, 0]))
+
+
 def test_a_prepared_operand_gives_the_same_bits(operands, accuracy):
     a, b = operands
     plan = ozaki.plan(a, b, accuracy=accuracy)

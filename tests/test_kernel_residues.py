@@ -26,7 +26,6 @@ def crt_limbs(n):
 SOURCE = """
 #include "arithmetic/crt.cuh"
 #include "arithmetic/residues.cuh"
-#include "arithmetic/sums_of_groups.cuh"
 
 template <int W> void residues(const uint32_t* x, const ResidueConstants<49, W>* c, int32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
@@ -44,22 +43,6 @@ template <int N, int W> void remainders(const uint8_t* y, const CrtConstants<N, 
     uint32_t four[N], words[W];  // y at byte i % 4, beside others
     for (int t = 0; t < N; ++t) four[t] = (y[i * N + t] * 0x01010101u) ^ ~(0xffu << (i % 4 * 8));
     chinese_remainder<N, W>(four, i % 4, *c, words);
-    for (int w = 0; w < W; ++w) out[i * W + w] = words[w];
-  }
-}
-
-template <int N, int W>
-void sums_of_groups(const uint32_t* x, const CrtConstants<N, W>* c, const GroupSums<N>* sums, uint32_t* z,
-                    uint32_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    GroupSum sum[crt_groups(N)] = {};
-    for (int g = 0; g < crt_groups(N); ++g) {
-      for (int t = crt_start(N, g); t < crt_start(N, g + 1); ++t) sum[g].add(x[i * N + t], t, g, *sums);
-      sum[g].finish(g, *sums);
-      z[i * crt_groups(N) + g] = sum[g].z;
-    }
-    uint32_t words[W];
-    integer_of_groups<N, W>([&](int g) { return sum[g].z; }, *c, words);
     for (int w = 0; w < W; ++w) out[i * W + w] = words[w];
   }
 }
@@ -88,11 +71,6 @@ void remainders_{n}(const uint8_t* y, const void* c, uint32_t* out, int64_t n) {
   remainders<{n}, {w}>(y, static_cast<const CrtConstants<{n}, {w}>*>(c), out, n);
 }}
 int remainders_{n}_size() {{ return sizeof(CrtConstants<{n}, {w}>); }}
-void sums_of_groups_{n}(const uint32_t* x, const void* c, const void* sums, uint32_t* z, uint32_t* out, int64_t n) {{
-  sums_of_groups<{n}, {w}>(x, static_cast<const CrtConstants<{n}, {w}>*>(c), static_cast<const GroupSums<{n}>*>(sums),
-                           z, out, n);
-}}
-int sums_of_groups_{n}_size() {{ return sizeof(GroupSums<{n}>); }}
 """
 
 
@@ -277,41 +255,6 @@ def test_chinese_remainder(shim, prng, n):
     out = np.empty((len(integers), limbs), np.uint32)
     call(getattr(shim, f"remainders_{n}"), y, constants, out, len(integers))
     assert from_words(out) == integers
-
-
-def group_sums(n):
-    """GroupSums<n>, as kernels/arithmetic/sums_of_groups.cuh describes it; and the product of each group."""
-    pairs, groups = (3 - n % 3) % 3, -(-n // 3)
-    sizes = [3] * (groups - pairs) + [2] * pairs
-    members = [MODULI[sum(sizes[:g]) : sum(sizes[: g + 1])] for g in range(groups)]
-    products = [math.prod(of) for of in members]
-    inverses = np.ldexp(np.array([1 / m for m in MODULI[:n]], np.float32), 127).view(np.uint32)
-    cofactors = [p // m for of, p in zip(members, products, strict=True) for m in of]
-    three = int(np.float32(3).view(np.uint32))
-    rest = [*cofactors, *(2**32 - p for p in products), *(p * (three + 1) % 2**32 for p in products)]
-    return np.concatenate([inverses, np.array(rest, np.uint32)]), products
-
-
-@pytest.mark.parametrize("n", [n for n in CRT_COUNTS if n <= 20])
-def test_sums_of_groups(shim, prng, n):
-    """From accumulators below 256 255^2, the largest and smallest ones too, to z of groups and the same integers."""
-    limbs, moduli, product = crt_limbs(n), MODULI[:n], math.prod(MODULI[:n])
-    reach, most = product // 2 - product // 2**10, 256 * 255**2
-    inverses = [pow(product // m, -1, m) for m in moduli]
-    integers = [reach, -reach, 0, 1, -1, *(prng.randrange(-reach, reach + 1) for _ in range(3000))]
-    x = []
-    for i, c in enumerate(integers):
-        y = [c * inv % m for m, inv in zip(moduli, inverses, strict=True)]
-        highest = [(most - r) // m for m, r in zip(moduli, y, strict=True)]
-        times = [(0, h, prng.randrange(h + 1))[i % 3] for h in highest]
-        x.append([r + m * q for r, m, q in zip(y, moduli, times, strict=True)])
-    sums, products = group_sums(n)
-    assert sums.nbytes == getattr(shim, f"sums_of_groups_{n}_size")()
-    assert library.group_sums(Residues(n)) == tuple(sums.tolist())
-    out, z = np.empty((len(x), limbs), np.uint32), np.empty((len(x), len(products)), np.uint32)
-    call(getattr(shim, f"sums_of_groups_{n}"), np.array(x, np.uint32), crt_constants(n), sums, z, out, len(x))
-    assert from_words(out) == integers
-    assert ((z > 0) & (z < 2 * np.array(products))).all()
 
 
 @pytest.mark.parametrize("n", CRT_COUNTS)

@@ -2,7 +2,7 @@
 // For the kernels that split operands.
 //
 // Macros, as in split.cu: INPUT, REALS, ROOM, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS,
-// HALF.
+// SHARED.
 //
 // An image is LIMBS limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
 // (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
@@ -20,8 +20,8 @@
 #include "arithmetic/residues.cuh"
 #include "hardware/tiles.cuh"
 
-#ifndef HALF
-#define HALF 0
+#ifndef SHARED
+#define SHARED 1
 #endif
 
 typedef BitsOf<INPUT>::type Bits;
@@ -197,7 +197,8 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 // Cuts two runs of 128 elements and stores their slices; called by all lanes of a warp. bytes[4 r + 2 half + e] is the
 // image of element 64 half + 2 lane + e of run r. place(run, piece) is the offset of 16-byte piece `piece` of a run in
 // each of `count` slices; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`. With
-// the macro HALF = 1 only the first 64 elements of each run are cut and stored.
+// the macro SHARED = 2 or 4 only the first 64 or 32 elements of each run are cut and stored, and so many slices share the
+// 128 bytes of a run, one after the other, as if they were one.
 template <typename Place>
 __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride,
                                         int count, bool second, Place place) {
@@ -206,15 +207,18 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
   for (int u = 0; u < EIGHTS; ++u) {
     const int s = 8 * u + g;
     const Cut cut(s, c);
-    int8_t* const to = out + (REVERSED ? count - 1 - s : s) * slice_stride;
+    const int number = REVERSED ? count - 1 - s : s;
+    int8_t* const to = out + number / SHARED * slice_stride;
+    const int first = number % SHARED * (8 / SHARED);  // piece
+    const bool stored = s < count && (SHARED < 4 || c < 2);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // run i / 2, half i % 2
-      if (HALF && i % 2 == 1) continue;
+      if (SHARED > 1 && i % 2 == 1) continue;
       uint32_t slice[2][2][4];
       cut.apply(bytes + 2 * i, slice);
       uint32_t packed[4];
       gather(slice, packed);
-      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), packed, s < count && (i < 2 || second));
+      store_16_bytes(to + place(i / 2, first + 4 * (i % 2) + c), packed, stored && (i < 2 || second));
     }
   }
 }

@@ -9,7 +9,7 @@
 // - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory)
 // - REVERSED: 1 stores slice s as number count - 1 - s
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
-// - HALF: 1 if only the first 64 of every 128 elements are wanted; the others are not stored
+// - SHARED: 2 or 4 if only the first 64 or 32 of every 128 elements are wanted, and so many slices share a row (cut.cuh)
 // - LARGEST: 1 if field 0 of the description holds the largest element itself (tops.cu)
 // - INNER: 1 if rows are scaled along k: x stands for its products by factors[batch][k], powers of two or 0
 //

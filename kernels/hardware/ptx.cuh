@@ -54,6 +54,13 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
+// One arrival, if it is wanted.
+__device__ __forceinline__ void barrier_arrive_if(bool wanted, uint32_t barrier) {
+  asm volatile("{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %0, 0;\n@wanted mbarrier.arrive.shared.b64 _, [%1];\n}" ::"r"(
+                   static_cast<uint32_t>(wanted)),
+               "r"(barrier)
+               : "memory");
+}
 // `threads` arrivals at the mbarrier of the same address in block `rank` of the cluster. It only says that reads are
 // over: what this thread has written is not released to the other block (that would take a fence for which the tensor
 // cores would have to wait).

@@ -1,224 +1,384 @@
 // Residue products with few inner indices, and their results, in one kernel: C = RN(Cbar 2^-(mu_i + nu_j)). A block has
 // the accumulators of all moduli for its tile of C, so nothing is written but C. The bits are those of residue_gemm and
-// recombine.cu: the same integers, rounded by the same functions.
+// recombine.cu: the same integers, rounded once.
 //
 // Macros: ROUNDED: 1, or 0 to leave the bytes y_t = (A_t B_t) mod m_t at y[t * y_stride + batch entry * y_batch + row *
-// ld + column], ld a multiple of 4, for what else may become of a product; OUTPUT (double or float); SLICES: the moduli,
-// 4 to 18; LIMBS: 32-bit limbs of Cbar and its sign; STEPS: steps of 32 inner indices, 1 to 8.
+// ld + column], ld a multiple of 4, for what else may become of a product; SLICES: the moduli, 4 to 18; STEPS: steps of
+// 32 inner indices, 1 to 8; RESIDENT: whether B's tile stays in shared memory for a run of tiles; STAGES: of the ring.
+// With ROUNDED also OUTPUT (double or float), PLACE_COUNT and PLACES, a list in braces, and SMALL (folded.cuh).
 //
 // a and b are residues in [0, m_t) in tiles (hardware/tiles.cuh) of ROWS rows of A and of COLS columns of B, NEIGHBOURS
-// = 4, of one block of 128 inner indices, or of two; tiles of a modulus follow one another. Bytes beyond 32 STEPS are not
-// read.
+// = 0, of one block of 128 inner indices, or of two. Rows of 128 bytes that are not filled have those of SHARED = 2 or 4
+// moduli, one after the other, and count as one slice.
 //
-// What bounds it, for 14 residues, by entry of C (a warp has 32 entries in the time of one; an H100 has 132 times four
-// warps at work in a clock). First, one modulus after the other: 74 instructions, or for k = 64 / 128 42 / 84 clocks of
-// shared memory, of which wgmma reads 1.5 bytes for each 32 inner indices. Then 70 instructions, for Chinese remainders
-// and rounding. 23 / 47 bytes from the second-level cache, 8 bytes to memory. (residue_gemm multiplies
-// two blocks of 128 at least; it and recombine.cu write and read 14 bytes more, in three times the memory's time.)
+// What bounds it, for 14 residues and k = 64, by entry of C (a warp has 32 entries in the time of one; an H100 has 132
+// times four warps at work in a clock): about 110 instructions, of which 31 are float64 ones and 20 products of integers,
+// two clocks each in pipes of their own; 42 clocks of shared memory (84 with k = 128), of which wgmma reads 1.5 bytes for
+// each 32 inner indices. 9 / 19 bytes come from the second-level cache, 8 go to memory. (residue_gemm multiplies two
+// blocks of 128 at least; it and recombine.cu write and read 14 bytes more, in three times the memory's time.)
 //
-// Launch: 384 threads, any number of blocks on x; each multiplies every gridDim.x-th tile. STAGES * STAGE_BYTES + 1024
-// bytes of dynamic shared memory, a ring of stages that hold the tiles of one modulus. For each modulus t:
-//
-//   barrier     (where t is even) the copies of moduli t and t + 1 have arrived, and no warpgroup reads the stages of
-//               moduli below t - 1 any more
-//   wgmma       of modulus t, into accumulators[t % 2]
-//   cp.async    (where t is even) two more moduli of this tile, or of the next one -> the stages that are free now
-//   registers   accumulators of modulus t - 1 are added to the z of its group (crt.cuh), while wgmma runs
-//   after the last modulus: integers, rounding, stores, while the moduli of the next tile arrive
-//
-// Each of the three warpgroups has all rows and 32 columns of the tile; a lane has two rows, of each two times four
-// neighbouring columns. Its 16 entries have GROUPS registers each.
-#include "arithmetic/residues.cuh"
-#include "arithmetic/sums_of_groups.cuh"
-#include "conversion/results.cuh"
+// Launch: 512 threads, any number of blocks on x; each takes every gridDim.x-th run of tiles. Dynamic shared memory: the
+// ring, STAGES * STAGE_BYTES, after it HELD_BYTES, and 1024 to align both.
+//   warpgroup 3          the producer, one thread of which issues all copies (cp.async.bulk)
+//   warpgroups 0 .. 2    all rows and 32 columns of the tile each; a lane has rows g and g + 8, and of every eight
+//                        columns two neighbours. Its 16 entries have GROUPS registers each. For each modulus t:
+//       wgmma            of modulus t, into accumulators[t % 2]
+//       registers        accumulators of modulus t - 1 are added to z of its group (grouped.cuh), while wgmma runs
+//       after the last one: digits, rounding, stores (folded.cuh)
+// Warpgroups wait for copies, not for one another: one may round while another multiplies the next tile.
 #include "hardware/launch.cuh"
 #include "hardware/ptx.cuh"
 #include "hardware/tiles.cuh"
 #include "products/product.cuh"
+#if ROUNDED
+#include "arithmetic/folded.cuh"
+#else
+#include "arithmetic/residues.cuh"
+#endif
 
-constexpr int ROWS = 64, COLS = 96, DEPTH = 128, THREADS = 384;
-constexpr int BLOCKS = (STEPS + 3) / 4;
-constexpr int A_BYTES = ROWS * DEPTH * BLOCKS, B_BYTES = COLS * DEPTH * BLOCKS, STAGE_BYTES = A_BYTES + B_BYTES;
-// As many as fit into shared memory; copies are at most a tile ahead.
-constexpr int STAGES = smaller(BLOCKS == 1 ? 11 : 5, SLICES + 2);
-constexpr int LAST = 2 - SLICES % 2;  // moduli after the last barrier of a tile
+constexpr int ROWS = 64, COLS = 96, DEPTH = 128, CONSUMERS = 3, THREADS = 128 * (CONSUMERS + 1);
+constexpr int BLOCKS = (STEPS + 3) / 4, SHARED = STEPS == 1 ? 4 : STEPS == 2 ? 2 : 1;
+constexpr int CHUNKS = (SLICES + SHARED - 1) / SHARED * BLOCKS;  // stages that a tile takes
+constexpr int A_BYTES = ROWS * DEPTH, B_BYTES = COLS * DEPTH, STAGE_BYTES = RESIDENT ? A_BYTES : A_BYTES + B_BYTES;
+static_assert(STAGES > BLOCKS, "");
 
 #if ROUNDED
-constexpr int GROUPS = crt_groups(SLICES), BITS = 8 * SLICES - 1;
+typedef FoldedConstants<SLICES, PLACE_COUNT> Constants;
 typedef BitsOf<OUTPUT>::type Bits;
-#define RESULT const Output<OUTPUT> out, const CrtConstants<SLICES, LIMBS> crt, const GroupSums<SLICES> sums
+#define RESULT const Output<OUTPUT> out, const __grid_constant__ Constants constants
 #else
 #define RESULT uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld, int m, const AccumulatorModuli moduli
 #endif
 
-// The group of modulus t.
-HD constexpr int group_of(int t) {
-  int g = 0;
-  while (crt_start(SLICES, g + 1) <= t) ++g;
-  return g;
-}
-
-// Tile number w: matrix by matrix, in it group by group of `group` rows of tiles, in a group column by column.
+// Runs of at most `run` tiles, one below the other; runs are walked matrix by matrix, in it group by group of `group`
+// rows of runs, in a group column by column.
 struct Tiles {
   int rows, columns;  // of tiles, in one matrix
-  int group;
-  int all;  // of all matrices
+  int run, group;
+  int runs;           // of all matrices
 };
-// Where a tile lies in C, and its first bytes in the first slices of the operands.
-struct Tile {
-  const uint8_t *a, *b;
-  int matrix, i, j;
+struct Run {
+  int matrix, first, end, column;  // its tiles: rows `first` to `end` of tiles
 
-  __device__ __forceinline__ Tile(uint32_t w, const Tiles& tiles, const Operand& left, const Operand& right) {
-    const uint32_t each = tiles.rows * tiles.columns, in_group = tiles.group * tiles.columns;
-    matrix = w / each;
-    const uint32_t rest = w % each, first = rest / in_group * tiles.group, q = rest % in_group;
-    const uint32_t height = smaller<uint32_t>(tiles.group, tiles.rows - first);
-    i = first + q % height, j = q / height;
-    a = left.slices + matrix * left.batch + static_cast<int64_t>(i) * A_BYTES;
-    b = right.slices + matrix * right.batch + static_cast<int64_t>(j) * B_BYTES;
+  __device__ __forceinline__ Run(uint32_t r, const Tiles& tiles) {
+    const uint32_t high = (tiles.rows + tiles.run - 1) / tiles.run, each = high * tiles.columns;
+    matrix = r / each;
+    const uint32_t rest = r % each, in_group = tiles.group * tiles.columns, above = rest / in_group * tiles.group;
+    const uint32_t q = rest % in_group, height = smaller<uint32_t>(tiles.group, high - above);
+    first = (above + q % height) * tiles.run, end = smaller<int>(first + tiles.run, tiles.rows);
+    column = q / height;
   }
 };
 
-// Copies the first PIECES pieces of each of LINES rows of a block of a tile.
-template <int LINES, int PIECES>
-__device__ __forceinline__ void copy_rows(const Destination& to, int at, const uint8_t* from) {
-  constexpr int AT_ONCE = THREADS / PIECES;  // a multiple of 8: pieces stand alike in all rows of a thread
-  const int row = threadIdx.x / PIECES, own = tile_offset(row, threadIdx.x % PIECES);
-#pragma unroll
-  for (int i = 0; i < (LINES + AT_ONCE - 1) / AT_ONCE; ++i)
-    if ((i + 1) * AT_ONCE <= LINES || row < LINES - i * AT_ONCE)
-      copy_16_bytes(to, at + own + i * AT_ONCE * DEPTH, reinterpret_cast<const uint4*>(from + own + i * AT_ONCE * DEPTH));
-}
-// Copies what is read of a tile.
-template <int LINES> __device__ __forceinline__ void copy_tile(const Destination& to, int at, const uint8_t* from) {
-  if constexpr (BLOCKS == 2) copy_rows<LINES, 8>(to, at, from);
-  constexpr int BEFORE = (BLOCKS - 1) * LINES * DEPTH;
-  copy_rows<LINES, 2 * (STEPS - 4 * (BLOCKS - 1))>(to, at + BEFORE, from + BEFORE);
+// Whether a tile begins at a stage that is a multiple of CHUNKS or, if there are no more stages than CHUNKS, at the first
+// one: then the stages of its chunks are constants, or constants beside that.
+constexpr bool FIXED = STAGES % CHUNKS == 0 || CHUNKS % STAGES == 0;
+
+// A place in the ring: the stage, and the parity of the phase that its barriers are in.
+struct Place {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  // Of chunk c, a compile-time constant, of a tile that begins here.
+  __device__ __forceinline__ Place of_chunk(int c) const {
+    if constexpr (!FIXED) {
+      const bool around = stage + c % STAGES >= STAGES;
+      return {stage + c % STAGES - (around ? STAGES : 0), parity ^ (around ? 1u : 0u) ^ c / STAGES % 2};
+    }
+    if constexpr (STAGES % CHUNKS == 0) return {stage + c, parity};
+    return {c % STAGES, parity ^ c / STAGES % 2};
+  }
+  // To the next tile.
+  __device__ __forceinline__ void next_tile() {
+    if constexpr (FIXED && STAGES % CHUNKS == 0) {
+      stage += CHUNKS;
+      if (stage == STAGES) stage = 0, parity ^= 1;
+    } else {
+      *this = of_chunk(CHUNKS);
+    }
+  }
+};
+
+// Shared-memory addresses. Chunk c of B's tile lies at held + c * B_BYTES, with barriers of its own, if RESIDENT.
+struct Memory {
+  uint32_t ring, held, full, empty, arrived, free;
+};
+
+// By one thread: copies all that the consumers of this block read.
+__device__ __forceinline__ void produce(const Memory& memory, const Tiles& tiles, const Operand& a, const Operand& b) {
+  constexpr int64_t A_TILE = A_BYTES * BLOCKS, B_TILE = B_BYTES * BLOCKS;
+  Place place;
+  uint32_t parity = 0;  // of the barriers of B
+#pragma unroll 1
+  for (int r = blockIdx.x; r < tiles.runs; r += gridDim.x, parity ^= 1) {
+    const Run run(r, tiles);
+    const uint8_t* const of_b = b.slices + run.matrix * b.batch + run.column * B_TILE;
+#pragma unroll 1
+    for (int i = run.first; i < run.end; ++i) {
+      const uint8_t* const of_a = a.slices + run.matrix * a.batch + i * A_TILE;
+#pragma unroll 1
+      for (int c = 0; c < CHUNKS; ++c, place.next()) {
+        const int64_t slice = c / BLOCKS;
+        const uint8_t* const from_a = of_a + slice * a.slice + c % BLOCKS * A_BYTES;
+        const uint8_t* const from_b = of_b + slice * b.slice + c % BLOCKS * B_BYTES;
+        if (RESIDENT && i == run.first) {
+          barrier_wait(memory.free + 8 * c, parity ^ 1);
+          barrier_expect(memory.arrived + 8 * c, B_BYTES);
+          bulk_copy(memory.held + c * B_BYTES, from_b, B_BYTES, memory.arrived + 8 * c);
+        }
+        const uint32_t to = memory.ring + place.stage * STAGE_BYTES, full = memory.full + 8 * place.stage;
+        barrier_wait(memory.empty + 8 * place.stage, place.parity ^ 1);
+        barrier_expect(full, STAGE_BYTES);
+        bulk_copy(to, from_a, A_BYTES, full);
+        if (!RESIDENT) bulk_copy(to + A_BYTES, from_b, B_BYTES, full);
+      }
+    }
+  }
 }
 
 #if ROUNDED
-// The entries of four neighbouring columns of a row, by the z of all groups.
-struct Entries {
-  const uint32_t (&z)[GROUPS][16];
-  int first;  // of the 16
+// What a lane keeps of an entry.
+struct Entry : GroupSums<SLICES> {
+  struct Places {
+    static constexpr int at[PLACE_COUNT] = PLACES;
+  };
+  static constexpr int BITS = 8 * SLICES - 1;
+  static constexpr bool ALWAYS = PLACE_COUNT > 4;  // whether any exponent is usual
 
-  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, LIMBS>& constants,
-                                          uint32_t (&limbs)[LIMBS]) const {
-    const int entry = first + 4 * (j / 2) + j % 2;
-    integer_of_groups<SLICES, LIMBS>([&](int g) { return z[g][entry]; }, constants, limbs);
+  // The bits of RN(Cbar 2^exponent), for any exponent.
+  __device__ __forceinline__ Bits always(int exponent, const Constants& c) const {
+    double s[1][PLACE_COUNT];
+    folded_digit_sums<SMALL, SLICES>([&](int, int g) { return z[g]; }, c, s);
+    return bits_of(round_digits<OUTPUT, Places, BITS>(s[0], exponent));
   }
 };
+
+__device__ __forceinline__ void store_pair(double* to, const uint64_t (&bits)[2]) {
+  __stcs(reinterpret_cast<ulonglong2*>(to), make_ulonglong2(bits[0], bits[1]));
+}
+__device__ __forceinline__ void store_pair(float* to, const uint32_t (&bits)[2]) {
+  __stcs(reinterpret_cast<uint2*>(to), make_uint2(bits[0], bits[1]));
+}
+
+// Exponents of a lane's rows and columns of a tile, those beyond the last ones like these. Entry 4 q + 2 r + i is in row
+// g + 8 r and column 8 q + 2 h + i.
+struct Exponents {
+  int mu[2], nu[8];
+
+  // `whole`: all of them exist.
+  __device__ __forceinline__ void load_rows(const Output<OUTPUT>& out, int matrix, int row, bool whole) {
+    const int32_t* const at = out.mu + matrix * out.mu_batch;
+    const int second = whole ? row + 8 : smaller(row + 8, out.m - 1);
+    mu[0] = at[whole ? row : smaller(row, out.m - 1)], mu[1] = at[second];
+  }
+  __device__ __forceinline__ void load_columns(const Output<OUTPUT>& out, int matrix, int col, bool whole) {
+    const int32_t* const at = out.nu + matrix * out.nu_batch + col;
+    if (whole) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) nu[j] = at[8 * (j / 2) + j % 2];
+    } else {
+      const int most = static_cast<int>(hidden(out.n - 1 - col));  // else addresses would be kept from tile to tile
+#pragma unroll
+      for (int j = 0; j < 8; ++j) nu[j] = at[smaller(8 * (j / 2) + j % 2, most)];
+    }
+  }
+  __device__ __forceinline__ int of(int entry) const { return -mu[entry / 2 % 2] - nu[entry / 4 * 2 + entry % 2]; }
+  __device__ __forceinline__ bool usual() const {
+    int least = nu[0], most = nu[0];
+#pragma unroll
+    for (int j = 1; j < 8; ++j) least = smaller(least, nu[j]), most = larger(most, nu[j]);
+    bool all = true;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      all = all && is_usual<OUTPUT, Entry::BITS>(-mu[r] - least) && is_usual<OUTPUT, Entry::BITS>(-mu[r] - most);
+    return all || Entry::ALWAYS;
+  }
+};
+
+constexpr int AT_ONCE = 1;
+
+// Rounds COUNT entries, whose exponents are usual, step by step, so that they do not wait for one another.
+template <int COUNT, typename Exponent>
+__device__ __forceinline__ void round_usual(const Entry* entries, Exponent exponent, const Constants& constants,
+                                            Bits (&bits)[COUNT / 2][2]) {
+  double s[COUNT][PLACE_COUNT];
+  folded_digit_sums<SMALL, SLICES>([&](int e, int g) { return entries[e].z[g]; }, constants, s);
+#pragma unroll
+  for (int e = 0; e < COUNT; ++e) {
+    Bits& own = bits[e / 2][e % 2];
+    if constexpr (Entry::ALWAYS) own = bits_of(round_digits<OUTPUT, Entry::Places, Entry::BITS>(s[e], exponent(e)));
+    else own = bits_of(round_few_digits<OUTPUT, Entry::Places>(s[e], exponent(e)));
+  }
+}
+
+// Rounds and stores the entries of a lane. `whole`: all of them exist, and pairs of them are aligned.
+__device__ __forceinline__ void finish(const Entry (&entries)[16], const Exponents& exponents,
+                                       const Output<OUTPUT>& out, int matrix, int row, int col, bool whole,
+                                       const Constants& constants) {
+  OUTPUT* const c = out.c + matrix * out.batch + row * out.row_stride + col;
+  if (__all_sync(ALL, exponents.usual())) {
+    // Some columns at a time, with branches between them: else the compiler mixes the work for all, and has no registers.
+#pragma unroll
+    for (int q = 0; q < 4; q += AT_ONCE) {
+      Bits bits[2 * AT_ONCE][2];
+      round_usual<4 * AT_ONCE>(entries + 4 * q, [&](int i) { return exponents.of(4 * q + i); }, constants, bits);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        OUTPUT* const at = c + 8 * r * out.row_stride + 8 * q;
+        if (whole) {
+#pragma unroll
+          for (int p = 0; p < AT_ONCE; ++p) store_pair(at + 8 * p, bits[2 * p + r]);
+        } else if (row + 8 * r < out.m) {
+#pragma unroll
+          for (int j = 0; j < 2 * AT_ONCE; ++j)
+            if (col + 8 * (q + j / 2) + j % 2 < out.n)
+              reinterpret_cast<Bits*>(at)[8 * (j / 2) + j % 2] = bits[j / 2 * 2 + r][j % 2];
+        }
+      }
+    }
+    return;
+  }
+  // Rare: some result may be near over- or underflow.
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i) {
+    const int down = 8 * (i / 2 % 2), over = 8 * (i / 4) + i % 2;
+    if (row + down >= out.m || col + over >= out.n) continue;
+    Entry entry = entries[0];
+    int exponent = exponents.of(0);
+#pragma unroll
+    for (int j = 1; j < 16; ++j)
+      if (i == j) entry = entries[j], exponent = exponents.of(j);
+    reinterpret_cast<Bits*>(c)[down * out.row_stride + over] = entry.always(exponent, constants);
+  }
+}
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   extern __shared__ __align__(16) uint8_t dynamic[];
+  __shared__ __align__(8) uint64_t barriers[2 * STAGES + (RESIDENT ? 2 * CHUNKS : 0)];
+  const int warpgroup = __shfl_sync(ALL, threadIdx.x / 128, 0);
+  Memory memory;
+  memory.ring = (shared_address(dynamic) + 1023) & ~1023u, memory.held = memory.ring + STAGES * STAGE_BYTES;
+  memory.full = shared_address(barriers), memory.empty = memory.full + 8 * STAGES;
+  memory.arrived = memory.empty + 8 * STAGES, memory.free = memory.arrived + 8 * CHUNKS;
+  __shared__ uint32_t descriptor_of_ring;
+  if (threadIdx.x == 0) {
+    descriptor_of_ring = tile_descriptor(memory.ring);
+    for (int s = 0; s < STAGES; ++s) barrier_init(memory.full + 8 * s, 1), barrier_init(memory.empty + 8 * s, CONSUMERS);
+    for (int c = 0; RESIDENT && c < CHUNKS; ++c)
+      barrier_init(memory.arrived + 8 * c, 1), barrier_init(memory.free + 8 * c, CONSUMERS);
+    barrier_init_fence();
+  }
+  __syncthreads();
   after_previous();
-  const int warpgroup = __shfl_sync(ALL, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
-  const int down = threadIdx.x % 128 / 32 * 16, across = warpgroup * 32;
-  uint8_t* const ring = dynamic + (-shared_address(dynamic) & 1023);  // as the swizzle of wgmma wants
+  if (warpgroup == CONSUMERS) {
+    keep_registers<24>();
+    if (threadIdx.x == 128 * CONSUMERS) produce(memory, tiles, a, b);
+    return;
+  }
+  take_registers<160>();
 
-  // Starts the copies of modulus t of a tile to a stage.
-  const auto copy = [&](const Tile& tile, int t, int stage) {
-    const Destination to(ring + stage * STAGE_BYTES);
-    copy_tile<ROWS>(to, 0, tile.a + t * a.slice);
-    copy_tile<COLS>(to, A_BYTES, tile.b + t * b.slice);
-    copies_are_a_group();
-  };
-  const auto next = [](int stage) { return stage == STAGES - 1 ? 0 : stage + 1; };
-
-  Tile tile(blockIdx.x, tiles, a, b);
-  // Modulus t may be copied from the barrier of modulus t - STAGES + 2 on, at which that of t - STAGES is over.
-  constexpr int BEFORE = STAGES - 1 - LAST;
-#pragma unroll
-  for (int t = 0; t < BEFORE; ++t) copy(tile, t, t);
-  const uint32_t first_stage = tile_descriptor(shared_address(ring)), own_columns = (A_BYTES + across * DEPTH) >> 4;
-  int stage = 0, free = BEFORE;
-#pragma unroll 1
-  for (int w = blockIdx.x; w < tiles.all; w += gridDim.x) {
-    // Where the stages divide the moduli, both are the same for all tiles; the compiler would keep all addresses that
-    // follow from them in registers, which there are not.
-    stage = static_cast<int>(hidden(stage)), free = static_cast<int>(hidden(free));
-    Tile after = tile;
-    uint32_t d[2][16];
+  const int lane = threadIdx.x % 32, down = threadIdx.x % 128 / 32 * 16 + lane / 4, across = warpgroup * 32;
+  const uint32_t own_columns = across * DEPTH >> 4;
+  const bool elected = threadIdx.x % 128 == 0;  // who arrives for its warpgroup
 #if ROUNDED
-    uint32_t z[GROUPS][16];
-    float quotient[16];
+  const uint64_t strides = static_cast<uint64_t>(out.batch | out.row_stride) * sizeof(OUTPUT);
+  const bool in_pairs = ((reinterpret_cast<uint64_t>(out.c) | strides) & (2 * sizeof(OUTPUT) - 1)) == 0;
+#endif
+  Place next;
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int r = blockIdx.x; r < tiles.runs; r += gridDim.x, parity ^= 1) {
+    const Run run(r, tiles);
+#pragma unroll 1
+    for (int tile = run.first; tile < run.end; ++tile) {
+      const bool first = tile == run.first, last = tile == run.end - 1;
+#if ROUNDED
+      const bool all_rows = (tile + 1) * ROWS <= out.m, all_columns = (run.column + 1) * COLS <= out.n;
+#endif
+      const int row = tile * ROWS + down, col = run.column * COLS + across + lane % 4 * 2;
+      // Of each round of the ring anew, else the compiler would keep all descriptors in registers; and of lane 0, so that
+      // it knows that they are uniform in a warp.
+      uint32_t begin_a[(CHUNKS - 1) / STAGES + 1];
+      const Place place = {__shfl_sync(ALL, next.stage, 0), __shfl_sync(ALL, next.parity, 0)};
+      uint32_t d[2][16];
+#if ROUNDED
+      Entry entries[16];
+      Exponents exponents;
 #endif
 #pragma unroll
-    for (int t = 0; t <= SLICES; ++t) {
-      if (t < SLICES) {
-        if (t % 2 == 0) {
-          wait_for_groups<STAGES - 5>();  // those of a modulus each that come after two moduli, at least
-          shared_proxy_fence();
-          __syncthreads();
-        }
-        const uint32_t of_a = first_stage + stage * (STAGE_BYTES >> 4), of_b = of_a + own_columns;
-        wgmma_fence();
+      for (int t = 0; t <= SLICES; ++t) {
+        if (t < SLICES) {
+          const int chunk = t / SHARED * BLOCKS;  // and the next one, if BLOCKS is 2
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-          const uint32_t block = step / 4 * (DEPTH >> 4), along = 2 * (step % 4);
-          wgmma_bytes<uint8_t>(d[t % 2], of_a + block * ROWS + along, of_b + block * COLS + along, step > 0);
-        }
-        wgmma_commit();
-        stage = next(stage);
-        if (t % 2 == 0) {
+          for (int c = chunk; c < chunk + BLOCKS; ++c) {
+            if (t % SHARED != 0) continue;
+            if (c % STAGES == 0)
+              begin_a[c / STAGES] = __shfl_sync(ALL, *static_cast<const volatile uint32_t*>(&descriptor_of_ring), 0);
+            const Place at = place.of_chunk(c);
+            barrier_wait(memory.full + 8 * at.stage, at.parity);
+            if (RESIDENT && first) barrier_wait(memory.arrived + 8 * c, parity);
+          }
+          wgmma_fence();
 #pragma unroll
-          for (int more = t + STAGES - 1 - (t == 0 ? LAST : 2); more <= t + STAGES - 2; ++more, free = next(free)) {
-            if (more == SLICES) {
-              // After the last tile it is copied again, and not multiplied: without branches copies mix with products.
-              const int following = w + static_cast<int>(gridDim.x);
-              after = Tile(following < tiles.all ? following : w, tiles, a, b);
-            }
-            copy(more < SLICES ? tile : after, more % SLICES, free);
+          for (int step = 0; step < STEPS; ++step) {
+            const int c = chunk + step / 4, along = 2 * (step % 4 + t % SHARED * (4 / SHARED));
+            const uint32_t begin = begin_a[c / STAGES], from_a = begin + place.of_chunk(c).stage * (STAGE_BYTES >> 4);
+            const uint32_t from_b = RESIDENT ? begin + (STAGES * STAGE_BYTES + c * B_BYTES >> 4) + own_columns
+                                             : from_a + (A_BYTES >> 4) + own_columns;
+            wgmma_bytes<uint8_t>(d[t % 2], from_a + along, from_b + along, step > 0);
+          }
+          wgmma_commit();
+        }
+        if (t == 0) continue;
+        const int of = t - 1;
+        uint32_t (&own)[16] = d[of % 2];
+#if ROUNDED
+        if (t == SLICES) exponents.load_rows(out, run.matrix, row, all_rows);
+#endif
+        if (t < SLICES) wgmma_wait<1>();
+        else wgmma_wait<0>();
+        registers_ready(own);
+        if (of % SHARED == SHARED - 1 || t == SLICES) {  // nobody of this warpgroup reads these stages any more
+          const int chunk = of / SHARED * BLOCKS;
+#pragma unroll
+          for (int c = chunk; c < chunk + BLOCKS; ++c) {
+            barrier_arrive_if(elected, memory.empty + 8 * place.of_chunk(c).stage);
+            if (RESIDENT) barrier_arrive_if(elected && last, memory.free + 8 * c);
           }
         }
-      }
-      if (t == 0) continue;
-      const int of = t - 1;
-      uint32_t (&own)[16] = d[of % 2];
-      if (t < SLICES) wgmma_wait<1>();
-      else wgmma_wait<0>();
-      registers_ready(own);
 #if ROUNDED
-      const int g = group_of(of);
 #pragma unroll
-      for (int e = 0; e < 16; ++e) {
-        GroupSum sum = {z[g][e], quotient[e]};
-        sum.add(own[e], of, g, sums);
-        if (t == crt_start(SLICES, g + 1)) sum.finish(g, sums);
-        z[g][e] = sum.z, quotient[e] = sum.quotient;
-      }
+        for (int e = 0; e < 16; ++e) entries[e].add(of, own[e], constants);
 #else
-      uint8_t* const of_y = y + of * y_stride + tile.matrix * y_batch;
+        // Of four neighbouring columns a lane has two, of two rows; it has them all of one row if it exchanges two.
+        uint8_t* const of_y = y + of * y_stride + run.matrix * y_batch;
+        const bool lower = lane % 2 == 1;
+        const int64_t at_row = row + (lower ? 8 : 0);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {  // row 8 (i % 2) of this lane, its columns i / 2
-        const int p = i / 2, h = i % 2, at = 8 * p + 2 * h;
-        const int64_t at_row = static_cast<int64_t>(tile.i) * ROWS + down + lane / 4 + 8 * h;
-        const int64_t col = static_cast<int64_t>(tile.j) * COLS + across + 16 * p + lane % 4 * 4;
-        const uint32_t four = four_residues(own[at], own[at + 1], own[at + 4], own[at + 5], moduli.of[of]);
-        if (at_row < m && col < ld) *reinterpret_cast<uint32_t*>(of_y + at_row * ld + col) = four;
-      }
+        for (int q = 0; q < 4; ++q) {
+          uint32_t kept[2], got[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            kept[i] = lower ? own[4 * q + 2 + i] : own[4 * q + i];
+            got[i] = __shfl_xor_sync(ALL, lower ? own[4 * q + i] : own[4 * q + 2 + i], 1);
+          }
+          const uint32_t four = lower ? four_residues(got[0], got[1], kept[0], kept[1], moduli.of[of])
+                                      : four_residues(kept[0], kept[1], got[0], got[1], moduli.of[of]);
+          const int64_t at = col - (lower ? 2 : 0) + 8 * q;
+          if (at_row < m && at < ld) *reinterpret_cast<uint32_t*>(of_y + at_row * ld + at) = four;
+        }
 #endif
-    }
+      }
+      next.next_tile();
 #if ROUNDED
-    const int32_t* const nu = out.nu + tile.matrix * out.nu_batch;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int64_t row_of_c = static_cast<int64_t>(tile.i) * ROWS + down + lane / 4 + 8 * h;
-      if (row_of_c >= out.m) continue;
-      const int exponent = -out.mu[tile.matrix * out.mu_batch + row_of_c];
-      Bits* const begin = reinterpret_cast<Bits*>(out.c) + tile.matrix * out.batch + row_of_c * out.row_stride;
-#pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const int64_t col = static_cast<int64_t>(tile.j) * COLS + across + 16 * p + lane % 4 * 4;
-        if (col < out.n)
-          round_and_store<OUTPUT, BITS, LIMBS>(Entries{z, 8 * p + 2 * h}, crt, exponent, nu, col,
-                                               static_cast<int64_t>(out.n), [&] { return begin + col; }, 1);
-      }
-    }
+      exponents.load_columns(out, run.matrix, col, all_columns);
+      const bool whole = all_rows && all_columns && in_pairs;
+      finish(entries, exponents, out, run.matrix, row, col, whole, constants);
 #endif
-    tile = after;
+    }
   }
 }

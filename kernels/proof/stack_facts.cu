@@ -360,6 +360,7 @@ __device__ __forceinline__ void compare(Worst& worst, const uint8_t* magnitudes,
   for (int t = 0; t < 3; ++t) row[0][t] = above[t * all + p + g], row[1][t] = above[t * all + p + g + 8];
   // Float32 shows of most entries, rounded up in the numerator and down in best L, that they do not raise the maximum.
   uint32_t doubts = 0;
+  float numerator[8];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     float2 column[3];
@@ -370,23 +371,36 @@ __device__ __forceinline__ void compare(Worst& worst, const uint8_t* magnitudes,
       const float(&x)[3] = row[e >> 1];
       const float y0 = (e & 1) != 0 ? column[0].y : column[0].x, y1 = (e & 1) != 0 ? column[1].y : column[1].x,
                   y2 = (e & 1) != 0 ? column[2].y : column[2].x;
-      const float numerator = __fmaf_ru(x[0], y0, __fmaf_ru(x[1], y1, __fmul_ru(x[2], y2)));
+      numerator[4 * j + e] = __fmaf_ru(x[0], y0, __fmaf_ru(x[1], y1, __fmul_ru(x[2], y2)));
       const float least = __fmul_rd(worst.below, __int2float_rd(static_cast<int>(sums[j][e])));
-      if (numerator > least) doubts |= 1u << (4 * j + e);
+      if (numerator[4 * j + e] > least) doubts |= 1u << (4 * j + e);
     }
   }
-  if (__all_sync(ALL, doubts == 0)) return;
-  // The first entries of a block are all in doubt, until the first of each lane are compared.
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
+  // Of those in doubt the one whose ratio is about the largest is compared first: then few others are left.
 #pragma unroll 1
-    for (int e = 0; e < 4; ++e) {
-      const uint32_t sum = e == 0 ? sums[j][0] : e == 1 ? sums[j][1] : e == 2 ? sums[j][2] : sums[j][3];
-      if (__all_sync(ALL, (doubts >> (4 * j + e) & 1) == 0)) continue;
-      if ((doubts >> (4 * j + e) & 1) != 0)
-        worst.include(errors.numerator(described[p + g + 8 * (e >> 1)], described[q + 8 * j + c + (e & 1)]), sum);
-      worst.share();
+  while (__any_sync(ALL, doubts != 0)) {
+    float about = 0;
+    uint32_t sum = 0, which = 0;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const uint32_t of = sums[e / 4][e % 4];
+      const float ratio = numerator[e] / static_cast<float>(of);
+      if ((doubts >> e & 1) != 0 && ratio >= about) about = ratio, sum = of, which = e;
     }
+    const uint32_t bits = doubts != 0 ? bits_of(about) : 0;
+    const uint32_t largest = __reduce_max_sync(ALL, bits);
+    const int first = __ffs(static_cast<int>(__ballot_sync(ALL, doubts != 0 && bits == largest))) - 1;
+    if (lane == first) {
+      doubts &= ~(1u << which);
+      worst.include(errors.numerator(described[p + g + 8 * (which >> 1 & 1)], described[q + 8 * (which >> 2) + c + (which & 1)]),
+                    sum);
+    }
+    worst.set(__shfl_sync(ALL, static_cast<Atomic>(__double_as_longlong(worst.best)), first));
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      if (!(numerator[e] > __fmul_rd(worst.below, __int2float_rd(static_cast<int>(sums[e / 4][e % 4])))))
+        doubts &= ~(1u << e);
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

@@ -149,15 +149,6 @@ def _groups(scheme: Residues) -> list[tuple[int, ...]]:
     return members
 
 
-def group_sums(scheme: Residues) -> tuple[int, ...]:
-    """The 32-bit numbers of the struct GroupSums (kernels/arithmetic/sums_of_groups.cuh)."""
-    groups = _groups(scheme)
-    inverse = [_float32(ldexp(_number(_float32(1 / m)), 127)) for m in scheme.moduli]
-    cofactor = [prod(group) // m for group in groups for m in group]
-    start = [prod(group) * (_float32(3.0) + 1) % 2**32 for group in groups]
-    return (*inverse, *cofactor, *(2**32 - prod(group) for group in groups), *start)
-
-
 def _float32(x: float) -> int:
     """The bits of x, rounded to nearest in float32."""
     return int(unpack("<I", pack("<f", x))[0])

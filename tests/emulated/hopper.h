@@ -52,6 +52,9 @@ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
   Barrier& own = barrier_of(*here, barrier);
   while ((own.phase & 1) == parity) wait(own.phase);
 }
+inline void barrier_arrive_if(bool wanted, uint32_t barrier) {
+  if (wanted) barrier_of(*here, barrier).change(1, 0);
+}
 inline void barrier_arrive_in(uint32_t barrier, uint32_t rank, int threads) {
   barrier_of(cluster[rank], barrier).change(threads, 0);
 }

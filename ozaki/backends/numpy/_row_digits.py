@@ -52,7 +52,7 @@ def multiply_rows(
 
     Parameters
     ----------
-    x : shape (batch, m, k), float32 with any strides, the rows of A, whose elements the format has
+    x : shape (batch or 1, m, k), float32 with any strides, the rows of A, whose elements the format has
     y : the columns of B: shape (batch or 1, n, k), likewise, or what `columns_of` made of them
     out : shape (batch, m, n), uint16, with any strides: the bits of the result
     memory : counts what is held, and limits it
@@ -65,6 +65,7 @@ def multiply_rows(
     -------
     kinds : how many rows of each kind there were, and what is proven
     """
+    x = np.broadcast_to(x, (len(out), *x.shape[1:]))  # how many digits a row has depends on the matrix beside it, too
     batch, m, k = x.shape
     progress.begin(batch * m, "rows")
     if out.size == 0 or k == 0 or (combination is not None and combination.alpha.is_zero):

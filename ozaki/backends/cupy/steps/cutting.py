@@ -58,8 +58,8 @@ def _split_kernel(
 
 def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) -> Macros:
     """The macros of kernels/conversion/cut.cuh, and ALONG_K; `side`: "left" or "right"."""
-    half: Macros = {"HALF": 1} if layout.half else {}
-    return half | {
+    shared: Macros = {"SHARED": layout.shared} if layout.shared > 1 else {}
+    return shared | {
         "INPUT": view.dtype.ctype_of_part,
         "REALS": view.dtype.parts,
         "ROOM": _room(scheme),

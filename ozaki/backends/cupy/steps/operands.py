@@ -99,7 +99,7 @@ class Layout:
     neighbours : neighbouring columns of the product that a thread holds, for which the rows of a right operand's tile
         are permuted; 0 where they are not
     unsigned : whether residues are in [0, m), else they are symmetric
-    half : in tiles, whether kernels write only the first 64 of every 128 inner indices; nothing reads the others
+    shared : in tiles, slices that share the 128 bytes of a row, as one: 2 or 4 where k is at most 64 or 32, else 1
     written_rows : in tiles, rows that kernels have to write; rows beyond, up to `rows`, are uninitialised: panels may
         load them, and their products are discarded
     """
@@ -117,7 +117,7 @@ class Layout:
     neighbours: int = 0
     unsigned: bool = False
     written_rows: int = 0
-    half: bool = False
+    shared: int = 1
 
 
 @dataclass(frozen=True)

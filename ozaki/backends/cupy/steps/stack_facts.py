@@ -115,7 +115,6 @@ class _Work(NamedTuple):
     tiles : rows of A, and columns of B, of an item
     matrices : of an item
     staged : rows that are staged at a time
-    units : a lane has so many times `_UNIT` elements of a row
     threads : of a block
     shared_mem : bytes of shared memory of a block
     items : parts of the stack
@@ -124,7 +123,6 @@ class _Work(NamedTuple):
     tiles: tuple[int, int]
     matrices: int
     staged: int
-    units: int
     threads: int
     shared_mem: int
     items: int
@@ -145,24 +143,35 @@ class _Work(NamedTuple):
             if batch * of_matrix < enough and not last:
                 continue
             several = min(_TOGETHER // max(tiles), batch // (2 * enough)) if of_matrix == 1 else 1
-            matrices = max(several, 1)
-            rows, row_bytes = matrices * sum(tiles), _row_bytes(left)
-            threads = next(threads for threads in _BLOCKS if rows <= threads or threads == 512)
-            units = 4 if left.dtype.parts == 1 and threads // _lanes(k, 4) * row_bytes <= _STAGED else 2
-            at_once = threads // _lanes(k, units)
-            room = min(max(_STAGED, at_once * row_bytes), (device.block_memory - rows * _bytes_of_row(k)) // 2)
-            most = room // row_bytes
-            if most < at_once / 2 and not last:
-                continue
-            staged = min(most // at_once * at_once or most, rows)
-            shared = rows * _bytes_of_row(k) + 2 * staged * row_bytes
-            return cls(tiles, matrices, staged, units, threads, shared, ceil(batch / matrices) * of_matrix)
+            ways = [
+                way for threads in _THREADS if (way := cls._way(device, left, right, tiles, max(several, 1), threads))
+            ]
+            if ways or last:
+                return max(ways, key=lambda way: way.threads * way.blocks(device))
         raise AssertionError((left, right))
+
+    @classmethod
+    def _way(
+        cls, device: Device, left: View, right: View, tiles: tuple[int, int], matrices: int, threads: int
+    ) -> _Work | None:
+        """With blocks of so many threads; None if they do not fit, or most of them would have nothing to describe."""
+        (batch_a, m, k), (batch_b, n, _) = left.shape, right.shape
+        rows, row_bytes, of_row = matrices * sum(tiles), _row_bytes(left), _bytes_of_row(k)
+        at_once = threads // _lanes(k, _UNITS)
+        staged = min((device.block_memory - rows * of_row) // (2 * row_bytes), at_once)
+        if staged < min(at_once / 2, rows) or (threads > _THREADS[0] and at_once > rows):
+            return None
+        staged = min(staged, rows)
+        shared, of_matrix = rows * of_row + 2 * staged * row_bytes, ceil(m / tiles[0]) * ceil(n / tiles[1])
+        return cls(tiles, matrices, staged, threads, shared, ceil(max(batch_a, batch_b) / matrices) * of_matrix)
+
+    def _at_once(self, device: Device) -> int:
+        """Blocks that a multiprocessor holds at once."""
+        return max(min(device.shared_memory // (self.shared_mem + 1024), _MOST_THREADS // self.threads), 1)
 
     def blocks(self, device: Device) -> int:
         """Blocks that the device holds at once, but no more than there are items."""
-        fit = min(device.shared_memory // (self.shared_mem + 1024), _BLOCKS[self.threads])
-        return min(self.items, device.multiprocessors * max(fit, 1))
+        return min(self.items, device.multiprocessors * self._at_once(device))
 
 
 _STRIP = 16
@@ -171,17 +180,15 @@ _STRIP = 16
 _TILES = (256, 128, 64, 32)
 """Rows of an item in one matrix, at most."""
 
-_TOGETHER = 64
+_TOGETHER = 32
 """Rows of an item in all its matrices, at most, if it has several."""
 
-_STAGED = 20 * 2**10
-"""Bytes of a buffer of staged rows; more where a block describes more at once."""
+_THREADS, _MOST_THREADS = (128, 256, 512, 1024), 1024
+"""Threads that a block may have, and those of a multiprocessor, of 64 registers each: instructions wait for one another
+here, and warps are what fills the time."""
 
-_BLOCKS = {128: 5, 256: 3, 512: 1}
-"""Threads of blocks, and how many such blocks registers are to allow a multiprocessor."""
-
-_UNIT = 4
-"""Neighbouring elements of a row that a lane has."""
+_UNIT, _UNITS = 4, 2
+"""Neighbouring elements of a row that a lane has, and how many times it has so many."""
 
 
 def _row_bytes(x: View) -> int:
@@ -204,8 +211,8 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     work = _Work.of(device, left, right)
     (batch_a, m, k), (batch_b, n, _) = left.shape, right.shape
     parts = left.dtype.parts
-    macros: Macros = {"INPUT": left.dtype.ctype_of_part, "REALS": parts, "UNITS": work.units, "THREADS": work.threads}
-    macros["BLOCKS"] = _BLOCKS[work.threads]
+    macros: Macros = {"INPUT": left.dtype.ctype_of_part, "REALS": parts, "UNITS": _UNITS, "THREADS": work.threads}
+    macros["BLOCKS"] = _MOST_THREADS // work.threads
     operands = []
     for name, view, tile in zip("AB", (left, right), work.tiles, strict=True):
         macros[f"ALONG_{name}"] = view.along_k
@@ -222,7 +229,7 @@ def _kernel(device: Device, left: View, right: View, wanted: tuple[tuple[Any, in
     tiles = ceil(m / work.tiles[0]) * across
     arguments = (
         *operands, tuple(each), len(wanted), None, None, max(batch_a, batch_b), work.items, across, tiles,
-        work.matrices, work.staged, k, _lanes(k, work.units), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
+        work.matrices, work.staged, k, _lanes(k, _UNITS), magnitude_bits(parts * k), float(parts * k), NO_SPAN,
     )  # fmt: skip
     grid = (work.blocks(device),)
     return Kernel.of(

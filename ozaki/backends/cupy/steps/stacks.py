@@ -39,6 +39,9 @@ LABEL = "kernel of stacks"
 _LARGEST = 256
 """The most rows and columns of a product; larger ones fill the tiles of engines."""
 
+_TALL = 2**14
+"""Rows, or columns, of a product that is no stack, at least: the small operand is cut once for each block."""
+
 _SIDE, _LONG = 64, 128
 """The most rows and columns of a tile. With k above _LONG, slices are cut so often that only products of few rows and
 columns, which engines pad, take less time than theirs (1024 x 256^3 of float32 on an H200: 1.05 ms for 0.58)."""
@@ -86,7 +89,8 @@ class Tile:
 def multiplies(device: Device, plan: Plan) -> bool:
     """Whether the kernel computes the product of a plan, of two operands that are rows of floats.
 
-    It does for a stack of at least two, if nothing but the product is asked for.
+    It does for a stack of at least two, and for a tall or wide matrix times a small one, as if its tiles were a stack,
+    if nothing but the product is asked for.
     """
     if plan.undecided_apart or plan.inner_scaling or plan.engine not in ("auto", "fused"):
         return False
@@ -97,9 +101,14 @@ def multiplies(device: Device, plan: Plan) -> bool:
 def runs(device: Device, scheme: Scheme | Words | None, batch: int, m: int, k: int, n: int, dtype: str) -> bool:
     """Whether the kernel computes plain products of this shape by a scheme."""
     complex_rows = isinstance(scheme, ComplexSlices)
-    if dtype not in (_COMPLEX if complex_rows else _REAL) or batch < 2 or max(m, n) > _LARGEST:
+    if dtype not in (_COMPLEX if complex_rows else _REAL):
         return False
-    return (k <= _LONG or max(m, n) <= _SIDE) and tile_of(device, scheme, m, k, n) is not None
+    one = batch < 2
+    fits = min(m, n) <= _SIDE and k <= _SIDE and max(m, n) >= _TALL if one else max(m, n) <= _LARGEST
+    tile = tile_of(device, scheme, m, k, n) if fits else None
+    if tile is None or (one and (complex_rows or (tile.rows, tile.cols) != _whole_tile(m, n))):
+        return False
+    return k <= _LONG or max(m, n) <= _SIDE
 
 
 _REAL, _COMPLEX = ("float32", "float64"), ("complex64", "complex128")
@@ -249,7 +258,8 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
         of_residues, constants = _of_residues(scheme_of(scheme), parts)
         macros |= of_residues
     tiles, at_once = -(-m // tile.rows) * -(-n // tile.cols), blocks * device.multiprocessors
-    run = min(max(batch * tiles // (_ROUNDS * at_once), 1), tiles)
+    of_block = batch * tiles // (_ROUNDS * at_once) if batch > 1 else -(-tiles // at_once)
+    run = min(max(of_block, 1), tiles)
     jobs = batch * -(-tiles // run)
     steps = (x.steps_of_parts for x in (a, b, out))
     strides = ((0 if x.shape[0] == 1 else of[0], *of[1:]) for x, of in zip((a, b, out), steps, strict=True))
