@@ -122,9 +122,7 @@ def _places(largest: Sequence[Fraction], weights: Sequence[int], most: int) -> t
         sums = [sum(of) for of in terms]
         below = sum((s * 2**p for s, p in zip(sums[:-1], places[:-1], strict=True)), Fraction(0))
         whole = (most + below) / 2 ** places[-1]  # the sum of the highest digits
-        of_highest = [
-            min(sum(terms[-1][: i + 1]), whole + sum(terms[-1][i + 1 :])) for i in range(len(walk))
-        ]
+        of_highest = [min(sum(terms[-1][: i + 1]), whole + sum(terms[-1][i + 1 :])) for i in range(len(walk))]
         exact = all(s < _EXACT for s in sums[:-1]) and max(of_highest) < _EXACT
         if exact and len(places) == 4:
             upper = most + sums[0] + sums[1] * 2 ** places[1]

@@ -133,7 +133,7 @@ class _Work(NamedTuple):
 
         Of small matrices a block has several at a time, as long as there are enough.
         """
-        (batch_a, m, k), (batch_b, n, _) = left.shape, right.shape
+        (batch_a, m, _), (batch_b, n, _) = left.shape, right.shape
         batch, enough = max(batch_a, batch_b), 2 * device.multiprocessors
         padded = round_up(m, _STRIP), round_up(n, _STRIP)
         for tile in _TILES:
@@ -143,7 +143,9 @@ class _Work(NamedTuple):
             if batch * of_matrix < enough and not last:
                 continue
             several = min(_TOGETHER // max(tiles), batch // (2 * enough)) if of_matrix == 1 else 1
-            ways = [way for threads in _THREADS if (way := cls._way(device, left, right, tiles, max(several, 1), threads))]
+            ways = [
+                way for threads in _THREADS if (way := cls._way(device, left, right, tiles, max(several, 1), threads))
+            ]
             if ways or last:
                 return max(ways, key=lambda way: way.threads * way.blocks(device))
         raise AssertionError((left, right))
