@@ -50,6 +50,7 @@ REGISTERS = {
     "lower_by_exponents": 80,  # three blocks
     "error_terms": 40,
     "unit_terms": 40,
+    "stack_facts": 64,  # a multiprocessor has 1024 threads
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "thin_gemm": 128,  # at entry; its warpgroups trade registers among themselves
@@ -105,7 +106,7 @@ FRAME = {
     "split": 24, "row_digits": 16,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "inner_products": 40, "stack": 336, "thin_gemm": 64,
+    "inner_products": 40, "stack": 336, "stack_facts": 48, "thin_gemm": 96,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -113,13 +114,13 @@ SPILLED = {
     "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "stack": 664, "thin_gemm": 128,
+    "inner_products": 164, "stack": 664, "stack_facts": 236, "thin_gemm": 240,
 }  # fmt: skip
 
 
 # What the kernels of complex elements may have of both, in place of that.
-COMPLEX_FRAME = {"split": 64, "patch": 16}
-COMPLEX_SPILLED = {"split": 132, "patch": 28}
+COMPLEX_FRAME = {"split": 64, "patch": 16, "stack_facts": 88}
+COMPLEX_SPILLED = {"split": 132, "patch": 28, "stack_facts": 320}
 # What some kernels may have more: of rows that are scaled along k, with their factors; while they project; while they
 # list undecided entries, of 17 residues or of quadrants that are projected, too; of a triangle (sm_120).
 MORE_FRAME = {
@@ -265,6 +266,11 @@ def sample(left, right, whole, reals=1):
 
 def overlap(left, right, segments, reals=1):
     return "proof/overlap.cu", {"REALS": reals, "INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
+
+
+def stack_facts(dtype, along_a, along_b, threads, reals=1):
+    macros = {"INPUT": dtype, "REALS": reals, "ALONG_A": along_a, "ALONG_B": along_b, "THREADS": threads}
+    return "proof/stack_facts.cu", macros | {"UNITS": 2, "BLOCKS": 1024 // threads}
 
 
 def thin_gemm(dtype, slices, steps, rounded=1):
@@ -430,6 +436,9 @@ EVERYWHERE = [
     project("double", 2, 1, 1),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
+    stack_facts("double", 1, 0, 128),
+    stack_facts("float", 0, 1, 256),
+    stack_facts("double", 1, 0, 1024, 2),
     overlap("double", "double", 12),
     overlap("float", "double", 1),
     ("conversion/inner.cu", {}),

@@ -1,4 +1,4 @@
-"""Remainders and rounding of the kernel for few inner indices (kernels/arithmetic/folded.cuh), against Python's integers."""
+"""Remainders and rounding of the kernel for few inner indices (arithmetic/folded.cuh), against Python's integers."""
 
 import ctypes
 import math
@@ -35,11 +35,13 @@ void entries_{n}_{k}(const uint32_t* x, const int32_t* e, const void* c, void* o
   }}
 }}
 extern "C" int size_{n}_{k}() {{ return sizeof(FoldedConstants<{n}, {d}>); }}
-extern "C" void entries_{n}_{k}_64(const uint32_t* x, const int32_t* e, const void* c, void* out, uint32_t* z, int64_t m) {{
-  entries_{n}_{k}<double>(x, e, c, out, z, m);
+extern "C" void entries_{n}_{k}_64(const uint32_t* x, const int32_t* e, const void* c, void* o, uint32_t* z, int64_t m)
+{{
+  entries_{n}_{k}<double>(x, e, c, o, z, m);
 }}
-extern "C" void entries_{n}_{k}_32(const uint32_t* x, const int32_t* e, const void* c, void* out, uint32_t* z, int64_t m) {{
-  entries_{n}_{k}<float>(x, e, c, out, z, m);
+extern "C" void entries_{n}_{k}_32(const uint32_t* x, const int32_t* e, const void* c, void* o, uint32_t* z, int64_t m)
+{{
+  entries_{n}_{k}<float>(x, e, c, o, z, m);
 }}
 """
 
@@ -56,7 +58,7 @@ def shim(tmp_path_factory):
 
 
 def integers(rng, scheme):
-    """Integers Cbar that are allowed: of all lengths, ties of both formats, the ends, and next to multiples of M / P_g."""
+    """Integers Cbar that are allowed: of all lengths, ties of both formats, the ends, and near multiples of M / P_g."""
     most, whole = scheme.range, math.prod(scheme.moduli)
     found = [0, 1, -1, most, -most]
     for _ in range(150):

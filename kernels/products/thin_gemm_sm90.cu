@@ -14,7 +14,7 @@
 // What bounds it, for 14 residues and k = 64, by entry of C (a warp has 32 entries in the time of one; an H100 has 132
 // times four warps at work in a clock): about 110 instructions, of which 31 are float64 ones and 20 products of integers,
 // two clocks each in pipes of their own; 42 clocks of shared memory (84 with k = 128), of which wgmma reads 1.5 bytes for
-// each 32 inner indices. 9 / 19 bytes come from the second-level cache, 8 go to memory. (residue_gemm multiplies two
+// each 32 inner indices. 9 / 19 bytes come from the second-level cache, 8 go to stages. (residue_gemm multiplies two
 // blocks of 128 at least; it and recombine.cu write and read 14 bytes more, in three times the memory's time.)
 //
 // Launch: 512 threads, any number of blocks on x; each takes every gridDim.x-th run of tiles. Dynamic shared memory: the
@@ -102,12 +102,26 @@ struct Place {
 };
 
 // Shared-memory addresses. Chunk c of B's tile lies at held + c * B_BYTES, with barriers of its own, if RESIDENT.
-struct Memory {
+struct Stages {
   uint32_t ring, held, full, empty, arrived, free;
+
+  // By all threads.
+  __device__ __forceinline__ void init(uint8_t* dynamic, uint64_t* barriers, uint32_t* descriptor) {
+    ring = (shared_address(dynamic) + 1023) & ~1023u, held = ring + STAGES * STAGE_BYTES;
+    full = shared_address(barriers), empty = full + 8 * STAGES;
+    arrived = empty + 8 * STAGES, free = arrived + 8 * CHUNKS;
+    if (threadIdx.x == 0) {
+      *descriptor = tile_descriptor(ring);
+      for (int s = 0; s < STAGES; ++s) barrier_init(full + 8 * s, 1), barrier_init(empty + 8 * s, CONSUMERS);
+      for (int c = 0; RESIDENT && c < CHUNKS; ++c) barrier_init(arrived + 8 * c, 1), barrier_init(free + 8 * c, CONSUMERS);
+      barrier_init_fence();
+    }
+    __syncthreads();
+  }
 };
 
 // By one thread: copies all that the consumers of this block read.
-__device__ __forceinline__ void produce(const Memory& memory, const Tiles& tiles, const Operand& a, const Operand& b) {
+__device__ __forceinline__ void produce(const Stages& stages, const Tiles& tiles, const Operand& a, const Operand& b) {
   constexpr int64_t A_TILE = A_BYTES * BLOCKS, B_TILE = B_BYTES * BLOCKS;
   Place place;
   uint32_t parity = 0;  // of the barriers of B
@@ -124,12 +138,12 @@ __device__ __forceinline__ void produce(const Memory& memory, const Tiles& tiles
         const uint8_t* const from_a = of_a + slice * a.slice + c % BLOCKS * A_BYTES;
         const uint8_t* const from_b = of_b + slice * b.slice + c % BLOCKS * B_BYTES;
         if (RESIDENT && i == run.first) {
-          barrier_wait(memory.free + 8 * c, parity ^ 1);
-          barrier_expect(memory.arrived + 8 * c, B_BYTES);
-          bulk_copy(memory.held + c * B_BYTES, from_b, B_BYTES, memory.arrived + 8 * c);
+          barrier_wait(stages.free + 8 * c, parity ^ 1);
+          barrier_expect(stages.arrived + 8 * c, B_BYTES);
+          bulk_copy(stages.held + c * B_BYTES, from_b, B_BYTES, stages.arrived + 8 * c);
         }
-        const uint32_t to = memory.ring + place.stage * STAGE_BYTES, full = memory.full + 8 * place.stage;
-        barrier_wait(memory.empty + 8 * place.stage, place.parity ^ 1);
+        const uint32_t to = stages.ring + place.stage * STAGE_BYTES, full = stages.full + 8 * place.stage;
+        barrier_wait(stages.empty + 8 * place.stage, place.parity ^ 1);
         barrier_expect(full, STAGE_BYTES);
         bulk_copy(to, from_a, A_BYTES, full);
         if (!RESIDENT) bulk_copy(to + A_BYTES, from_b, B_BYTES, full);
@@ -259,24 +273,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   __shared__ __align__(8) uint64_t barriers[2 * STAGES + (RESIDENT ? 2 * CHUNKS : 0)];
-  const int warpgroup = __shfl_sync(ALL, threadIdx.x / 128, 0);
-  Memory memory;
-  memory.ring = (shared_address(dynamic) + 1023) & ~1023u, memory.held = memory.ring + STAGES * STAGE_BYTES;
-  memory.full = shared_address(barriers), memory.empty = memory.full + 8 * STAGES;
-  memory.arrived = memory.empty + 8 * STAGES, memory.free = memory.arrived + 8 * CHUNKS;
   __shared__ uint32_t descriptor_of_ring;
-  if (threadIdx.x == 0) {
-    descriptor_of_ring = tile_descriptor(memory.ring);
-    for (int s = 0; s < STAGES; ++s) barrier_init(memory.full + 8 * s, 1), barrier_init(memory.empty + 8 * s, CONSUMERS);
-    for (int c = 0; RESIDENT && c < CHUNKS; ++c)
-      barrier_init(memory.arrived + 8 * c, 1), barrier_init(memory.free + 8 * c, CONSUMERS);
-    barrier_init_fence();
-  }
-  __syncthreads();
+  Stages stages;
+  stages.init(dynamic, barriers, &descriptor_of_ring);
   after_previous();
+  const int warpgroup = __shfl_sync(ALL, threadIdx.x / 128, 0);
   if (warpgroup == CONSUMERS) {
     keep_registers<24>();
-    if (threadIdx.x == 128 * CONSUMERS) produce(memory, tiles, a, b);
+    if (threadIdx.x == 128 * CONSUMERS) produce(stages, tiles, a, b);
     return;
   }
   take_registers<160>();
@@ -319,8 +323,8 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
             if (c % STAGES == 0)
               begin_a[c / STAGES] = __shfl_sync(ALL, *static_cast<const volatile uint32_t*>(&descriptor_of_ring), 0);
             const Place at = place.of_chunk(c);
-            barrier_wait(memory.full + 8 * at.stage, at.parity);
-            if (RESIDENT && first) barrier_wait(memory.arrived + 8 * c, parity);
+            barrier_wait(stages.full + 8 * at.stage, at.parity);
+            if (RESIDENT && first) barrier_wait(stages.arrived + 8 * c, parity);
           }
           wgmma_fence();
 #pragma unroll
@@ -346,8 +350,8 @@ thin_gemm(const Operand a, const Operand b, const Tiles tiles, RESULT) {
           const int chunk = of / SHARED * BLOCKS;
 #pragma unroll
           for (int c = chunk; c < chunk + BLOCKS; ++c) {
-            barrier_arrive_if(elected, memory.empty + 8 * place.of_chunk(c).stage);
-            if (RESIDENT) barrier_arrive_if(elected && last, memory.free + 8 * c);
+            barrier_arrive_if(elected, stages.empty + 8 * place.of_chunk(c).stage);
+            if (RESIDENT) barrier_arrive_if(elected && last, stages.free + 8 * c);
           }
         }
 #if ROUNDED

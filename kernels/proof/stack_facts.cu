@@ -388,7 +388,7 @@ __device__ __forceinline__ void compare(Worst& worst, const uint8_t* magnitudes,
       if ((doubts >> e & 1) != 0 && ratio >= about) about = ratio, sum = of, which = e;
     }
     const uint32_t bits = doubts != 0 ? bits_of(about) : 0;
-    const uint32_t largest = __reduce_max_sync(ALL, bits);
+    const Atomic largest = largest_of_warp(bits);
     const int first = __ffs(static_cast<int>(__ballot_sync(ALL, doubts != 0 && bits == largest))) - 1;
     if (lane == first) {
       doubts &= ~(1u << which);

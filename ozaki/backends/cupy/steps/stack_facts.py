@@ -133,7 +133,7 @@ class _Work(NamedTuple):
 
         Of small matrices a block has several at a time, as long as there are enough.
         """
-        (batch_a, m, k), (batch_b, n, _) = left.shape, right.shape
+        (batch_a, m, _), (batch_b, n, _) = left.shape, right.shape
         batch, enough = max(batch_a, batch_b), 2 * device.multiprocessors
         padded = round_up(m, _STRIP), round_up(n, _STRIP)
         for tile in _TILES:
