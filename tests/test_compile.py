@@ -44,7 +44,6 @@ REGISTERS = {
     "recombine_complex": 128,  # two blocks of 256 threads
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
     "magnitudes": 64,
-    "stack_facts": 128,  # of 512 threads; of others their bounds
     "worst_ratio": 128,
     "worst_ratio_wide": 64,
     "lower_by_exponents": 80,  # three blocks
@@ -339,12 +338,6 @@ def lower_by_exponents(a, b, reals=1):
     return "proof/proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b, "REALS": reals}
 
 
-def stack_facts(dtype, along_a, along_b, threads, reals=1):
-    macros = {"INPUT": dtype, "REALS": reals, "ALONG_A": along_a, "ALONG_B": along_b, "THREADS": threads}
-    units = 4 if threads == 128 and reals == 1 else 2
-    return "proof/stack_facts.cu", macros | {"UNITS": units, "BLOCKS": {128: 5, 256: 3, 512: 1}[threads]}
-
-
 def scaled(case, reals=1):
     """The case with rows that are scaled along k."""
     file, macros = case
@@ -460,9 +453,6 @@ EVERYWHERE = [
     sample(0, 1, 0),
     ("proof/proof.cu", {}),
     ("proof/proof_wide.cu", {}),
-    stack_facts("double", 1, 0, 128),
-    stack_facts("float", 0, 1, 256),
-    stack_facts("double", 1, 0, 512, 2),
     lower_by_exponents("double", "double"),
     patch("double", "double", "double"),
     *(
