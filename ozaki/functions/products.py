@@ -298,10 +298,10 @@ def _multiply(
     `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
     a, b = without_eight_bits(a), without_eight_bits(b)
-    key = plan, *options.key
+    half = half_format_of(a if not isinstance(a, Prepared) else b)
+    key = plan, half, *options.key  # programs are given 16-bit operands as bits
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
-    half = half_format_of(a if not isinstance(a, Prepared) else b)
     x, y, to = (a, b, out) if half is None else map(as_bits, (a, b, out))
     if terms is None and not return_report and (before := repeated(x, y, None, to, key)) is not None:
         c, chosen = before

@@ -58,7 +58,16 @@ FUNCTIONS = {
         "hopper-products-apart",
     ),
     "sixteen": (
-        *("kinds-of-rows", "hopper-kinds-of-rows", "many-tiles", "hopper-many-tiles"),
+        *(
+            "kinds-of-rows",
+            "hopper-kinds-of-rows",
+            "many-tiles",
+            "hopper-many-tiles",
+            "few-of-many",
+            "hopper-few-of-many",
+            "formats-in-turn",
+            "hopper-formats-in-turn",
+        ),
         *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
         *("sixteen-expressions", "hopper-sixteen-expressions"),
     ),

@@ -242,3 +242,34 @@ def _same(expected: np.ndarray, got: np.ndarray) -> None:
         f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}: "
         f"{expected[differ][0]:x} {got[differ][0]:x}"
     )
+
+
+def few_of_many(rng: np.random.Generator) -> None:
+    """Most rows have one nonzero and are exact, so that those of digits take fewer tiles, and others split along k."""
+    for half in _HALVES:
+        m, k, n = int(rng.integers(513, 700)), int(rng.integers(900, 1500)), int(rng.choice([60, 190]))
+        x = np.zeros((1, m, k))
+        x[0, np.arange(m), rng.integers(0, k, m)] = 1
+        some = rng.choice(m, int(rng.integers(1, 300)), replace=False)
+        x[0, some] = rng.standard_normal((len(some), k))
+        a, b = _bits(x, half), _bits(rng.standard_normal((1, n, k)), half)
+        expected, kinds = _wanted(a, b, half)
+        assert kinds.exact > m // 4, kinds
+        for engine in _engines(k, half):
+            multiprocessors = int(rng.choice([6, 20, 66]))
+            few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors))
+            got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, True, multiprocessors)
+            _same(expected, got)
+            assert kinds == found, (kinds, found)
+
+
+def formats_in_turn(rng: np.random.Generator) -> None:
+    """Calls alike but for the format of their operands, repeated, each with the bits of NumPy."""
+    m, k, n = 20, 33, 17
+    for _ in range(3):
+        for half, dtype in (("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)):
+            a, b = (_bits(rng.standard_normal(shape), half) for shape in ((m, k), (k, n)))
+            expected = ozaki.matmul(a.view(dtype), b.view(dtype))
+            got = ozaki.matmul(HalfArray(cp.asarray(a), half), HalfArray(cp.asarray(b), half))
+            assert got.format == half
+            _same(expected.view(np.uint16), cp.asnumpy(got.bits))
