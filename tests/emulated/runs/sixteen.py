@@ -266,8 +266,10 @@ def few_of_many(rng: np.random.Generator) -> None:
 def formats_in_turn(rng: np.random.Generator) -> None:
     """Calls alike but for the format of their operands, repeated, each with the bits of NumPy."""
     m, k, n = 20, 33, 17
+    dtypes = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
     for _ in range(3):
-        for half, dtype in (("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)):
+        for half in _HALVES:
+            dtype = dtypes[half]
             a, b = (_bits(rng.standard_normal(shape), half) for shape in ((m, k), (k, n)))
             expected = ozaki.matmul(a.view(dtype), b.view(dtype))
             got = ozaki.matmul(HalfArray(cp.asarray(a), half), HalfArray(cp.asarray(b), half))
