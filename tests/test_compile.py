@@ -105,7 +105,7 @@ FRAME = {
     "split": 24, "row_digits": 16,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
-    "extremes_of_parts": 8, "inner_products": 40, "stack": 336, "stack_facts": 48, "thin_gemm": 96,
+    "inner_products": 40, "stack": 336, "stack_facts": 48, "thin_gemm": 96,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
@@ -113,7 +113,7 @@ SPILLED = {
     "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "extremes_of_parts": 16, "inner_products": 164, "stack": 664, "stack_facts": 236, "thin_gemm": 240,
+    "inner_products": 164, "stack": 664, "stack_facts": 236, "thin_gemm": 240,
 }  # fmt: skip
 
 

@@ -27,10 +27,11 @@ struct Own {
   template <typename F> __device__ __forceinline__ void each(const INPUT* x, int64_t sr, int64_t sk, F f) const {
     const Bits* const at = reinterpret_cast<const Bits*>(x + row * sr);
     const int own = ALONG_K ? threadIdx.x & 31 : threadIdx.x >> 5;
+#pragma unroll 1
     for (int64_t first = static_cast<int64_t>(blockIdx.y) * DEPTH; first < k;
          first += static_cast<int64_t>(gridDim.y) * DEPTH) {
       const int64_t end = smaller(first + DEPTH, k);
-#pragma unroll 4
+#pragma unroll 2
       for (int64_t h = first + own; h < end; h += STEP) f(at[h / REALS * sk + h % REALS]);
     }
   }
