@@ -113,7 +113,7 @@ SPILLED = {
     "split": 68, "row_digits": 72,
     "describe_split": 48,
     "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
-    "inner_products": 164, "stack": 664, "stack_facts": 236, "thin_gemm": 240,
+    "inner_products": 164, "stack": 664, "stack_facts": 236, "thin_gemm": 248,
 }  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def describe_split(dtype, slices, limbs, digit_bits, along_k, reversed_, tile, s
     macros = split(dtype, slices, limbs, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
     macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else cluster, "HELD": rows, "SHARING": sharing}
-    macros["FEW"] = few
+    macros |= {"FEW": few} | ({"RIGHT": int(tile == 192)} if sums else {})
     return "sm_90a", "conversion/describe_split_sm90.cu", macros
 
 

@@ -4,6 +4,7 @@
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST, and
 // - SUMS: 1 for a whole description; 0 for the fields that tops.cu writes, enough where the scaling reads the peak
+// - RIGHT, with SUMS: 1 for the right operand, whose magnitudes lie in other tiles
 // - HELD: rows of a group, 1, 2, 4 or, without SUMS, 8; along the rows a multiple of 16 bytes
 // - SHARING: warps that share a group, 4 (all warps of the block) or 1 (each warp has a group; HELD > 1)
 // - CLUSTER: blocks that share a group, each a part of k: 1 or, if SHARING is 4, 2 or, without SUMS, 4
@@ -382,7 +383,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const int in_tile = static_cast<int>(row0 % TILE);
 #if SUMS
   // 5. Magnitudes for the proof: unit u is 8 neighbouring positions of row u % ROWS, computed by one lane.
-  constexpr int OF_PROOF = NEIGHBOURS == 0 ? 256 : 192;  // rows of a tile of magnitudes
+  constexpr int OF_PROOF = RIGHT ? 192 : 256;  // rows of a tile of magnitudes
   if (magnitudes.to != nullptr) {
     const int wanted = magnitudes.of_block, c0 = static_cast<int>(rank) * blocks * wanted;
     const int end = rank == CLUSTER - 1 ? static_cast<int>(magnitudes.k_padded) : c0 + blocks * wanted;
@@ -398,7 +399,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
         read_eight(elements, r, j, from_c0 % wanted, bits);
         magnitudes_of(bits, magnitudes.width, top, value);
       }
-      const int at = tile_offset(permuted_column<NEIGHBOURS == 0 ? 0 : 16>(in_proof + r), c % TILE_K / 16) + c % 16;
+      const int at = tile_offset(permuted_column<RIGHT ? 16 : 0>(in_proof + r), c % TILE_K / 16) + c % 16;
       if (c < end) store(to + c / TILE_K * (OF_PROOF * TILE_K) + at, value);
     }
   }

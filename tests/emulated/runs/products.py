@@ -91,7 +91,8 @@ def many_blocks(rng: np.random.Generator) -> None:
 def matrices_in_turn(rng: np.random.Generator) -> None:
     """Batches whose slices are held of some matrices at a time; with one matrix for all, prepared, or both."""
     splits = 0
-    for left, right in (((7, 30, 140), (7, 140, 20)), ((7, 30, 40), (1, 40, 20)), ((1, 30, 40), (5, 40, 20))):
+    k = 270  # more than the kernel of stacks takes
+    for left, right in (((7, 30, k), (7, k, 20)), ((7, 30, k), (1, k, 20)), ((1, 30, k), (5, k, 20))):
         for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
             a, b = matrix(rng, left, dtype), matrix(rng, right, dtype)
             a[..., 3, 5] = np.nan

@@ -168,6 +168,8 @@ def _describe_split_kernel(
     shared_mem = _EXCHANGED + rows_of_block * held.share * view.dtype.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
     macros |= {"SUMS": int(whole), "FEW": int(shared_mem > _FOUR_BLOCKS)}
+    if whole:
+        macros |= {"RIGHT": int(side == "right")}
     grid = (held.cluster * batch * (layout.written_rows // rows_of_block),)
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,

@@ -138,12 +138,12 @@ def _multiply_panels(
 ) -> None:  # fmt: skip
     """Multiply panel by panel, of some matrices at a time, splitting what is not split; NaN and Inf count as zeros.
 
-    What is split already is held for the whole batch, so that parts of it would save little; and checks are of all of
-    it. An operand with one matrix for the whole batch is split once.
+    What is split already is held for the whole batch, so that parts of it would save little. An operand with one matrix
+    for the whole batch is split once.
     """
     batch, m, n = epilogue.shape
     of_batch = any(isinstance(x, Slices) and x.mu.shape[0] > 1 for x in (left, right))
-    most = batch if of_batch or check is not None else matrices_of(engine, plan, epilogue.shape)
+    most = batch if of_batch else matrices_of(engine, plan, epilogue.shape)
     if most == batch:
         _multiply_matrices(b, engine, plan, left, right, epilogue, check)
         return
@@ -156,7 +156,8 @@ def _multiply_panels(
     for first in range(0, batch, most):
         some = first, min(first + most, batch)
         parts = [split or _matrices_of(b, x, *some) for split, x in zip(shared, (left, right), strict=True)]
-        _multiply_matrices(b, engine, plan, parts[0], parts[1], epilogue.part(0, *some), None)
+        of_part = None if check is None else check.part(*some)
+        _multiply_matrices(b, engine, plan, parts[0], parts[1], epilogue.part(0, *some), of_part)
         for part, x in zip(parts, (left, right), strict=True):
             if isinstance(part, Described) and isinstance(x, Described):
                 part.release_rows(b, x)

@@ -65,6 +65,7 @@ class Check:
     of_right, of_left : B x and A (B x), int64, shapes (matrices of B, k, 2) and (batch, m, 2), not reduced
     vectors : B x, reduced: uint32
     wrong : uint32: how many exponents, then how many sums of each matrix modulo each prime, are wrong
+    knows_right : B x is complete: of one matrix for all, which an earlier part of the batch has projected
     """
 
     projection: Projection
@@ -72,6 +73,7 @@ class Check:
     of_left: Array
     vectors: Array
     wrong: Array
+    knows_right: bool = False
 
     @classmethod
     def begin(cls, b: Builder, seed: Place, shape: tuple[int, ...], k: int, matrices: int) -> Check:
@@ -91,8 +93,19 @@ class Check:
         found, of_right, of_left = arrays
         return cls(Projection(x, found), of_right, of_left, vectors, wrong)
 
+    def part(self, first: int, last: int) -> Check:
+        """That of matrices first, ..., last - 1 of the batch; parts are taken in turn, from the first on."""
+        of_left, of_right, vectors = self.of_left.part(0, first, last), self.of_right, self.vectors
+        one_for_all = of_right.shape[0] == 1
+        if not one_for_all:
+            of_right, vectors = of_right.part(0, first, last), vectors.part(0, first, last)
+        projection = self.projection.part(0, first, last)
+        return Check(projection, of_right, of_left, vectors, self.wrong, one_for_all and first > 0)
+
     def right(self, b: Builder, scheme: Residues, slices: Slices, first: int) -> None:
         """Add the columns of B from `first` on, which are split, to B x."""
+        if self.knows_right:
+            return
         columns = slices.mu.shape[1]
         x = self.projection.x.part(0, first, first + columns)
         of = slices.described
