@@ -351,9 +351,9 @@ def patch(a, b, c, reals=1):
 SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 3, 3)}
 
 
-def row_digits(half, columns, tile=0, held=1):
+def row_digits(half, columns, tile=0, held=1, threads=128):
     few, most, of_columns = SIXTEEN[half]
-    digits = {"FEWEST_DIGITS": few, "MOST_DIGITS": most, "OF_COLUMNS": of_columns}
+    digits = {"FEWEST_DIGITS": few, "MOST_DIGITS": most, "OF_COLUMNS": of_columns, "THREADS": threads}
     where = {"REVERSED": columns, "TILE": tile, "NEIGHBOURS": 8 if columns and tile else 0, "HELD": held}
     return "conversion/row_digits.cu", {"FORMAT": half, "COLUMNS": columns} | digits | where
 
@@ -663,7 +663,7 @@ CASES += [
         *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),
     )
 ]
-CASES += [("sm_90a", *row_digits(half, columns, 128)) for half in SIXTEEN for columns in (0, 1)]
+CASES += [("sm_90a", *row_digits(half, columns, 128, threads=256)) for half in SIXTEEN for columns in (0, 1)]
 CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]
 CASES += [
     ("sm_90a", "products/digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))

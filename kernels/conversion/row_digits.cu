@@ -4,6 +4,8 @@
 // - FORMAT: BFloat16 or Float16
 // - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of A,
 //   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, if these are not, none: the row is listed as exact
+// - THREADS: of a block: 256 where rows are few; where they are many 128, since most of a row's time is
+//   what all of its threads wait for one by one, and a multiprocessor has room for ten rows then
 // - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
 // - REVERSED: 1 stores the most significant digit last
 // - TILE: 0 for plain rows, where rows are, or the rows of a tile (tiles.cuh), with NEIGHBOURS. In tiles the rows of A
@@ -24,7 +26,7 @@
 // rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. All counts, the
 // summary and `worst` are zero before.
 //
-// k < 2^31. 256 threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
+// k < 2^31. THREADS threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
 // first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
 // 19 microseconds of an H100, which needs about 20 for their 64 MB.
 //
@@ -39,7 +41,12 @@
 
 typedef unsigned long long Count;
 
-constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int WARPS = THREADS / 32;
+#if __CUDA_ARCH__ == 900
+constexpr int RESIDENT = 1280;  // threads of a multiprocessor: 48 registers are enough
+#else
+constexpr int RESIDENT = 1024;
+#endif
 constexpr int FIRST_DIGITS = COLUMNS ? OF_COLUMNS : FEWEST_DIGITS;
 
 // A scaling rule (docs/definitions.md, 2).
@@ -180,7 +187,7 @@ __device__ __forceinline__ void write_digits(const uint16_t* row, int k, int k_p
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows, int k, int k_padded, int64_t places,
            int64_t own_batch, int width, const Rule first_rule, const Rule second_rule, const Slices to,
            int32_t* __restrict__ mu_out, int64_t* __restrict__ nonfinite_out, Columns* columns, int64_t columns_step,
@@ -203,7 +210,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   __shared__ int chosen[3];  // digits, mu, place
 #endif
   const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
-  const int64_t b = blockIdx.x / rows, row = blockIdx.x % rows;
+  const uint32_t of_matrix = static_cast<uint32_t>(rows);
+  const int64_t b = blockIdx.x / of_matrix, row = blockIdx.x % of_matrix;
   const uint16_t* const from = x + b * sb + row * sr;
   const bool aligned = (reinterpret_cast<uint64_t>(from) & 15) == 0;
   columns += b * columns_step;
@@ -356,14 +364,13 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     if (lane == 0) terms[warp] = least;
   }
   __syncthreads();
+  double proven_error = 0.0;
   const auto prove = [&](double error, int digits) {  // by one thread
     const double of_least = least_entry(terms[0] + terms[1]);
     const bool proven = k <= LONGEST_PROVEN && error <= rounded_product(double_power(-FORMAT::PRECISION), of_least);
     chosen[0] = proven ? digits : 0;
     if (!proven) return;
-    chosen[1] = mu;
-    if (error > 0.0)
-      atomicMax(worst, static_cast<Count>(bits_of(error / of_least)));
+    chosen[1] = mu, proven_error = error;
 #if TILE
     const bool few = digits == FEWEST_DIGITS;
     const int64_t at = atomicAdd(&counts[2 * b + (few ? 0 : 1)], 1u), place = few ? at : places - 1 - at;
@@ -422,5 +429,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
       write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
 #endif
+  if (proven_error > 0.0)  // of the thread that proved it, for which no other waits any more
+    atomicMax(worst, static_cast<Count>(bits_of(proven_error / least_entry(terms[0] + terms[1]))));
 #endif
 }

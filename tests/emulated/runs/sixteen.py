@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Literal
+from unittest import mock
 
 import cupy as cp
 import ml_dtypes
@@ -107,8 +108,14 @@ def _engines(k: int, half: Half) -> list[RowEngine]:
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
 
 
+def _as_if_many(rng: np.random.Generator) -> None:
+    """For the rest of a run, perhaps, take blocks as for many rows."""
+    mock.patch.object(rows_of_digits, "_MANY_ROWS", int(rng.choice([1, 1024]))).start()
+
+
 def kinds_of_rows(rng: np.random.Generator) -> None:
     """All kinds of rows in one matrix, in stacks, of operands in any order, as bits or as float32 numbers."""
+    _as_if_many(rng)
     for half in _HALVES:
         m, k, n = _SIZES[rng.integers(len(_SIZES))]
         of_left, of_right = ((1, 3, 2, 1), (1, 3, 1, 2))
@@ -130,6 +137,7 @@ def kinds_of_rows(rng: np.random.Generator) -> None:
 
 def many_tiles(rng: np.random.Generator) -> None:
     """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
+    _as_if_many(rng)
     for half in _HALVES:
         m, k, n = int(rng.integers(257, 600)), int(rng.integers(400, 900)), int(rng.choice([60, 170, 190, 260, 380]))
         x = rng.standard_normal((1, m, k))

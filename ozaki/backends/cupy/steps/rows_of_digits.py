@@ -49,6 +49,9 @@ _SUMMARY = 288
 _MOST_HELD = 32768
 """Bytes of digits of a row that blocks hold, five on a multiprocessor; of longer rows they are found twice."""
 
+_MANY_ROWS = 1024
+"""From so many rows on a GPU has several for each multiprocessor at all times."""
+
 _NONFINITE = 5
 """The field of a description that alone is there: NaN and Inf of each row."""
 
@@ -180,23 +183,30 @@ def _nonfinite(of: Described) -> Array:
     return of.fields.at_index(0, _NONFINITE)
 
 
+def _threads(rows: int) -> int:
+    """Threads of a block, which has one row: fewer where rows are many (kernels/conversion/row_digits.cu)."""
+    return 128 if rows >= _MANY_ROWS else 256
+
+
 @cached(1024)
 def _kernel(
     scheme: RowDigits, side: str, x: View, layout: Layout, batch: int, summaries: int, places: int | None = None
 ) -> Kernel:
     own, rows, k = x.shape
+    threads = _threads(batch * rows)
     first, most = (scheme.columns, scheme.columns) if side == "right" else (scheme.fewest, scheme.kinds[-1])
     macros: Macros = {
         "FORMAT": FORMATS[scheme.format], "COLUMNS": int(side == "right"), "OF_COLUMNS": scheme.columns,
         "FEWEST_DIGITS": scheme.fewest, "MOST_DIGITS": scheme.kinds[-1], "REVERSED": int(side == "right"),
         "TILE": layout.tile, "NEIGHBOURS": layout.neighbours, "HELD": int(first * layout.k <= _MOST_HELD),
+        "THREADS": threads,
     }  # fmt: skip
     rules = [Digits(digits).scaling(k) for digits in (first, most)]
     rule = [(of.base, of.threshold) for of in rules]
     to = None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes, layout.slab, layout.slab_stride
     steps = 0 if own == 1 else x.steps[0], x.steps[1]
     return Kernel.of(
-        "conversion/row_digits.cu", "row_digits", macros, (batch * rows,), (256,), None, *steps, rows, k, layout.k,
+        "conversion/row_digits.cu", "row_digits", macros, (batch * rows,), (threads,), None, *steps, rows, k, layout.k,
         rows if places is None else places, own, rules[0].width, *rule, to, None, None, None,
         0 if summaries == 1 else 1, *[None] * 5, shared_mem=first * layout.k if macros["HELD"] else 0,
     )  # fmt: skip
