@@ -54,6 +54,7 @@ REGISTERS = {
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "thin_gemm": 128,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
+    "few_rows": 192,  # which leave a multiprocessor room for a block of row_digits
     "diagonal_gemm": 168,
     "digit_far": 128,
     "split_quadrants": 240,  # two blocks of 128 threads
@@ -351,11 +352,18 @@ def patch(a, b, c, reals=1):
 SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 3, 3)}
 
 
-def row_digits(half, columns, tile=0, held=1, threads=128):
+def row_digits(half, columns, tile=0, held=1, compacted=0, counted=1, threads=128):
     few, most, of_columns = SIXTEEN[half]
     digits = {"FEWEST_DIGITS": few, "MOST_DIGITS": most, "OF_COLUMNS": of_columns, "THREADS": threads}
     where = {"REVERSED": columns, "TILE": tile, "NEIGHBOURS": 8 if columns and tile else 0, "HELD": held}
+    where |= {"COMPACTED": compacted, "COUNTED": counted}
     return "conversion/row_digits.cu", {"FORMAT": half, "COLUMNS": columns} | digits | where
+
+
+def few_rows(half, digits, rows, cluster, stages):
+    macros = dict(zip(("FEWEST_DIGITS", "MOST_DIGITS", "OF_COLUMNS"), digits, strict=True))
+    macros |= {"PADDED_ROWS": rows, "CLUSTER": cluster, "RING_STAGES": stages}
+    return "sm_90a", "products/few_rows_sm90.cu", {"FORMAT": half} | macros
 
 
 def of_rows(half):
@@ -663,7 +671,17 @@ CASES += [
         *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),
     )
 ]
-CASES += [("sm_90a", *row_digits(half, columns, 128, threads=256)) for half in SIXTEEN for columns in (0, 1)]
+CASES += [("sm_90a", *row_digits(half, of, 128, 1, 1 - of, threads=256)) for half in SIXTEEN for of in (0, 1)]
+CASES += [("sm_90a", *row_digits(half, 0, rows, counted=0, threads=256)) for half in SIXTEEN for rows in (8, 64)]
+CASES += [
+    case
+    for kind in (
+        *(("BFloat16", (2, 3, 2), 8, 4, 5), ("BFloat16", (2, 3, 2), 16, 1, 5), ("BFloat16", (2, 3, 2), 32, 3, 4)),
+        *(("BFloat16", (2, 3, 2), 64, 8, 3), ("Float16", (3, 3, 3), 8, 1, 3), ("Float16", (3, 3, 3), 64, 2, 2)),
+        *(("Float16", (3, 4, 3), 8, 2, 3), ("Float16", (3, 4, 3), 64, 4, 2)),
+    )
+    for case in (few_rows(*kind), combined(few_rows(*kind), "float"))
+]
 CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]
 CASES += [
     ("sm_90a", "products/digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))
@@ -796,7 +814,8 @@ def test_every_kernel_waits_for_the_one_before():
         for body in bodies:
             before = body[body.index("{") + 1 : body.index(waits)].split("\n")
             known = all(_OF_NOBODY.fullmatch(line.strip()) for line in before)
-            assert known or file.name == "nonfinite.cu", file.name  # which reads results of older kernels
+            # These read results of older kernels.
+            assert known or file.name in ("nonfinite.cu", "few_rows_sm90.cu"), file.name
         assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name
 
 

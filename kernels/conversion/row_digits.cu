@@ -8,23 +8,25 @@
 //   what all of its threads wait for one by one, and a multiprocessor has room for ten rows then
 // - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
 // - REVERSED: 1 stores the most significant digit last
-// - TILE: 0 for plain rows, where rows are, or the rows of a tile (tiles.cuh), with NEIGHBOURS. In tiles the rows of A
-//   that have FEWEST_DIGITS digits stand one after the other from the first place on, in any order, and those of MOST_DIGITS digits
-//   from the last place down
+// - TILE: 0 for plain rows, or the rows of a tile (tiles.cuh), with NEIGHBOURS
+// - COMPACTED: 1 in tiles, where the rows of A that have FEWEST_DIGITS digits stand one after the other from the first place
+//   on, in any order, and those of MOST_DIGITS digits from the last place down; 0 where rows stay where they are
+// - COUNTED: 1 if rows of A are counted, and exact ones listed; 0 if not, and each row's error is written
 //
 // Row (b, row) begins at x + b sb + row sr (in elements) and has k elements side by side. Digit s (1 the most
 // significant) of element h of the row at `place` goes to slices + b batch_stride + (s - 1) slice_stride (REVERSED:
 // digits - s) plus
 //   TILE = 0:  place row_stride + (h / slab) slab_stride + h % slab
 //   else:      the offset of (place, h) that tiles.cuh gives,
-// with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are.
+// with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are, and so
+// do digits that a row has not.
 //
 // mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros, for
 // b < own_batch: the matrices that the operand itself has.
-// Of A, tiled: row_of[b places + place] = row, and counts[2 b], counts[2 b + 1] the rows of FEWEST_DIGITS and of MOST_DIGITS digits;
-// not tiled: row_of[b rows + row] is the number of digits, 0 if the row is exact. `exact` lists b rows + row of all exact
-// rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. All counts, the
-// summary and `worst` are zero before.
+// Of A, COMPACTED: row_of[b places + place] = row; else row_of[b rows + row] is the number of digits, 0 if the row is exact.
+// COUNTED: counts[2 b], counts[2 b + 1] are the rows of FEWEST_DIGITS and of MOST_DIGITS digits, `exact` lists b rows + row of all
+// exact rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. Else
+// worst[b rows + row] is that of the row, 0 of an exact one. All counts, the summary and, COUNTED, `worst` are zero before.
 //
 // k < 2^31. THREADS threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
 // first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
@@ -371,14 +373,16 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     chosen[0] = proven ? digits : 0;
     if (!proven) return;
     chosen[1] = mu, proven_error = error;
-#if TILE
+#if COMPACTED
     const bool few = digits == FEWEST_DIGITS;
     const int64_t at = atomicAdd(&counts[2 * b + (few ? 0 : 1)], 1u), place = few ? at : places - 1 - at;
     row_of[b * places + place] = static_cast<int32_t>(row);
     chosen[2] = static_cast<int>(place);
     mu_out[b * places + place] = mu;
 #else
+#if COUNTED
     atomicAdd(&counts[2 * b + (digits == FEWEST_DIGITS ? 0 : 1)], 1u);
+#endif
     row_of[b * rows + row] = digits;
     chosen[2] = static_cast<int>(row);
     mu_out[b * places + row] = mu;
@@ -402,13 +406,15 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
 #endif
   if (chosen[0] == 0) {
     if (thread == 0) {
-#if !TILE
+#if !COMPACTED
       row_of[b * rows + row] = 0;
       mu_out[b * places + row] = 0;
 #endif
+#if COUNTED
       exact[atomicAdd(exact_count, Count(1))] = b * rows + row;
+#endif
     }
-#if TILE
+#if COMPACTED
     return;
 #endif
   }
@@ -429,7 +435,14 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
       write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
 #endif
-  if (proven_error > 0.0)  // of the thread that proved it, for which no other waits any more
-    atomicMax(worst, static_cast<Count>(bits_of(proven_error / least_entry(terms[0] + terms[1]))));
+  if (thread == 0) {  // for which no other thread waits any more; of an exact row, which is not proven, zero
+    const double of_least = least_entry(terms[0] + terms[1]);
+    const Count relative = proven_error > 0.0 ? static_cast<Count>(bits_of(proven_error / of_least)) : 0;
+#if COUNTED
+    if (relative != 0) atomicMax(worst, relative);
+#else
+    worst[b * rows + row] = relative;
+#endif
+  }
 #endif
 }

@@ -76,6 +76,10 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, int byt
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
+// Begins to bring `bytes` bytes (a multiple of 16) of global memory into the second-level cache.
+__device__ __forceinline__ void bulk_prefetch(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 // After this thread has seen a flag, its bulk copies (asynchronous proxy) see what other threads wrote before they
 // raised that flag.
 __device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
@@ -129,11 +133,16 @@ __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-// Reads 32 bits of shared memory at the same address in block `rank` of the cluster.
+// Reads 32 bits, or 64, of shared memory at the same address in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t rank) {
   uint32_t limb;
   asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(limb) : "r"(in_block(address, rank)) : "memory");
   return limb;
+}
+__device__ __forceinline__ int64_t read_long_from_block(uint32_t address, uint32_t rank) {
+  int64_t number;
+  asm volatile("ld.shared::cluster.s64 %0, [%1];" : "=l"(number) : "r"(in_block(address, rank)) : "memory");
+  return number;
 }
 // Writes 32 bits to shared memory at the same address in block `rank`; the 4 bytes count at that block's mbarrier of
 // the same address as `barrier`.
@@ -178,6 +187,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 
 // Text of the accumulators of a wgmma for inline assembly: placeholders %0, %1, ..., and the array d of the thread as
 // operands with a constraint ("+r", "+f").
+#define FIRST_4 "%0,%1,%2,%3"
+#define FIRST_8 FIRST_4 ",%4,%5,%6,%7"
 #define FIRST_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define FIRST_32 FIRST_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -191,6 +202,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define FOUR(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3])
 #define EIGHT(C, i) FOUR(C, i), FOUR(C, i + 4)
+#define REGISTERS_4(C) FOUR(C, 0)
+#define REGISTERS_8(C) EIGHT(C, 0)
 #define REGISTERS_16(C) EIGHT(C, 0), EIGHT(C, 8)
 #define REGISTERS_32(C) EIGHT(C, 0), EIGHT(C, 8), EIGHT(C, 16), EIGHT(C, 24)
 #define REGISTERS_48(C) REGISTERS_32(C), EIGHT(C, 32), EIGHT(C, 40)
@@ -213,6 +226,10 @@ template <typename T, int COUNT> struct Wgmma;
                    : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                    \
     }                                                                                                          \
   };
+DEFINE_BYTES(int8_t, "s8.s8", 4, 8, "%4", "%5", "%6")
+DEFINE_BYTES(int8_t, "s8.s8", 8, 16, "%8", "%9", "%10")
+DEFINE_BYTES(int8_t, "s8.s8", 16, 32, "%16", "%17", "%18")
+DEFINE_BYTES(int8_t, "s8.s8", 32, 64, "%32", "%33", "%34")
 DEFINE_BYTES(int8_t, "s8.s8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
 DEFINE_BYTES(uint8_t, "u8.u8", 16, 32, "%16", "%17", "%18")

@@ -23,3 +23,7 @@ HD constexpr int tile_offset(int r, int piece) { return r * 128 + ((piece ^ (r &
 template <int N> HD constexpr int permuted_column(int j) {
   return N == 0 ? j : (j & -4 * N) | (j & larger(N - 2, 0)) << 2 | j / larger(N, 1) % 4 << 1 | (j & 1);
 }
+// The column j whose B tile row is r: the inverse of permuted_column.
+template <int N> HD constexpr int column_of_permuted(int r) {
+  return N == 0 ? r : (r & -4 * N) | (r / 2 % 4 * N) | (r / 8 % larger(N / 2, 1) * 2) | (r & 1);
+}

@@ -34,6 +34,10 @@ inline uint32_t& word_of_block(uint32_t address, uint32_t rank) {
   return *reinterpret_cast<uint32_t*>(cluster[rank].dynamic + (address - FIRST));
 }
 inline uint32_t read_from_block(uint32_t address, uint32_t rank) { return word_of_block(address, rank); }
+inline int64_t read_long_from_block(uint32_t address, uint32_t rank) {
+  const uint64_t low = read_from_block(address, rank), high = read_from_block(address + 4, rank);
+  return static_cast<int64_t>(high << 32 | low);
+}
 inline void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
   uint32_t& word = word_of_block(address, rank);
   word = larger(word, value);
@@ -69,6 +73,8 @@ inline void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32
 inline void bulk_copy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
   bulk_copy_to_blocks(to, from, bytes, barrier, static_cast<unsigned short>(1u << cluster_rank()));
 }
+
+inline void bulk_prefetch(const void*, int) {}
 
 inline void send_to_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
   word_of_block(address, rank) = word;

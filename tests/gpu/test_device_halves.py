@@ -68,6 +68,38 @@ def test_bits_of_all_kinds_of_rows(sizes, accuracy):
 
 
 @pytest.mark.parametrize("accuracy", HALVES)
+@pytest.mark.parametrize("m", [1, 7, 16, 31, 64])
+@pytest.mark.parametrize(("k", "n"), [(4096, 4096), (4099, 1001), (515, 130), (2048, 20000), (100, 6000)])
+def test_few_rows_beside_many_columns(m, k, n, accuracy):
+    rng, dtype = np.random.default_rng((m, k, n)), HALVES[accuracy]
+    a, b = rows(rng, (m, k), dtype), rng.standard_normal((k, n)).astype(dtype)
+    b[:, n // 2] *= dtype(2.0**-9)
+    b[k // 2, n // 3] = np.inf
+    c = rng.standard_normal((m, n)).astype(dtype)
+    expected, of_host = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)
+    x, y = on_device(a), on_device(b)
+    got, report = ozaki.matmul(x, y, accuracy=accuracy, return_report=True)
+    same(expected, got)
+    assert (report.row_kinds, report.bound) == (of_host.row_kinds, of_host.bound)
+    plan = ozaki.plan((m, k), (k, n), accuracy=accuracy)
+    columns = ozaki.prepare(y, "right", plan)
+    for _ in range(20):  # while the kernel before is still splitting rows
+        got = ozaki.matmul(x, columns, plan=plan)
+    same(expected, got)
+    for alpha, beta in ((1.0, 1.0), (0.3, -2.0)):
+        expected = ozaki.gemm(alpha, a, b, beta, c, accuracy=accuracy)
+        same(expected, ozaki.gemm(alpha, x, columns, beta, on_device(c), plan=plan))
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
+def test_stacks_of_few_rows(accuracy):
+    rng, dtype = np.random.default_rng(5), HALVES[accuracy]
+    a, b = rows(rng, (40, 33, 300), dtype), rng.standard_normal((40, 300, 150)).astype(dtype)
+    for x, y in ((a, b), (a[:1], b), (a, b[:1])):
+        same(ozaki.matmul(x, y, accuracy=accuracy), ozaki.matmul(on_device(x), on_device(y), accuracy=accuracy))
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
 def test_a_row_has_the_same_bits_in_every_batch(accuracy):
     rng, dtype = np.random.default_rng(3), HALVES[accuracy]
     a, b = rows(rng, (4096, 1000), dtype), rng.standard_normal((1000, 384)).astype(dtype)

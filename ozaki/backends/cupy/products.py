@@ -19,7 +19,7 @@ from ozaki.backends.cupy.steps import product, rows_of_digits, stacks
 from ozaki.backends.cupy.steps.axpby import axpby
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.engine import Engine
-from ozaki.backends.cupy.steps.engines.row_digits import row_engine
+from ozaki.backends.cupy.steps.engines.row_digits import engine_of_columns, row_engine
 from ozaki.backends.cupy.steps.epilogue import Combine, Round
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
@@ -78,7 +78,8 @@ def product_program(
         if (prepared_columns := inputs.prepared.get("right")) is None:
             columns = inputs.rows_given["right"]
         else:  # which may be prepared for an engine that rounds nothing but products
-            columns = prepared_columns if of_rows == row_engine(device, plan) else prepared_columns.described.x
+            same = engine_of_columns(of_rows) == engine_of_columns(row_engine(device, plan))
+            columns = prepared_columns if same else prepared_columns.described.x
         finish: Round | Combine = Round(result)
         if expression is not None and once:
             beta = 0.0 if inputs.addend is None else expression.beta

@@ -69,7 +69,7 @@ FUNCTIONS = {
             "hopper-formats-in-turn",
         ),
         *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
-        *("sixteen-expressions", "hopper-sixteen-expressions"),
+        *("sixteen-expressions", "hopper-sixteen-expressions", "hopper-few-rows", "hopper-steps-of-few-rows"),
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (

@@ -12,8 +12,10 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.prepared import same_engine
 from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import rows_of_digits
+from ozaki.backends.cupy.steps.engines.few_rows import FewRowDigits
 from ozaki.backends.cupy.steps.engines.row_digits import CublasRowDigits, RowEngine, row_engine
 from ozaki.backends.cupy.steps.epilogue import Round
 from ozaki.backends.numpy._row_digits import multiply_rows
@@ -102,9 +104,10 @@ def _multiplied(
     return found, reader.value(*(part.value(each) for each in reader.evidence))
 
 
-def _engines(k: int, half: Half) -> list[RowEngine]:
+def _engines(m: int, k: int, half: Half) -> list[RowEngine]:
+    """The engine of the device for so many rows, and the one of every device."""
     device = Part().device
-    own = row_engine(device, ozaki.plan((1, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"))
+    own = row_engine(device, ozaki.plan((m, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"))
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
 
 
@@ -129,7 +132,7 @@ def kinds_of_rows(rng: np.random.Generator) -> None:
             x, y = cp.asarray(x), cp.asarray(y)
             if rng.random() < 0.3:
                 x, y = x[..., ::-1], y[..., ::-1]
-            for engine in _engines(k, half):
+            for engine in _engines(m, k, half):
                 got, found = _multiplied(x, y, half, engine, bool(rng.random() < 0.5))
                 _same(expected, got)
                 assert kinds == found, (kinds, found)
@@ -145,7 +148,7 @@ def many_tiles(rng: np.random.Generator) -> None:
             x[:, rng.random(m) < rng.random(), ::7] *= 30
         a, b = _bits(x, half), _bits(rng.standard_normal((1, n, k)), half)
         expected, kinds = _wanted(a, b, half)
-        for engine in _engines(k, half):
+        for engine in _engines(m, k, half):
             multiprocessors = int(rng.choice([2, 4, 6, 10]))
             few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors))
             got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, False, multiprocessors)
@@ -198,7 +201,7 @@ def sixteen_expressions(rng: np.random.Generator) -> None:
     wide = HalfArray(cp.asarray(np.broadcast_to(bias, (m, n)).copy()), half)
     with seen() as found:
         _same(expected.view(np.uint16), cp.asnumpy(ozaki.gemm(1.0, x, columns, 1.0, wide, plan=plan).bits))
-    assert ("digit_gemm" in found.names) == devices.current().family.one_read, found.names
+    assert ("few_rows" in found.names) == devices.current().family.one_read, found.names
     nothing = HalfArray(x.bits[:, :0], half), HalfArray(y.bits[:0], half)
     _same(
         c & 0x7FFF, cp.asnumpy(ozaki.gemm(1, *nothing, 1, HalfArray(cp.asarray(c & 0x7FFF), half), accuracy=name).bits)
@@ -263,7 +266,7 @@ def few_of_many(rng: np.random.Generator) -> None:
         a, b = _bits(x, half), _bits(rng.standard_normal((1, n, k)), half)
         expected, kinds = _wanted(a, b, half)
         assert kinds.exact > m // 4, kinds
-        for engine in _engines(k, half):
+        for engine in _engines(m, k, half):
             multiprocessors = int(rng.choice([6, 20, 66]))
             few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors))
             got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, True, multiprocessors)
@@ -283,3 +286,46 @@ def formats_in_turn(rng: np.random.Generator) -> None:
             got = ozaki.matmul(HalfArray(cp.asarray(a), half), HalfArray(cp.asarray(b), half))
             assert got.format == half
             _same(expected.view(np.uint16), cp.asnumpy(got.bits))
+
+
+def few_rows(rng: np.random.Generator) -> None:
+    """One kernel for up to 64 rows of all kinds, by clusters of any size, beside columns of all kinds."""
+    for half in _HALVES:
+        for m in (1, int(rng.integers(2, 17)), int(rng.integers(17, 65))):
+            k = int(rng.choice([1, 127, int(rng.integers(128, 1500)), int(rng.integers(1500, 4200))]))
+            n, stack = int(rng.integers(1, 420)), int(rng.integers(1, 3))
+            multiprocessors = int(rng.choice([1, 32, 132]))
+            left, right = ((int(rng.choice([1, stack])), rows, k) for rows in (m, n))
+            a, b = _hard(rng, left, half), _bits(rng.standard_normal(right), half)
+            if rng.random() < 0.5:  # a third of their elements are far larger: more digits
+                a[:, ::2, : k // 3] = _bits(100 * rng.standard_normal(a[:, ::2, : k // 3].shape), half)
+            if rng.random() < 0.4:
+                b[:, rng.integers(n)] = _hard(rng, (right[0], 4, k), half)[:, 0]
+                infinite = 0x7C00 if half == "float16" else 0x7F80
+                b[0, rng.integers(n), rng.integers(k)] = infinite + int(rng.integers(2))
+            expected, kinds = _wanted(a, b, half)
+            engine = _engines(m, k, half)[0]
+            assert isinstance(engine, FewRowDigits)
+            few = replace(engine, device=replace(engine.device, multiprocessors=multiprocessors, number=None))
+            prepared = bool(rng.random() < 0.5)
+            got, found = _multiplied(cp.asarray(a), cp.asarray(b), half, few, prepared, multiprocessors)
+            _same(expected, got)
+            assert kinds == found, (kinds, found)
+
+
+def steps_of_few_rows(rng: np.random.Generator) -> None:
+    """A call with prepared columns takes two kernels; and columns that are prepared for few rows serve many."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    m, k, n = int(rng.integers(1, 65)), 200, 150
+    a, w = _hard(rng, (m, k), half), _bits(rng.standard_normal((k, n)), half)
+    expected = ozaki.matmul(_host(a, half), _host(w, half), accuracy=name).view(np.uint16)
+    x, y = (HalfArray(cp.asarray(each), half) for each in (a, w))
+    plan, of_many = (ozaki.plan((rows, k), (k, n), accuracy=name) for rows in (m, 65))
+    columns, for_many = (ozaki.prepare(y, "right", each) for each in (plan, of_many))
+    assert columns.slices.layout == for_many.slices.layout
+    assert same_engine(plan, of_many)
+    with seen() as found:
+        _same(expected, cp.asnumpy(ozaki.matmul(x, columns, plan=plan).bits))
+        _same(expected, cp.asnumpy(ozaki.matmul(x, replace(for_many, plan=plan), plan=plan).bits))
+    kernels = "row_digits", "few_rows"  # and what the first call reports
+    assert found.names == [*kernels, "copy to host", "arrive", *kernels], found.names

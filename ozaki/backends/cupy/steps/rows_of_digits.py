@@ -5,7 +5,7 @@ docs/definitions.md, section 11, says what is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import ceil, prod
 from typing import Any
@@ -63,17 +63,20 @@ class SplitRows:
     Attributes
     ----------
     slices : the digits, and the image exponents: of a place in tiles, or of a row
-    row_of : int32, shape (batch, places): the row at each place, or, not in tiles, the digits of each row
+    row_of : int32, shape (batch, places): the row at each place, or, not compacted, the digits of each row
     counts : a place: the largest proven error as float64, the number of exact rows, and, uint32, for each matrix the
-        rows of the fewest digits and those of the most
-    exact : int64: the numbers b m + i of rows that digits do not prove
+        rows of the fewest digits and those of the most; of an engine that computes all rows (`whole`) the proven error
+        of each row as float64, and then `row_of`
+    size : bytes of that
+    exact : int64: the numbers b m + i of rows that digits do not prove; None for such an engine
     zeros : as many zero bytes as the engine asks for (`zeros`), which it may overwrite
     """
 
     slices: Slices
     row_of: Array
     counts: Place
-    exact: Array
+    size: int
+    exact: Array | None
     zeros: Place
 
     @property
@@ -89,7 +92,7 @@ class SplitRows:
     def release(self, b: Builder, given: Array) -> None:
         """Free all of it, but the rows as they were given."""
         _release(b, self.slices, given)
-        b.release(self.row_of, self.counts, self.exact)
+        b.release(self.row_of, self.counts, *([] if self.exact is None else [self.exact]))
 
 
 # Rows as 16-bit floats -----------------------------------------------------------------------------------------------
@@ -147,10 +150,10 @@ def split_columns(b: Builder, engine: Any, scheme: RowDigits, x: Array, summary:
     described = _described(b, x)
     summary = summary or _summary(b, x)
     slices = Slices.room(b, Described(x, described.fields, summary=summary), layout)
-    kernel = _kernel(scheme, "right", x.view, layout, batch, batch)
+    kernel = _kernel(scheme, "right", x.view, layout, batch, batch, (rows, 0, 1))
     nothing = Out(summary)
     b.launch(
-        kernel, x, Out(slices.planes), Out(slices.mu), Out(_nonfinite(described)), Out(summary), *[nothing] * 5
+        kernel, x, Out(slices.planes), Out(slices.mu), Out(nonfinite_of(described)), Out(summary), *[nothing] * 5
     )  # fmt: skip
     return slices
 
@@ -166,20 +169,31 @@ def split_rows(
     described = _described(b, x)
     name = x.buffer.name
     planes = b.array(f"{name}.planes", (layout.size,), "b")
-    mu, row_of = (b.array(f"{name}.{what}", (batch, places), "i", counted=False) for what in ("exponents", "kinds"))
-    size = round_up(16 + 8 * batch, 16)
-    counts = b.zeroed(f"{name}.numbers", size + engine.zeros)
-    exact = b.array(f"{name}.exact rows", (batch * rows,), "q", counted=False)
-    split = SplitRows(Slices(described, planes, layout, mu), row_of, counts, exact, counts.plus(size))
-    kernel = _kernel(scheme, "left", x.view, layout, batch, columns.mu.shape[0], places)
+    mu = b.array(f"{name}.exponents", (batch, places), "i", counted=False)
+    if engine.whole:
+        size, exact = 12 * batch * places, None
+        counts = zeros = b.buffer(f"{name}.kinds", size, counted=False)
+        row_of = replace(mu, buffer=counts.buffer, offset=8 * batch * places)
+    else:
+        size = 16 + 8 * batch
+        counts = b.zeroed(f"{name}.numbers", round_up(size, 16) + engine.zeros)
+        zeros = counts.plus(round_up(size, 16))
+        row_of = b.array(f"{name}.kinds", (batch, places), "i", counted=False)
+        exact = b.array(f"{name}.exact rows", (batch * rows,), "q", counted=False)
+    split = SplitRows(Slices(described, planes, layout, mu), row_of, counts, size, exact, zeros)
+    how = places, int(engine.compacts), int(not engine.whole)
+    kernel = _kernel(scheme, "left", x.view, layout, batch, columns.mu.shape[0], how)
     assert columns.described.summary is not None
-    written = planes, mu, _nonfinite(described)
-    more: tuple[Array | Place, ...] = row_of, split.numbers, exact, split.number_of_exact, counts
-    b.launch(kernel, x, *map(Out, written), columns.described.summary, *map(Out, more))
+    written = planes, mu, nonfinite_of(described)
+    counted: tuple[Array | Place, ...] = (counts,) * 3
+    if exact is not None:
+        counted = split.numbers, exact, split.number_of_exact
+    b.launch(kernel, x, *map(Out, written), columns.described.summary, *map(Out, (row_of, *counted, counts)))
     return split
 
 
-def _nonfinite(of: Described) -> Array:
+def nonfinite_of(of: Described) -> Array:
+    """The number of NaN and Inf of each row."""
     return of.fields.at_index(0, _NONFINITE)
 
 
@@ -190,8 +204,10 @@ def _threads(rows: int) -> int:
 
 @cached(1024)
 def _kernel(
-    scheme: RowDigits, side: str, x: View, layout: Layout, batch: int, summaries: int, places: int | None = None
+    scheme: RowDigits, side: str, x: View, layout: Layout, batch: int, summaries: int, how: tuple[int, int, int]
 ) -> Kernel:
+    """`how`: the places of rows, and whether rows are compacted, and counted."""
+    places, compacted, counted = how
     own, rows, k = x.shape
     threads = _threads(batch * rows)
     first, most = (scheme.columns, scheme.columns) if side == "right" else (scheme.fewest, scheme.kinds[-1])
@@ -199,7 +215,7 @@ def _kernel(
         "FORMAT": FORMATS[scheme.format], "COLUMNS": int(side == "right"), "OF_COLUMNS": scheme.columns,
         "FEWEST_DIGITS": scheme.fewest, "MOST_DIGITS": scheme.kinds[-1], "REVERSED": int(side == "right"),
         "TILE": layout.tile, "NEIGHBOURS": layout.neighbours, "HELD": int(first * layout.k <= _MOST_HELD),
-        "THREADS": threads,
+        "THREADS": threads, "COMPACTED": compacted, "COUNTED": counted,
     }  # fmt: skip
     rules = [Digits(digits).scaling(k) for digits in (first, most)]
     rule = [(of.base, of.threshold) for of in rules]
@@ -207,7 +223,7 @@ def _kernel(
     steps = 0 if own == 1 else x.steps[0], x.steps[1]
     return Kernel.of(
         "conversion/row_digits.cu", "row_digits", macros, (batch * rows,), (threads,), None, *steps, rows, k, layout.k,
-        rows if places is None else places, own, rules[0].width, *rule, to, None, None, None,
+        places, own, rules[0].width, *rule, to, None, None, None,
         0 if summaries == 1 else 1, *[None] * 5, shared_mem=first * layout.k if macros["HELD"] else 0,
     )  # fmt: skip
 
@@ -257,9 +273,8 @@ def multiply(
             panel = epilogue.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
             _multiply(b, device, engine, scheme, of_rows, columns, panel)
             if c == 0 and reports:
-                size = 16 + 8 * batch
-                arrival = b.to_host("numbers of rows, on the host", of_rows.counts, (size,), "B")
-                found.append(b.evidence(arrival, partial(_kinds, scheme)))
+                arrival = b.to_host("numbers of rows, on the host", of_rows.counts, (of_rows.size,), "B")
+                found.append(b.evidence(arrival, partial(_kinds_of_each if engine.whole else _kinds, scheme)))
             of_rows.release(b, some_rows)
         if columns is not right:
             _release(b, columns, some_columns, keeps=summary is not None)
@@ -275,6 +290,8 @@ def _multiply(
 ) -> None:  # fmt: skip
     """Multiply rows that are split by columns that are; then compute exact rows, and what NaN and Inf give."""
     engine.multiply(b, scheme, rows, columns, epilogue)
+    if rows.exact is None:
+        return
     x, y, out = rows.slices.described, columns.described, epilogue.out
     assert isinstance(out, Array)
     views, expression = (x.x.view, y.x.view, out.view), expression_of(epilogue)
@@ -369,6 +386,14 @@ def _kinds(scheme: RowDigits, found: npt.NDArray[Any]) -> RowKinds:
     worst, exact = float(found[:8].view(np.float64)[0]), int(found[8:16].view(np.int64)[0])
     numbers = found[16:].view(np.uint32).reshape(-1, 2).sum(axis=0)
     return RowKinds(tuple(map(int, numbers[: len(scheme.kinds)])), exact, worst)
+
+
+def _kinds_of_each(scheme: RowDigits, found: npt.NDArray[Any]) -> RowKinds:
+    """The same where `SplitRows.counts` holds it row by row."""
+    rows = len(found) // 12
+    errors, digits = found[: 8 * rows].view(np.float64), found[8 * rows :].view(np.int32)
+    numbers = tuple(int(np.count_nonzero(digits == kind)) for kind in scheme.kinds)
+    return RowKinds(numbers, int(np.count_nonzero(digits == 0)), float(errors.max(initial=0.0)))
 
 
 def _release(b: Builder, slices: Slices, given: Any, keeps: bool = False) -> None:

@@ -26,7 +26,7 @@ from ozaki.backends.cupy.steps.engines.fused_residues import (
     SymmetricResidues,
     triangle_is_faster,
 )
-from ozaki.backends.cupy.steps.engines.row_digits import row_engine
+from ozaki.backends.cupy.steps.engines.row_digits import engine_of_columns, row_engine
 from ozaki.backends.cupy.steps.engines.thin_residues import ThinResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
@@ -63,7 +63,8 @@ def engine_of(
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     if isinstance(plan.scheme, RowDigits):
-        return cast(Engine, row_engine(device, plan))  # for its name: `steps.rows_of_digits` asks it itself
+        # For its name, and for what is prepared: `steps.rows_of_digits` asks for the one that multiplies.
+        return cast(Engine, engine_of_columns(row_engine(device, plan)))
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)

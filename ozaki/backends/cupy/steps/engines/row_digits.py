@@ -13,6 +13,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.few_rows import MOST_ROWS, FewRowDigits, layout_of_columns
 from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.epilogue import (
@@ -40,6 +41,7 @@ class CublasRowDigits:
 
     keeps: ClassVar[bool] = False
     compacts: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     zeros: ClassVar[int] = 0
     device: Device
     label: str = "cuBLAS int8"
@@ -119,6 +121,7 @@ class FusedRowDigits:
 
     keeps: ClassVar[bool] = False
     compacts: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
     zeros: ClassVar[int] = 4 * 2 * 1024 + 8  # flags and counters
     device: Device
     label: str = LABEL
@@ -126,9 +129,9 @@ class FusedRowDigits:
     def layout(self, scheme: RowDigits, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the digits of an operand lie: in tiles."""
         tiles = self.device.tiles
-        right = side == "right"
-        count, tile = (scheme.columns, tiles.columns) if right else (scheme.kinds[-1], tiles.few_digits_side)
-        return layout(tiles, count, side, batch, rows, k, tile, neighbours=8, in_pairs=True)
+        if side == "right":
+            return layout_of_columns(tiles, scheme, batch, rows, k)
+        return layout(tiles, scheme.kinds[-1], side, batch, rows, k, tiles.few_digits_side, neighbours=0, in_pairs=True)
 
     def workspace(self, scheme: RowDigits, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices at most, for products of any size."""
@@ -214,7 +217,12 @@ _PADDED = 1.04
 """Columns that wide tiles may have, of those that narrow ones have."""
 
 
-RowEngine = CublasRowDigits | FusedRowDigits
+RowEngine = CublasRowDigits | FusedRowDigits | FewRowDigits
+
+
+def engine_of_columns(engine: RowEngine) -> RowEngine:
+    """The engine for which columns of B are prepared, that this one also serves: of few rows that of many."""
+    return FusedRowDigits(engine.device) if isinstance(engine, FewRowDigits) else engine
 
 
 def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
@@ -230,15 +238,16 @@ def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
     scheme, k, limit = plan.scheme, plan.shape[1], plan.workspace_limit
     assert isinstance(scheme, RowDigits)
     cublas = CublasRowDigits(device)
-    fused = not combined and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
+    few = plan.shape[0] <= MOST_ROWS
+    fused = (few or not combined) and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
     if plan.engine == "fused" and not fused:
         raise ValueError(
-            "engine: 'fused' multiplies 16-bit floats with moderate k, without an addend, on devices of compute "
-            "capability 9.0; use engine='auto'"
+            "engine: 'fused' multiplies 16-bit floats with moderate k, without an addend if m > 64, on devices of "
+            "compute capability 9.0; use engine='auto'"
         )
     if plan.engine == "cublas" or not fused:
         return cublas
-    engine = FusedRowDigits(device)
+    engine = FewRowDigits(device) if few else FusedRowDigits(device)
     if limit is None:
         return engine
     as_engine: Any = engine  # panels of whole tiles: those of cuBLAS may be smaller
