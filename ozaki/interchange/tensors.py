@@ -130,7 +130,7 @@ class Tensors:
             If that does not suffice.
         """
         try:
-            c = torch.empty(shape, dtype=_OF_RESULTS[dtype], device=torch.device("cuda", device))
+            c = torch.empty(shape, dtype=_OF_RESULTS[dtype], device=_gpu(device))
         except torch.cuda.OutOfMemoryError:
             import cupy as cp
 
@@ -211,6 +211,12 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter}
 _is_on_gpu: Callable[[Any], bool] = torch.Tensor.is_cuda.__get__
 _device_of: Callable[[Any], int] = torch.Tensor.get_device
 """Whether a tensor lies on a GPU, and its number."""
+
+
+@cached(64)
+def _gpu(number: int) -> torch.device:
+    """The GPU of that number."""
+    return torch.device("cuda", number)
 
 
 @cached(1024)
