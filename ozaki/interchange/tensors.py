@@ -87,6 +87,8 @@ class Tensors:
             x = x.new_zeros(x.shape)
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
+        if half and halves and x.is_cuda:
+            return HalfArray(_on_gpu(label, x), half), x.device
         if half and halves:
             bits, device = self.view(label, x.detach().view(torch.int16))
             return HalfArray(bits.view(np.uint16), half), device
@@ -232,7 +234,8 @@ def _steps(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 _DTYPES = {
     getattr(torch, name): np.dtype(name)
     for name in ("float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool")
-}
+} | dict.fromkeys(_HALVES, np.dtype("uint16"))
+"""The dtypes of CuPy arrays in the memory of tensors; of 16-bit floats that of their bits."""
 
 
 def _on_gpu(label: str, x: Any) -> Any:
