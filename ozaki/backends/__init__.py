@@ -8,12 +8,16 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from ozaki.interchange.halves import HalfArray
+from ozaki.interchange.kinds import kind_of_class
+from ozaki.interchange.streams import on_stream
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.planner import Planner
+from ozaki.process.environment import is_default
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
+from ozaki.records.options import Options
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import Progress
@@ -289,10 +293,47 @@ def _is_cupy(x: Any) -> bool:
 def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chosen] | None:
     """The product by the program of an earlier call, and its plan; None if the call must be planned.
 
+    Parameters
+    ----------
+    a, b, out : as given to `matmul`, arrays of NumPy or CuPy
+    c : the addend of `gemm` as a stack of matrices, or None
+    key : all other arguments that the product depends on
+
     See `backends/cupy/repeated.py`.
     """
     module = sys.modules.get("ozaki.backends.cupy.repeated")
-    return None if module is None else module.repeated(a, b, c, out, key)
+    call = None if module is None else module.call_of(a, b, c, out, key)
+    return None if module is None or call is None else module.repeated(call)
+
+
+def repeated_at_once(
+    a: Any, b: Any, out: Any, plan: Plan | None, options: Options
+) -> tuple[bool, tuple[Any, Chosen] | None]:
+    """The same of arrays of any library, wherever they lie, before they are views of CuPy's.
+
+    Returns
+    -------
+    Whether the program of an earlier call was looked for; if not, `repeated` is to be asked of the views. And what
+    `repeated` returns, where the result is of the library of the operands.
+    """
+    module = sys.modules.get("ozaki.backends.cupy.repeated")
+    if module is None or not is_default():
+        return False, None
+    try:
+        kind = kind_of_class[type(a)] or kind_of_class[type(b)]
+    except TypeError:  # a class that cannot be hashed
+        return False, None
+    call = module.call_of(a, b, None, out, (plan, *options.key), kind)
+    if call is None:
+        return False, None
+    if call.is_here:
+        found = module.repeated(call)
+    else:
+        with on_stream(call.device, call.stream):
+            found = module.repeated(call)
+    if found is not None and out is not None and kind is not None:
+        kind.written(out)
+    return True, found
 
 
 def _limb_kernels() -> ModuleType:

@@ -142,7 +142,7 @@ def stored(out: Any, half: str) -> Any:
 
 
 def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:
-    """An array of bits, uint16, as one of the kind of the operands.
+    """An array of bits, uint16, as one of the kind of the operands; c itself if it is one already.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:
         if isinstance(x, HalfArray):
             return HalfArray(np.asarray(c) if isinstance(c, np.generic) else c, half)
         if not isinstance(x, Prepared):
-            return c.view(x.dtype)
+            return c if c.dtype == x.dtype else c.view(x.dtype)
     if half == "float16":
         return c.view(half)
     try:

@@ -306,14 +306,13 @@ class Pair:
     def given(self) -> tuple[Any, Any, Any, Any]:
         """The arrays that a program reads, and `out`, or None if the result is not computed in it.
 
-        Those are the operands and the addend; None if nothing is added.
+        Those are the operands and the addend; None if nothing is added. Bits of 16-bit floats say of which format.
         """
-        return (
-            self.left.value,
-            self.right.value,
-            self.addend,
-            self.destination.out if self.destination.in_place else None,
-        )
+        out = self.destination.out if self.destination.in_place else None
+        left, right = self.left.value, self.right.value
+        if self.half is not None and self.backend.reads_halves:
+            left, right, out = (HalfArray(x, self.half) if self.backend.owns(x) else x for x in (left, right, out))
+        return left, right, self.addend, out
 
     @property
     def repeatable(self) -> bool:

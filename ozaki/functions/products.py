@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
-from ozaki.backends import Backend, as_computed, backend_of, repeated
+from ozaki.backends import Backend, as_computed, backend_of, repeated, repeated_at_once
 from ozaki.call.complex_parts import real_rows
 from ozaki.call.format_checks import check_finite
 from ozaki.call.halves import as_given, check_prepared_half, half_asked
@@ -266,8 +266,6 @@ def matmul(
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 
 
-@any_arrays("a", "b", "out", halves=True)
-@default_environment
 def _matmul(
     a: Any,
     b: Any,
@@ -277,8 +275,40 @@ def _matmul(
     progress: ProgressFunction | None,
     return_report: AskedReport,
 ) -> Any:
-    """Multiply where the operands lie."""
-    return _multiply(a, b, out, options, plan, return_report, None, progress=progress)
+    """Multiply where the operands lie: by the program of an earlier call as they are, else as views."""
+    looked = False
+    if return_report is False and progress is None:
+        looked, before = repeated_at_once(a, b, out, plan, options)
+        if before is not None:
+            return _returned_before("matmul", a, b, out, options, before)
+    return _matmul_views(a, b, out, options, plan, progress, return_report, looked)
+
+
+@any_arrays("a", "b", "out", halves=True)
+@default_environment
+def _matmul_views(
+    a: Any,
+    b: Any,
+    out: Any,
+    options: Options,
+    plan: Plan | None,
+    progress: ProgressFunction | None,
+    return_report: AskedReport,
+    looked: bool,
+) -> Any:
+    """Multiply arrays of NumPy or CuPy; `looked`: as of `_multiply`."""
+    return _multiply(a, b, out, options, plan, return_report, None, progress=progress, looked=looked)
+
+
+def _returned_before(name: str, a: Any, b: Any, out: Any, options: Options, before: tuple[Any, Chosen]) -> Any:
+    """What the caller gets of a product by the program of an earlier call, which is logged and recorded."""
+    c, chosen = before
+    half = chosen.plan.dtype
+    if half in HALVES:
+        c = as_given(c, half, (a, b)) if out is None else out
+    if watching():
+        Watched(name, a, b, dtype=options.dtype).ran_before(chosen)
+    return c
 
 
 def _multiply(
@@ -292,26 +322,21 @@ def _multiply(
     adjoint: bool = False,
     progress: ProgressFunction | None = None,
     copied: int = 0,
+    looked: bool = False,
 ) -> Any:
     """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
 
-    `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
+    `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far;
+    `looked`, that the program of an earlier product like this was looked for in vain.
     """
     a, b = without_eight_bits(a), without_eight_bits(b)
-    half = half_format_of(a if not isinstance(a, Prepared) else b)
-    key = plan, half, *options.key  # programs are given 16-bit operands as bits
+    key: tuple[Any, ...] = plan, *options.key
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
-    x, y, to = (a, b, out) if half is None else map(as_bits, (a, b, out))
-    if terms is None and not return_report and (before := repeated(x, y, None, to, key)) is not None:
-        c, chosen = before
-        if half is not None:
-            c = as_given(c, half, (a, b)) if out is None else out
+    if terms is None and not (return_report or looked) and (before := repeated(a, b, None, out, key)) is not None:
         if progress is not None:
             counter.end()
-        if watching():
-            Watched(name, a, b, dtype=options.dtype).ran_before(chosen)
-        return c
+        return _returned_before(name, a, b, out, options, before)
     if plan is not None:
         check_plan_alone(plan, options)
     with np.errstate(all="ignore"):

@@ -63,6 +63,16 @@ class JaxArrays:
         with self.on(device):
             return cp.from_dlpack(x), device
 
+    def given(self, x: Any) -> None:
+        """None: `view` has to wait until elements are computed."""
+
+    def stream(self, device: int) -> None:
+        """None: JAX has streams of its own."""
+
+    def new(self, shape: tuple[int, ...], dtype: str, device: int) -> tuple[Any, int]:
+        """Arrays of JAX do not change, so none is made to be written."""
+        raise NotImplementedError
+
     def on(self, device: Any) -> AbstractContextManager[Any]:
         """Within it, CuPy works on an array's device; on its current stream."""
         if device is None or device.platform == "cpu":

@@ -8,6 +8,12 @@ from typing import Any, Protocol
 
 from ozaki.interchange.classes import OfClasses
 
+Given = tuple[int, tuple[Any, ...], tuple[int, ...]]
+"""An argument as a program on a GPU is given it: its device; all of it that the program depends on; its addresses.
+
+What the program depends on is, of a single array, the device, the dtype, the shape and the strides in bytes; the dtype
+is a character of NumPy's, or the name of a 16-bit format."""
+
 
 class Kind(Protocol):
     """Arrays of one library.
@@ -29,6 +35,21 @@ class Kind(Protocol):
         TypeError, ValueError, ImportError
             If x cannot be taken; the message starts with `label`, the name of the argument.
         """
+        ...
+
+    def given(self, x: Any) -> Given | None:
+        """An array that a program on a GPU may read and write as it is, with no check left; None of anything else."""
+        ...
+
+    def stream(self, device: int) -> int | None:
+        """The address of the stream on which the library works now on a GPU; None where it is told of each operation.
+
+        It is told, or something between it and its caller is, where a program is traced or transformed.
+        """
+        ...
+
+    def new(self, shape: tuple[int, ...], dtype: str, device: int) -> tuple[Any, int]:
+        """A new array for a result on a GPU, its elements undefined, and its address."""
         ...
 
     def on(self, device: Any) -> AbstractContextManager[Any]:

@@ -16,15 +16,16 @@ class _Address:
         return 0, self._address
 
 
-def on_stream(device: int, stream: int) -> AbstractContextManager[Any]:
-    """Within it, CuPy works on a device, by its index, and on a stream, by its address."""
+def on_stream(device: int, stream: int | None) -> AbstractContextManager[Any]:
+    """Within it, CuPy works on a device, by its index, and on a stream, by its address; on its own one without."""
     import cupy as cp
 
     here = cp.cuda.runtime.getDevice() == device
-    if here and cp.cuda.get_current_stream().ptr == stream:
+    if here and stream in (None, cp.cuda.get_current_stream().ptr):
         return nullcontext()
     entered = ExitStack()
     if not here:
         entered.enter_context(cp.cuda.Device(device))
-    entered.enter_context(cp.cuda.Stream.from_external(_Address(stream)))
+    if stream is not None:
+        entered.enter_context(cp.cuda.Stream.from_external(_Address(stream)))
     return entered

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,11 @@ import torch
 from torch._ops import _get_dispatch_mode_pre_dispatch
 from torch.autograd import forward_ad
 
+from ozaki.caches import cached
 from ozaki.interchange.halves import EIGHT_BITS, HalfArray
-from ozaki.interchange.kinds import is_dtensor
+from ozaki.interchange.kinds import Given, is_dtensor
 from ozaki.interchange.streams import on_stream
+from ozaki.records.formats import HALVES
 
 
 class Tensors:
@@ -83,6 +87,8 @@ class Tensors:
             x = x.new_zeros(x.shape)
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
+        if half and halves and x.is_cuda:
+            return HalfArray(_on_gpu(label, x), half), x.device
         if half and halves:
             bits, device = self.view(label, x.detach().view(torch.int16))
             return HalfArray(bits.view(np.uint16), half), device
@@ -94,6 +100,44 @@ class Tensors:
             raise TypeError(
                 f"{label}: dtype {x.dtype} is not supported; expected float32 or float64, complex64 or complex128"
             ) from None
+
+    def given(self, x: Any) -> Given | None:
+        """A dense tensor on a GPU that `view` takes without a copy; None of any other."""
+        if type(x) not in _PLAIN or not _is_on_gpu(x) or x.layout is not torch.strided or x.is_nested:
+            return None
+        if (x.requires_grad and torch.is_grad_enabled()) or torch._C._functorch.is_functorch_wrapped_tensor(x):
+            return None
+        known = _GIVEN.get(x.dtype)
+        if known is None or x.is_neg() or x.is_conj() or x._is_zerotensor():
+            return None
+        device, shape, (name, size) = _device_of(x), x.shape, known
+        steps = _steps(shape, size) if x.is_contiguous() else tuple([size * step for step in x.stride()])
+        return device, (device, name, shape, steps), (x.data_ptr(),)
+
+    def stream(self, device: int) -> int | None:
+        """PyTorch's current one; None within modes, traced programs and forward derivatives, which `view` asks of."""
+        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            return None
+        if forward_ad._current_level >= 0 or _is_traced():
+            return None
+        stream: int = torch._C._cuda_getCurrentRawStream(device)
+        return stream
+
+    def new(self, shape: tuple[int, ...], dtype: str, device: int) -> tuple[Any, int]:
+        """A new tensor in PyTorch's memory.
+
+        Raises
+        ------
+        cupy.cuda.memory.OutOfMemoryError
+            If that does not suffice.
+        """
+        try:
+            c = torch.empty(shape, dtype=_OF_RESULTS[dtype], device=_gpu(device))
+        except torch.cuda.OutOfMemoryError:
+            import cupy as cp
+
+            raise cp.cuda.memory.OutOfMemoryError(prod(shape) * _GIVEN[_OF_RESULTS[dtype]][1], 0) from None
+        return c, c.data_ptr()
 
     def on(self, device: torch.device | None) -> AbstractContextManager[Any]:
         """Within it, CuPy works on a tensor's device, on PyTorch's current stream there."""
@@ -153,10 +197,45 @@ def _has_no_memory(x: Any) -> bool:
 
 _HALVES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
+_OF_RESULTS = {
+    name: getattr(torch, name) for name in ("float32", "float64", "complex64", "complex128", "float16", "bfloat16")
+}
+"""The dtypes of tensors that programs read and write, by their names."""
+
+_GIVEN = {
+    dtype: (name if name in HALVES else np.dtype(name).char, dtype.itemsize) for name, dtype in _OF_RESULTS.items()
+}
+"""These as `Given` names them, and the bytes of an element."""
+
+_PLAIN = {torch.Tensor, torch.nn.Parameter}
+"""Classes whose tensors have elements of their own."""
+
+_is_on_gpu: Callable[[Any], bool] = torch.Tensor.is_cuda.__get__
+_device_of: Callable[[Any], int] = torch.Tensor.get_device
+"""Whether a tensor lies on a GPU, and its number."""
+
+
+@cached(64)
+def _gpu(number: int) -> torch.device:
+    """The GPU of that number."""
+    return torch.device("cuda", number)
+
+
+@cached(1024)
+def _steps(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The strides in bytes that CuPy gives a contiguous array; along an axis of one element PyTorch's may be others."""
+    steps = []
+    for count in reversed(shape):
+        steps.append(size)
+        size *= max(count, 1)
+    return tuple(reversed(steps))
+
+
 _DTYPES = {
     getattr(torch, name): np.dtype(name)
     for name in ("float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool")
-}
+} | dict.fromkeys(_HALVES, np.dtype("uint16"))
+"""The dtypes of CuPy arrays in the memory of tensors; of 16-bit floats that of their bits."""
 
 
 def _on_gpu(label: str, x: Any) -> Any:

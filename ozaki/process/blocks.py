@@ -33,7 +33,7 @@ class Blocks(Generic[B]):
     def here(self) -> tuple[B, ...]:
         """Those that are open, the innermost last; others are dropped from this context."""
         blocks = self._of_context.get()
-        if not all(block.is_open for block in blocks):
+        if blocks and not all(block.is_open for block in blocks):
             blocks = tuple(block for block in blocks if block.is_open)
             self._of_context.set(blocks)
         return blocks

@@ -41,6 +41,13 @@ def rounds_to_nearest() -> bool:
     return _ONE + _QUARTER_ULP == _ONE == _ONE - _HALF * _QUARTER_ULP
 
 
+def is_default() -> bool:
+    """Whether this thread's environment is the default one: both of the above."""
+    return (
+        _LEAST * _LARGE > 0 and _LEAST_NORMAL * _HALF > 0 and _ONE + _QUARTER_ULP == _ONE == _ONE - _HALF * _QUARTER_ULP
+    )
+
+
 def default_environment(function: _Function) -> _Function:
     """Decorate a public function: it runs in the default environment, whatever the caller's is.
 
@@ -53,7 +60,7 @@ def default_environment(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if subnormals_count() and rounds_to_nearest():
+        if is_default():
             return function(*args, **kwargs)
         with _set_to_default():
             return function(*args, **kwargs)

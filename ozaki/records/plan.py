@@ -123,6 +123,10 @@ class Plan:
     undecided_apart: bool = False
     candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Of a few fields, which tell most plans apart: a repeated call looks for its program by the plan."""
+        return hash((self.shape, self.batch, self.dtype, self.bound, self.workspace_limit))
+
     @property
     def of_real(self) -> Plan:
         """The plan of the real product whose entries are all parts of those of this product."""

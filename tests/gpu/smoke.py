@@ -283,14 +283,13 @@ class counting:  # noqa: N801
         self._patch.stop()
 
     def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(a: Any, b: Any, *rest: Any) -> Any:
-            c = function(a, b, *rest)
-            if type(a) is not np.ndarray:
-                self.calls += 1
-                self.answered += c is not None
-            return c
+        def counted(call: Any) -> Any:
+            found = function(call)
+            self.calls += 1
+            self.answered += found is not None
+            return found
 
-        return call
+        return counted
 
     def describe(self) -> str:
         """The counts as a text for the line of a case."""

@@ -124,3 +124,27 @@ def test_stacks_and_orders_in_memory(accuracy):
     into = HalfArray(out, "bfloat16") if accuracy == "bf16" else out.view(np.float16)
     assert ozaki.matmul(x, on_device(b), accuracy=accuracy, out=into) is into
     same(expected, into)
+
+
+@pytest.mark.parametrize("accuracy", HALVES)
+def test_tensors_by_kept_programs(accuracy):
+    """Repeated calls of tensors, on a stream of their own, too, of prepared weights and into `out`."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch sees no GPU")
+    rng, dtype = np.random.default_rng(5), HALVES[accuracy]
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((4, 1000), (1000, 384)))
+    expected, name = ozaki.matmul(a, b, accuracy=accuracy).view(np.int16), getattr(torch, np.dtype(dtype).name)
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            x, y = (torch.from_numpy(each.view(np.int16)).cuda().view(name) for each in (a, b))
+            plan = ozaki.plan(x, y, accuracy=accuracy)
+            right = ozaki.prepare(y, "right", plan)
+            for _ in range(3):
+                out = torch.zeros(4, 384, dtype=name, device="cuda")
+                assert ozaki.matmul(x, y, out=out) is out
+                for c in (out, ozaki.matmul(x, y), ozaki.matmul(x, right, plan=plan)):
+                    assert type(c) is torch.Tensor and c.dtype == name and c.device == x.device
+                    np.testing.assert_array_equal(c.view(torch.int16).cpu().numpy(), expected)
+            with pytest.raises(TypeError, match=r"^a: requires a gradient"):
+                ozaki.matmul(x.clone().requires_grad_(), y)

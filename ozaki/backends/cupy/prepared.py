@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ozaki.backends.cupy import devices
@@ -54,6 +55,12 @@ class PreparedSlices:
         """The arrays that a product reads: `x`, `fields`, `planes`, `mu`; and `tops`, `inner` or `summary`, if any."""
         more = (array for array in (self.tops, self.inner, self.summary) if array is not None)
         return self.x, self.fields, self.planes, self.mu, *more
+
+    @cached_property
+    def given(self) -> tuple[tuple[int, str, tuple[int, ...], tuple[int, ...]], tuple[int, ...]]:
+        """Device, dtype, shape and strides of the rows, and the addresses of `arrays`."""
+        x = self.x
+        return (x.data.device_id, x.dtype.char, x.shape, x.strides), tuple(array.data.ptr for array in self.arrays)
 
     @property
     def view(self) -> OperandView:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
+from cupy.cuda import get_current_stream, runtime
 
 from ozaki.backends.cupy.inputs import Seed, planes_of
+from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.products import Repetition
+from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
@@ -26,6 +29,8 @@ from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.projection import VERIFIED
 from ozaki.backends.cupy.work import Work
 from ozaki.caches import Bytes, Cache, register
+from ozaki.interchange.halves import HalfArray
+from ozaki.interchange.kinds import Given, Kind
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
@@ -54,7 +59,9 @@ class _Kept:
     program : finds the facts and computes the product
     needs : the facts that it finds
     plan_for : the plan for other operands, by their facts, if the result of the program is right for them; else None
-    shape, dtype : shape and dtype of the result
+    shape, dtype, stored : shape and dtype of the result, and that of the array of floats which holds it
+    extents : of the arrays that the program reads, and of the result, the last one: the bytes from the address to the
+        first element in memory, and to the end of the last one
     obstacle : the `native_obstacle` of float64 when facts were found, if facts rest on float64 products by cuBLAS, as
         at the wide level of proofs; else None
     float64 : whether they do
@@ -68,11 +75,21 @@ class _Kept:
     plan_for: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
+    stored: str
+    extents: tuple[tuple[int, int], ...]
     obstacle: str | None
     float64: bool
     multiprecision: bool
     misses: int
     verified: bool
+
+    def would_overwrite(self, addresses: tuple[int, ...], out: int) -> bool:
+        """Whether a result at the address `out` may share memory with an array that the program reads."""
+        *read, (first, end) = self.extents
+        for at, (begin, after) in zip(addresses, read, strict=True):
+            if at + begin < out + end and out + first < at + after:
+                return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -101,18 +118,20 @@ class _Seen:
         obstacle = self.obstacle if float64 else None
         numbers = is_multiprecision(self.dtype)
         plan_for, shape, dtype = self.plan_for, self.shape, self.dtype
+        views, stored = self.repetition.views, "" if numbers else stored_as(dtype)
+        arrays = *views.left.arrays, *views.right.arrays, *([] if views.addend is None else [views.addend])
+        extents = tuple(map(_extent, (*arrays, self.repetition.out.arrays[-1])))
         return _Kept(
-            program,
-            needs,
-            plan_for,
-            shape,
-            dtype,
-            obstacle,
-            float64,
-            numbers,
-            self.misses,
-            self.repetition.views.verified,
-        )
+            program, needs, plan_for, shape, dtype, stored, extents, obstacle, float64, numbers, self.misses,
+            views.verified,
+        )  # fmt: skip
+
+
+def _extent(view: View) -> tuple[int, int]:
+    """Bytes from the address of an array to its first element in memory, and to the end of the last one."""
+    reach = [step * (size - 1) for step, size in zip(view.steps, view.shape, strict=True)]
+    size = view.dtype.itemsize
+    return size * sum(min(x, 0) for x in reach), size * (sum(max(x, 0) for x in reach) + 1)
 
 
 @dataclass
@@ -141,26 +160,71 @@ _kept: Cache[Hashable, _Kept | _Seen | _Missed] = register("programs", Cache(102
 """By all of a call that a program depends on. Runs that are idle go with their program."""
 
 
-def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chosen] | None:
-    """Compute a product by a kept program, if there is one.
+class Call(NamedTuple):
+    """A call as kept programs see it.
+
+    Attributes
+    ----------
+    key : all of it that a program depends on: everything but elements and addresses
+    device : on which the operands lie
+    stream : the address of the stream there on which the library of other arrays than CuPy's works; None of CuPy's
+    addresses : of the arrays that a program reads, in the order of `Program.given`
+    out : the array for the result, as the caller gave it, and its address; None for a new one
+    kind : of the arrays, if they are not CuPy's; a new result is of this kind, too
+    """
+
+    key: Hashable
+    device: int
+    stream: int | None
+    addresses: tuple[int, ...]
+    out: tuple[Any, int] | None
+    kind: Kind | None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether CuPy works on that device, and on that stream."""
+        return self.device == runtime.getDevice() and self.stream in (None, get_current_stream().ptr)
+
+
+def call_of(a: Any, b: Any, c: Any, out: Any, key: Hashable, kind: Kind | None = None) -> Call | None:
+    """A call whose arrays a kept program may read as they are; None of any other.
 
     Parameters
     ----------
     a, b, c, out : as given to `matmul`, not checked yet; c is the addend of `gemm` as a stack of matrices, or None
     key : all other arguments that the product depends on
+    kind : of arrays of another library
+    """
+    left, right = _given(a, kind), _given(b, kind)
+    if not ENABLED or left is None or right is None or left[0] != right[0]:
+        return None
+    device, stream = left[0], None
+    if kind is not None and (stream := kind.stream(device)) is None:
+        return None
+    addresses, more, into = left[2] + right[2], None, None
+    if c is not None or out is not None:
+        added, to = None if c is None else _given(c, kind), None if out is None else _given(out, kind)
+        if (c is not None and added is None) or (out is not None and to is None):
+            return None
+        more = added and added[1], to and to[1]
+        if added is not None:
+            addresses += added[2]
+        if to is not None:
+            into = out, to[2][0]
+    transposes = _are_transposes(left, right)
+    return Call((key, transposes, left[1], right[1], more), device, stream, addresses, into, kind)
+
+
+def repeated(call: Call) -> tuple[Any, Chosen] | None:
+    """Compute a product by a kept program, if there is one; CuPy works where the operands lie.
 
     Returns
     -------
-    The result, and the plan that it is by; or None if no program is kept for such a call, if its result does not stand,
-    or if memory does not suffice for the whole program.
+    The result, of CuPy arrays of 16 bits as uint16, and the plan that it is by; or None if no program is kept for such
+    a call, if its result does not stand, or if memory does not suffice for the whole program.
     """
-    if not (ENABLED and _is_ours(a) and _is_ours(b)):
-        return None
-    if not ((c is None or type(c) is cp.ndarray) and (out is None or type(out) is cp.ndarray)):
-        return None
     try:
-        call = _call(a, b, c, out, key)
-        kept = _kept.get(call)
+        kept = _kept.get(call.key)
     except TypeError:  # a key that cannot be hashed: `matmul` refuses them afterwards
         return None
     if kept is None:
@@ -170,41 +234,41 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> tuple[Any, Chos
         return None
     if isinstance(kept, _Seen):
         kept = kept.made()
-        _kept.put(call, kept)
+        _kept.put(call.key, kept)
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
-        _kept.drop(call)
+        _kept.drop(call.key)
         return None
-    arrays = given_arrays(a) + given_arrays(b)
-    if c is not None:
-        arrays = *arrays, c
-    if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
+    addresses, numbers = call.addresses, None
+    if call.out is not None and kept.would_overwrite(addresses, call.out[1]):
         return None
     if kept.verified:
-        arrays = *arrays, Seed()
-    numbers = _new_numbers(kept.shape, kept.dtype) if kept.multiprecision else None
-    if numbers is None:
-        addresses = [x.data.ptr for x in arrays]
-        stored = stored_as(kept.dtype)
-        run = kept.program.run().start(addresses, lambda: cp.empty(kept.shape, stored) if out is None else out)
-    else:
+        addresses = *addresses, Seed().ptr
+    if kept.multiprecision:
+        numbers = _new_numbers(kept.shape, kept.dtype)
         *first, last = planes_of(numbers)
-        run = kept.program.run().start([x.data.ptr for x in (*arrays, *first)], lambda: last)
+        addresses = *addresses, *[x.data.ptr for x in first]
+        run = kept.program.run().start(addresses, lambda: (last, last.data.ptr))
+    else:
+        run = kept.program.run().start(addresses, lambda: call.out or _new(kept, call))
     if run is None:
-        _kept.drop(call)
+        _kept.drop(call.key)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        facts = Facts({need: run.fact(need) for need in kept.needs})
+        facts = Facts({need: run.fact(need) for need in kept.needs}) if kept.needs else _NO_FACTS
         wrong = run.fact(VERIFIED).wrong if kept.verified else 0
-        chosen, result = kept.plan_for(facts), run.result if numbers is None else numbers
+        chosen, result = kept.plan_for(facts), run.result
     if wrong and chosen is not None:
         warn(_WRONG, RuntimeWarning)
         return None
     if chosen is None:
-        _kept.put(call, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
+        _kept.put(call.key, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
         return None
     if kept.misses:
-        _kept.put(call, replace(kept, misses=0))
-    return result, chosen
+        _kept.put(call.key, replace(kept, misses=0))
+    return result if numbers is None else numbers, chosen
+
+
+_NO_FACTS = Facts()
 
 
 def keep(
@@ -221,10 +285,12 @@ def keep(
 ) -> None:
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
     # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
-    if not ENABLED or (work.for_transposes and not _are_transposes(a, b)):
+    if not ENABLED or (work.for_transposes and not _are_transposes(_given(a), _given(b))):
         return
-    call = _call(a, b, c, out, key)
-    missed = before if isinstance(before := _kept.peek(call), _Missed) else _Missed(0, 0)
+    call = call_of(a, b, c, out, key)
+    if call is None:
+        return
+    missed = before if isinstance(before := _kept.peek(call.key), _Missed) else _Missed(0, 0)
     if missed.rest > 0:
         return
     repetition = work.repetition(facts)
@@ -232,14 +298,22 @@ def keep(
         obstacle, limit = native_obstacle("float64"), work.memory.limit
         seen = _Seen(repetition, plan_for(), shape, dtype, obstacle, missed.misses)
         if limit is None:
-            _kept.put(call, seen)
+            _kept.put(call.key, seen)
         elif (made := seen.made()).program.room.counted_in_one_piece <= limit:
-            _kept.put(call, made)
+            _kept.put(call.key, made)
 
 
 def forget() -> None:
     """Drop all programs that are kept."""
     _kept.clear()
+
+
+def _new(kept: _Kept, call: Call) -> tuple[Any, int]:
+    """A new array for a result of floats, its elements undefined, and its address."""
+    if call.kind is not None:
+        return call.kind.new(kept.shape, kept.dtype, call.device)
+    c = cp.empty(kept.shape, kept.stored)
+    return c, c.data.ptr
 
 
 def _new_numbers(shape: tuple[int, ...], dtype: str) -> MPArray:
@@ -249,42 +323,45 @@ def _new_numbers(shape: tuple[int, ...], dtype: str) -> MPArray:
     return MPArray(cp.empty(shape, "b"), cp.empty(shape, "q"), limbs, bits)
 
 
-def _is_ours(x: Any) -> bool:
-    """Whether x is a CuPy array, holds multiprecision numbers in some, or is prepared from one."""
+def _given(x: Any, kind: Kind | None = None) -> Given | None:
+    """An argument as programs are given it: a CuPy array, or one of `kind`; numbers in CuPy arrays; a prepared operand.
+
+    None of anything else. Where slices of a prepared operand lie follows from its plan and the view of its rows.
+    """
+    if type(x) is Prepared:
+        if type(x.slices) is not PreparedSlices:
+            return None
+        rows, addresses = x.slices.given
+        return rows[0], (x.side, x.plan, x.shape, rows), addresses
+    if kind is not None:
+        return kind.given(x)
     if type(x) is cp.ndarray:
-        return True
-    if isinstance(x, Prepared):
-        return bool(x.backend.name == "cupy")
-    return isinstance(x, Numbers) and type(x.limbs) is cp.ndarray
+        device, char = x.data.device_id, x.dtype.char
+        if x.dtype.itemsize == 1:  # of 8-bit floats `matmul` takes bfloat16 copies
+            return None
+        return device, (device, _HALVES.get(char, char), x.shape, x.strides), (x.data.ptr,)
+    if type(x) is HalfArray:
+        if type(x.bits) is not cp.ndarray:
+            return None
+        device = x.bits.data.device_id
+        return device, (device, x.format, x.bits.shape, x.bits.strides), (x.bits.data.ptr,)
+    if isinstance(x, Numbers) and type(x.limbs) is cp.ndarray:
+        planes = planes_of(x)
+        device = x.limbs.data.device_id
+        views = [(of.data.device_id, of.dtype.char, of.shape, of.strides) for of in planes]
+        return device, (x.bits, *views), tuple([of.data.ptr for of in planes])
+    return None
 
 
-def given_arrays(operand: Any) -> tuple[Any, ...]:
-    """The arrays that a program reads: the operand itself, its planes, or those of a prepared one."""
-    if type(operand) is cp.ndarray:
-        return (operand,)
-    if isinstance(operand, Prepared):
-        arrays: tuple[Any, ...] = operand.slices.arrays
-        return arrays
-    return planes_of(operand)
+_HALVES = {"e": "float16", "E": "bfloat16"}
+"""Formats of 16 bits by the characters of dtypes of CuPy, the second one by ml_dtypes."""
 
 
-def _call(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Hashable:
-    """All of a call that a program depends on: everything but elements and addresses."""
-    more = None if c is None and out is None else (c is None or _view(c), out is None or _view(out))
-    return key, cp.cuda.runtime.getDevice(), _are_transposes(a, b), _view(a), _view(b), more
-
-
-def _are_transposes(a: Any, b: Any) -> bool:
+def _are_transposes(a: Given | None, b: Given | None) -> bool:
     """Whether these are a matrix and its transpose, of which a program may multiply one triangle."""
-    if type(a) is not cp.ndarray or type(b) is not cp.ndarray or a.data.ptr != b.data.ptr or a.ndim != b.ndim:
+    if a is None or b is None or a[2] != b[2] or len(a[2]) != 1:  # of one array each
         return False
-    return bool(a.ndim > 1 and (a.shape, a.strides) == tuple((*x[:-2], x[-1], x[-2]) for x in (b.shape, b.strides)))
-
-
-def _view(x: Any) -> Hashable:
-    """All of an operand that a program depends on."""
-    if type(x) is cp.ndarray:
-        return x.data.device_id, x.dtype.char, x.shape, x.strides
-    if isinstance(x, Numbers):
-        return x.bits, *map(_view, planes_of(x))
-    return x.side, x.plan, x.shape, _view(x.slices.x)
+    (*_, shape, steps), (*_, other, other_steps) = a[1], b[1]
+    if not len(shape) == len(other) > 1:
+        return False
+    return (shape, steps) == tuple((*x[:-2], x[-1], x[-2]) for x in (other, other_steps))

@@ -142,6 +142,7 @@ FUNCTIONS = {
     "caches": (
         *("caches-cleared", "hopper-caches-cleared", "cleared-in-a-call", "programs-dropped", "runs-of-threads"),
     ),
+    "at_once": ("python-calls", "tensors-at-once", "hopper-tensors-at-once", "formats-told-apart"),
     "repeated": (
         "batches-repeated",
         "expressions-repeated",

@@ -144,7 +144,8 @@ def runs_of_threads(rng: np.random.Generator) -> None:
     count = MOST_IDLE + 3
 
     def start(_: int) -> Any:
-        return program.run().start([x.data.ptr, y.data.ptr], lambda: cp.full((20, 25), np.nan))
+        c = cp.full((20, 25), np.nan)
+        return program.run().start([x.data.ptr, y.data.ptr], lambda: (c, c.data.ptr))
 
     def end(run: Any) -> None:
         with run:

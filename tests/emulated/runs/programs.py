@@ -109,7 +109,7 @@ def whole_of(work: Work) -> Program | None:
 def started(program: Program, arrays: Iterable[Any], c: Any) -> Run | None:
     """A run of a program with these operands, into c; it holds them."""
     held = [*arrays]
-    run = program.run().start([x.data.ptr for x in held], lambda: c)
+    run = program.run().start([x.data.ptr for x in held], lambda: (c, c.data.ptr))
     if run is not None:
         run.held = held  # type: ignore[attr-defined]
     return run

@@ -51,21 +51,22 @@ def launcher(
     It holds `function`, CuPy's object of the loaded kernel, which stays loaded as long; and `arguments`, the addresses
     of the kernel's arguments, whose present values each launch reads.
     """
+    of_arguments = ctypes.addressof(arguments)
     launch = _function("cuLaunchKernelEx") if int(cp.cuda.Device().compute_capability) >= 90 else None
     if launch is None:
         plain = partial(driver.launchKernel, function.ptr, *grid, *block, shared_mem)
 
-        def start_plainly(stream: int, _loaded: Any = function) -> None:
-            plain(stream, ctypes.addressof(arguments), 0)
+        def start_plainly(stream: int, _held: Any = (function, arguments)) -> None:
+            plain(stream, of_arguments, 0)
 
         return start_plainly
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))
     config = _Config(grid, block, shared_mem, None, ctypes.pointer(attribute), 1)
     at, address = ctypes.addressof(config), function.ptr
 
-    def start(stream: int, _loaded: Any = function) -> None:
+    def start(stream: int, _held: Any = (function, arguments)) -> None:
         config.stream = stream
-        status = launch(at, address, ctypes.addressof(arguments), None)
+        status = launch(at, address, of_arguments, None)
         if status:
             raise driver.CUDADriverError(status)
 

@@ -82,7 +82,7 @@ class Run:
         self.result: Any = None
 
     def start(
-        self, addresses: Iterable[int], result: Callable[[], Any] | None = None, progress: Progress = SILENT
+        self, addresses: Iterable[int], result: Callable[[], tuple[Any, int]] | None = None, progress: Progress = SILENT
     ) -> Self | None:
         """Start all steps, on CuPy's current stream and, for proofs, two more.
 
@@ -91,9 +91,9 @@ class Run:
         addresses : of the given arrays, then of the inputs, in the order of `Program.given` and `Program.inputs`; they
             lie on the current device, with the dtypes, shapes and strides that were given to the builder, and the
             caller keeps them alive until the run ends
-        result : returns the array of the result, the last of `given`, whose address is then not among the others; it
-            is called once all steps before the first that touches it have been started, so that the host allocates it
-            while the device works
+        result : returns the array of the result, the last of `given`, and its address, which is then not among the
+            others; it is called once all steps before the first that touches it have been started, so that the host
+            allocates it while the device works
         progress : is told of each call
 
         Returns
@@ -122,8 +122,7 @@ class Run:
                 return self
             _start(self._before_result, bases, streams)
             if result is not None:
-                self.result = c = result()
-                bases[self._result] = c.data.ptr
+                self.result, bases[self._result] = result()
             _start(self._rest, bases, streams)
         except cp.cuda.memory.OutOfMemoryError:
             self._give_up()
@@ -193,11 +192,12 @@ class Run:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            self.finish()
-        except BaseException:  # an interrupt
-            self._give_up()
-            raise
+        if self._arrays:
+            try:
+                self.finish()
+            except BaseException:  # an interrupt
+                self._give_up()
+                raise
         self.close()
 
     def close(self) -> None:
