@@ -43,13 +43,15 @@ def multiplied(a, b, name, **options):
 
 
 def rows_of_all_kinds(rng, m, k, name):
-    """Rows whose kinds differ: normal, with outliers, sparse, of wide span, integers, almost all zeros."""
+    """Rows whose kinds differ: normal, with outliers, sparse, of wide span, integers, almost all zeros, all but zeros."""
     x = rng.standard_normal((m, k))
     x[1::6, ::7] *= 100
     x[2::6] *= rng.random((len(x[2::6]), k)) < 0.1
     x[3::6] *= np.exp2(rng.integers(-60, 40, (len(x[3::6]), k)) * (1.0 if name == "bfloat16" else 0.2))
     x[4::6] = np.rint(4 * x[4::6])
-    x[5::6, 3:] = 0
+    x[5::12, 3:] = 0
+    x[11::12] *= 2.0**-9
+    x[11::12, 0] = 30000
     return rounded_to(x, name)
 
 
@@ -285,6 +287,28 @@ def test_the_bound(rng, name):
     assert any(errors)
 
 
+@pytest.mark.parametrize("rows", ["outliers", "huge element", "wide", "sparse"])
+def test_rows_of_four_digits(rng, rows):
+    """Of float16, what three digits do not prove four do: no row is exact, and none errs beyond the last rounding."""
+    k, n = 1024, 40
+    a, b = rng.standard_normal((24, k)), rounded_to(rng.standard_normal((k, n)), "float16")
+    if rows == "outliers":
+        a[:, :: k // 3] *= 1000
+    elif rows == "huge element":
+        a[:, 5] = 3000
+    elif rows == "wide":
+        a = np.exp(4 * a - 4).clip(max=3000)
+    else:
+        a[:, k // 64 :] = 0
+    a = rounded_to(a, "float16")
+    bits, kinds = multiplied(a, b, "float16")
+    assert kinds.exact == 0 and kinds.rows[1] > 12 and kinds.worst <= 2.0**-11
+    exact, magnitudes = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
+    found = from_sixteen(bits, FORMATS["float16"])
+    unit = np.exp2(np.frexp(np.maximum(np.abs(exact), np.abs(found)))[1] - 12.0)  # half a unit of the last place
+    assert (np.abs(found - exact) <= 2.0**-17 * magnitudes + unit).all()
+
+
 @pytest.mark.parametrize(("k", "largest"), [(1024, 2.0**-13), (4096, 2.0**-14)])
 @pytest.mark.parametrize("outliers", [False, True])
 def test_measured_errors_of_normal_numbers(rng, k, largest, outliers):
@@ -339,10 +363,10 @@ def test_compiled_code_finds_the_same_statistics(code, monkeypatch, rng, name):
     x[:, 7, 1:] = 2.0**-149
     x[:, 8, 0], x[:, 8, 1:] = 2.0**127, 2.0**-149
     for rows in layouts(x):
-        for digits in (2, 3):
+        for digits, last in ((2, 1), (3, 1), (3, 2), (4, 2)):
 
-            def found(rows=rows, digits=digits):
-                return _row_statistics.statistics_of(_row_statistics.Described(rows), digits)
+            def found(rows=rows, digits=digits, last=last):
+                return _row_statistics.statistics_of(_row_statistics.Described(rows), digits, last)
 
             for one, other in zip(by_float64(monkeypatch, found), found(), strict=True):
                 assert np.array_equal(one, other)

@@ -3,7 +3,8 @@
 // Macros:
 // - FORMAT: BFloat16 or Float16
 // - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of A,
-//   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, if these are not, none: the row is listed as exact
+//   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, which are more, if these are not, none: the
+//   row is listed as exact
 // - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
 // - REVERSED: 1 stores the most significant digit last
 // - TILE: 0 for plain rows, where rows are, or the rows of a tile (tiles.cuh), with NEIGHBOURS. In tiles the rows of A
@@ -53,7 +54,8 @@ struct Slices {
   int64_t batch_stride, row_stride, slice_stride, slab, slab_stride;
 };
 
-// The sums of a thread, or of a warp: inexact elements, squares, and the squares of digits 2 and 3; below 2^52.
+// The sums of a thread, or of a warp: inexact elements, squares, and the squares of the last OF_COLUMNS - 1 digits; below
+// 2^52.
 struct Sums {
   uint64_t value[4];
 
@@ -120,13 +122,15 @@ __device__ __forceinline__ Sums sums_of(const uint16_t* row, int k, bool aligned
   const FastCeiling<uint32_t> ceiling(width, ORDINARY ? top : 0);
   const int lane = threadIdx.x & 31;
   Sums sums = {{0, 0, 0, 0}};
-  uint32_t inexact = 0, low[2] = {0, 0};
+  constexpr int BEFORE = DIGITS - (OF_COLUMNS - 1);  // digits whose squares nothing asks for
+  uint32_t inexact = 0, low[MOST_LOW] = {};
   for (int h = 8 * static_cast<int>(threadIdx.x); h < k; h += 8 * THREADS) {
     uint32_t raw[4], digits[DIGITS][2];
     load_eight(row, h, k, aligned, raw);
     digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
 #pragma unroll
-    for (int s = 1; s < DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
+    for (int s = BEFORE; s < DIGITS; ++s)
+      low[s - BEFORE] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - BEFORE]));
     if constexpr (FIRST) {
 #if HELD
 #pragma unroll
@@ -271,7 +275,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     }
     const int h = top == EMPTY_TOP ? 0 : 2 * (8 * digits - 1 - (mu + top));
     found.inexact <<= h;
-    found.low[0] <<= h + (digits == 3 ? 16 : 0);
+    found.low[0] <<= h + (OF_COLUMNS == 3 ? 16 : 0);
     found.low[1] <<= h;
     return found;
   };
@@ -379,7 +383,6 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   };
   if (thread == 0) prove(row_error<FEWEST_DIGITS, OF_COLUMNS>(of_row, *columns, width), FEWEST_DIGITS);
   __syncthreads();
-#if MOST_DIGITS > FEWEST_DIGITS
   if (chosen[0] == 0) {
     mu = exponent(second_rule);
     ordinary = finite && is_ordinary(top, mu);
@@ -392,7 +395,6 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     if (thread == 0) prove(row_error<MOST_DIGITS, OF_COLUMNS>(of_row, *columns, width), MOST_DIGITS);
     __syncthreads();
   }
-#endif
   if (chosen[0] == 0) {
     if (thread == 0) {
 #if !TILE
@@ -414,13 +416,11 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     else
       write_digits<FEWEST_DIGITS, false, true>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
-#if MOST_DIGITS > FEWEST_DIGITS
   if (chosen[0] == MOST_DIGITS) {
     if (ordinary)
       write_digits<MOST_DIGITS, true, false>(from, k, k_padded, aligned, mu, to, b, place, held);
     else
       write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
-#endif
 #endif
 }

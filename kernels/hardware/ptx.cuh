@@ -213,6 +213,7 @@ template <typename T, int COUNT> struct Wgmma;
                    : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                    \
     }                                                                                                          \
   };
+DEFINE_BYTES(int8_t, "s8.s8", 32, 64, "%32", "%33", "%34")
 DEFINE_BYTES(int8_t, "s8.s8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
 DEFINE_BYTES(uint8_t, "u8.u8", 16, 32, "%16", "%17", "%18")
