@@ -8,20 +8,23 @@ import pytest
 from cases import layouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_digits_definition import EXACT, bits_of, exact_values, product
+from row_digits_definition import EXACT, bits_of, exact_values, inner_product, product
+from row_digits_definition import operands as as_rows
 
 import ozaki
 from ozaki.backends.numpy import _row_digits, _row_statistics
+from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._row_columns import columns_of
 from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.backends.numpy._sixteen import beside_boundary, from_sixteen, on_boundary, to_sixteen
 from ozaki.backends.numpy.compiled import compiled, self_test
 from ozaki.backends.numpy.engines import int8_digits
+from ozaki.bounds.row_digits import as_units, errors, least_products, least_tables
 from ozaki.records.combination import Combination, Factor
 from ozaki.records.memory import Memory
 from ozaki.records.progress import Progress
 from ozaki.records.row_kinds import RowKinds
-from ozaki.schemes.row_digits import FORMATS, RowDigits, steps, thresholds
+from ozaki.schemes.row_digits import FORMATS, RowDigits, pairs, steps, thresholds
 
 NAMES = tuple(FORMATS)
 
@@ -285,6 +288,51 @@ def test_the_bound(rng, name):
             assert error <= Fraction(worst) * sum(map(abs, terms)) and (kind != EXACT or error == 0)
             errors.append(error > 0)
     assert any(errors)
+
+
+def hostile(rng, count, k, digits, name):
+    """Rows whose images have remainders of a half and digits of -128 wherever the format has room for them."""
+    last = [0.5, 1.5, 128.5, 127.5, 128.0, 2.0**15, 2.0**15 + 128, 2.0**15 + 256, 2.0**16, 2.0**23, 2.0**23 + 2.0**15, 0.0]
+    x = rng.choice(last, (count, k), p=rng.dirichlet(np.ones(len(last))))
+    x *= rng.choice([1, 1, 1, -1], (count, k))
+    x[:, rng.permutation(k)[: rng.integers(0, k)]] *= rng.choice([0, 1, 256])
+    x[:, rng.integers(k)] = 1.25 * 2.0 ** (8 * digits - 2)  # the image is x itself
+    return rounded_to(x * 2.0 ** -(8 * digits - 16), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_rows_and_columns_keep_the_bound(rng, name):
+    """Of any rows and columns: neither is the error above, nor abs(A) abs(B) below what their statistics say."""
+    scheme = RowDigits(name)
+    q, tightest = scheme.columns, dict.fromkeys(scheme.kinds, 0.0)
+    for p in scheme.kinds * 40:
+        k = int(rng.integers(2, 40))
+        a, b = hostile(rng, 4, k, p, name), hostile(rng, 4, k, q, name)
+        if rng.random() < 0.5:  # the largest of the row beside the smallest of the column
+            a, b = (np.take_along_axis(x, np.argsort(s * np.abs(x), axis=1), 1) for x, s in ((a, 1), (b, -1)))
+        rows, columns = describe(a[None]), describe(b[None])
+        of_rows = _row_statistics.statistics_of(rows, p, scheme.low)
+        of_rows = type(of_rows)(*(x[:, 0] if x.ndim == 3 and x is of_rows.low else x[0] for x in of_rows))
+        summary = _row_statistics.summary_of(scheme, columns)
+        bounds = errors(scheme, p, k, of_rows, summary)
+        tables = least_tables(k, summary.counts)
+        least = as_units(least_products(k, of_rows.counts, tables, np.zeros(len(a), np.int64)))
+        for row, bound, at_least in zip(as_rows(a), bounds.tolist(), least.tolist(), strict=True):
+            mu, of_row, _, _ = row.of(p)
+            for column in as_rows(b):
+                nu, of_column, _, _ = column.of(q)
+                unit = Fraction(2) ** (row.top + column.top)
+                computed = sum(
+                    2 ** (8 * (p + q - s - t)) * sum(x * y for x, y in zip(of_row[s - 1], of_column[t - 1], strict=True))
+                    for s, t in pairs(p, q)
+                )
+                error = abs(computed * Fraction(2) ** -(mu + nu) - inner_product(row, column)) / unit
+                assert error <= Fraction(bound)
+                tightest[p] = max(tightest[p], float(error) / bound if bound else 0.0)
+                magnitudes = [abs(each) for each in row.elements], [abs(each) for each in column.elements]
+                sizes = (type(x)(e, x.exponents) for x, e in zip((row, column), magnitudes, strict=True))
+                assert Fraction(at_least) <= inner_product(*sizes) / unit
+    assert min(tightest.values()) > 0.1, tightest
 
 
 @pytest.mark.parametrize("rows", ["outliers", "huge element", "wide", "sparse"])
