@@ -33,7 +33,7 @@ EXACT = 0
 
 
 def statistics_of(rows: Described, digits: int, last: int) -> RowStatistics:
-    """The statistics of described rows of floats, shape (batch, rows, k), at so many digits; squares of the last few."""
+    """The statistics of described rows of floats, shape (batch, rows, k), at so many digits, the last few summed."""
     batch, m, k = rows.x.shape
     x, library = rows.unscaled, compiled()
     bits = rows.on_host.bits(Digits(digits).scaling(k))
