@@ -193,7 +193,7 @@ HD float scaled_to_odd(float v, int exponent) {
   return float_of_bits(bits_of(scaled) | (inexact ? 1u : 0u));
 }
 
-// V 2^exponent + c for a float32 c, exactly but for what rounding to odd leaves out of it, twice: to float64 and to
+// V 2^exponent + c, V below 2^53 and c a float32, exactly but for what rounding to odd leaves out, twice: to float64 and to
 // float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
 HD float added_to_odd(int64_t v, int exponent, float c) {
   const double term = static_cast<double>(v) * double_of(static_cast<uint64_t>(exponent + 1023) << 52), addend = c;
