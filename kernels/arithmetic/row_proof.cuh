@@ -32,7 +32,8 @@ template <bool ORDINARY> HD int first_threshold(uint32_t bits, int top) {
   return smaller(4 * (top + 126) + 3 - place, THRESHOLDS);
 }
 
-// RN(2^mu x) of an element, the bits of a float32, below 2^(8 DIGITS - 1) in magnitude; and whether it is not 2^mu x. Of ordinary rows by `power` and `inverse`, 2^mu and 2^-mu, which are not read of others.
+// RN(2^mu x) of an element, the bits of a float32, below 2^(8 DIGITS - 1) in magnitude; and whether it is not 2^mu x.
+// Of ordinary rows by `power` and `inverse`, 2^mu and 2^-mu, which are not read of others.
 struct Image {
   int32_t value;
   bool inexact;
@@ -73,8 +74,8 @@ HD uint32_t add_squares(uint32_t bytes, uint32_t c) {
 #endif
 }
 
-// Squares of digits are added up of the last Q - 1 digits, Q those of a column, of rows and of columns: only these are in
-// pairs that are left out.
+// Squares of digits are added up of the last Q - 1 digits of rows and of columns, Q those of a column: only these are
+// in pairs that are left out.
 constexpr int MOST_LOW = 2;
 
 // Of all columns of a matrix that have a nonzero element: the largest of each number. Zero before the first.
@@ -127,7 +128,7 @@ HD double double_power(int e) { return double_of(static_cast<uint64_t>(e + 1023)
 // A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the column):
 // of P digits of it and Q of the columns, whose magnitudes have `width` bits.
 template <int P, int Q> HD double row_error(const OfRow& row, const Columns& columns, int width) {
-  static_assert(P >= Q && Q - 1 <= MOST_LOW, "pairs of other digits are left out");
+  static_assert(P >= Q && Q - 1 <= MOST_LOW, "pairs of other digits would be left out");
   const double unit = double_power(-width);
   const double of_row = rounded_product(rounded_root(static_cast<double>(row.inexact)), double_power(-8 * P));
   const double of_columns = rounded_product(rounded_root(static_cast<double>(columns.inexact)), double_power(-8 * Q));

@@ -105,8 +105,8 @@ template <typename T> HD uint16_t round_joined(int64_t v, int exponent) {
   return Rounding<T>::bits(limbs, exponent);
 }
 
-// V, of at most three diagonals below 2^47 in magnitude, as a float32 that is rounded toward zero, and whose last bit is
-// set if that changed it. A further rounding to fewer bits than 23 then gives what one rounding of V would. With
+// V, of at most three diagonals, below 2^47 in magnitude, as a float32 that is rounded toward zero, and whose last bit
+// is set if that changed it. A further rounding to fewer bits than 23 then gives what one rounding of V would. With
 //
 //   V = h 2^23 + l, 0 <= l < 2^23,   H = h - 1,   L = 2^23 + l,
 //
@@ -193,8 +193,8 @@ HD float scaled_to_odd(float v, int exponent) {
   return float_of_bits(bits_of(scaled) | (inexact ? 1u : 0u));
 }
 
-// V 2^exponent + c, V below 2^53 and c a float32, exactly but for what rounding to odd leaves out, twice: to float64 and to
-// float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
+// V 2^exponent + c, V below 2^53, c a float32, exactly but for what rounding to odd leaves out, twice: to float64 and
+// to float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
 HD float added_to_odd(int64_t v, int exponent, float c) {
   const double term = static_cast<double>(v) * double_of(static_cast<uint64_t>(exponent + 1023) << 52), addend = c;
   const double sum = term + addend, added = sum - term, error = (term - (sum - added)) + (addend - added);

@@ -54,8 +54,8 @@ struct Slices {
   int64_t batch_stride, row_stride, slice_stride, slab, slab_stride;
 };
 
-// The sums of a thread, or of a warp: inexact elements, squares, and the squares of the last OF_COLUMNS - 1 digits; below
-// 2^52.
+// The sums of a thread, or of a warp: inexact elements, squares, and the squares of the last OF_COLUMNS - 1 digits;
+// below 2^52.
 struct Sums {
   uint64_t value[4];
 

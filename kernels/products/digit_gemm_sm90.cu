@@ -9,7 +9,7 @@
 // Float16) with OF_COLUMNS: the rows of A have SLICES digits, up to 4, the columns of B OF_COLUMNS, no more; factor = 8
 // (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh). TILE_COLUMNS is then 128, or for
 // two digits 192, for four 64. The wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with
-// the copies, 35 and 42, that is 120 and 138 of the 128 that there are. The tiles of B are 192 wide in memory in any case.
+// the copies, 35 and 42, that is 120 and 138 of the 128 that there are. Tiles of B are 192 wide in memory in any case.
 // With ADDEND (float) the result is that number plus c, rounded once: by float64 sums.
 //
 // Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
