@@ -12,7 +12,7 @@ import numpy as np
 from cases import integers, power
 from definition import Row
 
-DIGITS = {"bfloat16": (2, (2, 3)), "float16": (3, (3,))}
+DIGITS = {"bfloat16": (2, (2, 3)), "float16": (3, (3, 4))}
 """By format: digits of columns, and the numbers of digits of rows."""
 
 PRECISION = {"bfloat16": 8, "float16": 11}

@@ -349,7 +349,7 @@ def patch(a, b, c, reals=1):
     return "conversion/nonfinite.cu", {"REALS": reals, "INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
 
-SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 3, 3)}
+SIXTEEN = {"BFloat16": (2, 3, 2), "Float16": (3, 4, 3)}
 
 
 def row_digits(half, columns, tile=0, held=1, compacted=0, counted=1, threads=128):
@@ -668,7 +668,7 @@ CASES += [
     for addend in ({}, {"ADDEND": "float"})
     for half, digits, of_columns, width in (
         *(("BFloat16", 2, 2, 192), ("BFloat16", 2, 2, 128)),
-        *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128)),
+        *(("BFloat16", 3, 2, 128), ("Float16", 3, 3, 128), ("Float16", 4, 3, 64)),
     )
 ]
 CASES += [("sm_90a", *row_digits(half, of, 128, 1, 1 - of, threads=256)) for half in SIXTEEN for of in (0, 1)]

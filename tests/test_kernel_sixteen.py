@@ -66,6 +66,9 @@ void added_{name}(const int32_t* sums, const int32_t* e, const float* c, uint16_
 void rounded_{name}_3(const int32_t* sums, const int32_t* e, uint16_t* fast, uint16_t* exact, int64_t n) {{
   rounded<{name}, 3>(sums, e, fast, exact, n);
 }}
+void rounded_{name}_4(const int32_t* sums, const int32_t* e, uint16_t* fast, uint16_t* exact, int64_t n) {{
+  rounded<{name}, 4>(sums, e, fast, exact, n);
+}}
 """
 PROOF = """
 void proof_{p}_{q}(const uint64_t* row, const uint64_t* columns, const uint32_t* counts, const uint32_t* missing,
@@ -79,7 +82,7 @@ NAMES = {"bfloat16": "BFloat16", "float16": "Float16"}
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     source = SOURCE + "".join(OF_FORMAT.format(name=name) for name in NAMES.values())
-    source += "".join(PROOF.format(p=p, q=q) for p, q in ((2, 2), (3, 2), (3, 3))) + "}\n"
+    source += "".join(PROOF.format(p=p, q=q) for p, q in ((2, 2), (3, 2), (3, 3), (4, 3))) + "}\n"
     return compiled(source, tmp_path_factory.mktemp("sixteen"))
 
 
@@ -98,7 +101,7 @@ def test_every_number_is_widened_and_narrowed(shim, half):
     assert all(((back[nan] & 0x7FFF) > (0x7C00 if half == "float16" else 0x7F80)).tolist())
 
 
-@pytest.mark.parametrize("digits", [2, 3])
+@pytest.mark.parametrize("digits", [2, 3, 4])
 @pytest.mark.parametrize("half", NAMES)
 def test_sums_are_rounded_once(shim, half, digits):
     rng, n = np.random.default_rng(digits), 20000
@@ -141,7 +144,7 @@ def test_sums_with_an_addend_are_rounded_once(shim, half):
         assert found[i] == bits_of(value + Fraction(addend), half), i
 
 
-@pytest.mark.parametrize(("half", "digits"), [("bfloat16", 2), ("bfloat16", 3), ("float16", 3)])
+@pytest.mark.parametrize(("half", "digits"), [("bfloat16", 2), ("bfloat16", 3), ("float16", 3), ("float16", 4)])
 def test_proofs_are_those_of_numpy(shim, half, digits):
     rng, scheme = np.random.default_rng(0), RowDigits(half)
     for _ in range(200):
@@ -150,9 +153,9 @@ def test_proofs_are_those_of_numpy(shim, half, digits):
         if rng.random() < 0.7:
             of_columns = np.sort(rng.integers(k * 9 // 10, k + 1, THRESHOLDS))
         row, columns = (
-            RowStatistics(*(np.array(x) for x in (int(rng.integers(0, 4 * k)), rng.integers(0, 2**55, q - 1),
+            RowStatistics(*(np.array(x) for x in (int(rng.integers(0, 4 * k)), rng.integers(0, 2**55, scheme.low),
                                                   int(rng.integers(0, 2**60)), c)))
-            for q, c in ((digits, counts), (scheme.columns, of_columns))
+            for c in (counts, of_columns)
         )  # fmt: skip
         error, least = np.empty(1), np.empty(1)
         rows = [

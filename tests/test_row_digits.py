@@ -8,20 +8,23 @@ import pytest
 from cases import layouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_digits_definition import EXACT, bits_of, exact_values, product
+from row_digits_definition import EXACT, bits_of, exact_values, inner_product, product
+from row_digits_definition import operands as as_rows
 
 import ozaki
 from ozaki.backends.numpy import _row_digits, _row_statistics
+from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._row_columns import columns_of
 from ozaki.backends.numpy._row_digits import multiply_rows
 from ozaki.backends.numpy._sixteen import beside_boundary, from_sixteen, on_boundary, to_sixteen
 from ozaki.backends.numpy.compiled import compiled, self_test
 from ozaki.backends.numpy.engines import int8_digits
+from ozaki.bounds.row_digits import as_units, errors, least_products, least_tables
 from ozaki.records.combination import Combination, Factor
 from ozaki.records.memory import Memory
 from ozaki.records.progress import Progress
 from ozaki.records.row_kinds import RowKinds
-from ozaki.schemes.row_digits import FORMATS, RowDigits, steps, thresholds
+from ozaki.schemes.row_digits import FORMATS, RowDigits, pairs, steps, thresholds
 
 NAMES = tuple(FORMATS)
 
@@ -43,13 +46,15 @@ def multiplied(a, b, name, **options):
 
 
 def rows_of_all_kinds(rng, m, k, name):
-    """Rows whose kinds differ: normal, with outliers, sparse, of wide span, integers, almost all zeros."""
+    """Rows whose kinds differ: normal, with outliers, sparse, of wide span, integers, almost zero, one huge element."""
     x = rng.standard_normal((m, k))
     x[1::6, ::7] *= 100
     x[2::6] *= rng.random((len(x[2::6]), k)) < 0.1
     x[3::6] *= np.exp2(rng.integers(-60, 40, (len(x[3::6]), k)) * (1.0 if name == "bfloat16" else 0.2))
     x[4::6] = np.rint(4 * x[4::6])
-    x[5::6, 3:] = 0
+    x[5::12, 3:] = 0
+    x[11::12] *= 2.0**-9
+    x[11::12, 0] = 30000
     return rounded_to(x, name)
 
 
@@ -285,6 +290,84 @@ def test_the_bound(rng, name):
     assert any(errors)
 
 
+def hostile(rng, count, k, digits, name):
+    """Rows whose images have remainders of a half and digits of -128 wherever the format has room for them."""
+    last = [
+        0.5,
+        1.5,
+        128.5,
+        127.5,
+        128.0,
+        2.0**15,
+        2.0**15 + 128,
+        2.0**15 + 256,
+        2.0**16,
+        2.0**23,
+        2.0**23 + 2.0**15,
+        0,
+    ]
+    x = rng.choice(last, (count, k), p=rng.dirichlet(np.ones(len(last))))
+    x *= rng.choice([1, 1, 1, -1], (count, k))
+    x[:, rng.permutation(k)[: rng.integers(0, k)]] *= rng.choice([0, 1, 256])
+    x[:, rng.integers(k)] = 1.25 * 2.0 ** (8 * digits - 2)  # the image is x itself
+    return rounded_to(x * 2.0 ** -(8 * digits - 16), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_rows_and_columns_keep_the_bound(rng, name):
+    """Of any rows and columns: neither is the error above, nor abs(A) abs(B) below what their statistics say."""
+    scheme = RowDigits(name)
+    q, tightest = scheme.columns, dict.fromkeys(scheme.kinds, 0.0)
+    for p in scheme.kinds * 40:
+        k = int(rng.integers(2, 40))
+        a, b = hostile(rng, 4, k, p, name), hostile(rng, 4, k, q, name)
+        if rng.random() < 0.5:  # the largest of the row beside the smallest of the column
+            a, b = (np.take_along_axis(x, np.argsort(s * np.abs(x), axis=1), 1) for x, s in ((a, 1), (b, -1)))
+        rows, columns = describe(a[None]), describe(b[None])
+        of_rows = _row_statistics.statistics_of(rows, p, scheme.low)
+        of_rows = type(of_rows)(*(x[:, 0] if x.ndim == 3 and x is of_rows.low else x[0] for x in of_rows))
+        summary = _row_statistics.summary_of(scheme, columns)
+        bounds = errors(scheme, p, k, of_rows, summary)
+        tables = least_tables(k, summary.counts)
+        least = as_units(least_products(k, of_rows.counts, tables, np.zeros(len(a), np.int64)))
+        for row, bound, at_least in zip(as_rows(a), bounds.tolist(), least.tolist(), strict=True):
+            mu, of_row, _, _ = row.of(p)
+            for column in as_rows(b):
+                nu, of_column, _, _ = column.of(q)
+                unit = Fraction(2) ** (row.top + column.top)
+                products = {(s, t): np.dot(of_row[s - 1], of_column[t - 1]) for s, t in pairs(p, q)}
+                computed = sum(2 ** (8 * (p + q - s - t)) * int(value) for (s, t), value in products.items())
+                error = abs(computed * Fraction(2) ** -(mu + nu) - inner_product(row, column)) / unit
+                assert error <= Fraction(bound)
+                tightest[p] = max(tightest[p], float(error) / bound if bound else 0.0)
+                magnitudes = [abs(each) for each in row.elements], [abs(each) for each in column.elements]
+                sizes = (type(x)(e, x.exponents) for x, e in zip((row, column), magnitudes, strict=True))
+                assert Fraction(at_least) <= inner_product(*sizes) / unit
+    assert min(tightest.values()) > 0.1, tightest
+
+
+@pytest.mark.parametrize("rows", ["outliers", "huge element", "wide", "sparse"])
+def test_rows_of_four_digits(rng, rows):
+    """Of float16, what three digits do not prove four do: no row is exact, and none errs beyond the last rounding."""
+    k, n = 1024, 40
+    a, b = rng.standard_normal((24, k)), rounded_to(rng.standard_normal((k, n)), "float16")
+    if rows == "outliers":
+        a[:, :: k // 3] *= 1000
+    elif rows == "huge element":
+        a[:, 5] = 3000
+    elif rows == "wide":
+        a = np.exp(4 * a - 4).clip(max=3000)
+    else:
+        a[:, k // 64 :] = 0
+    a = rounded_to(a, "float16")
+    bits, kinds = multiplied(a, b, "float16")
+    assert kinds.exact == 0 and kinds.rows[1] > 12 and kinds.worst <= 2.0**-11
+    exact, magnitudes = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
+    found = from_sixteen(bits, FORMATS["float16"])
+    unit = np.exp2(np.frexp(np.maximum(np.abs(exact), np.abs(found)))[1] - 12.0)  # half a unit of the last place
+    assert (np.abs(found - exact) <= 2.0**-17 * magnitudes + unit).all()
+
+
 @pytest.mark.parametrize(("k", "largest"), [(1024, 2.0**-13), (4096, 2.0**-14)])
 @pytest.mark.parametrize("outliers", [False, True])
 def test_measured_errors_of_normal_numbers(rng, k, largest, outliers):
@@ -339,10 +422,10 @@ def test_compiled_code_finds_the_same_statistics(code, monkeypatch, rng, name):
     x[:, 7, 1:] = 2.0**-149
     x[:, 8, 0], x[:, 8, 1:] = 2.0**127, 2.0**-149
     for rows in layouts(x):
-        for digits in (2, 3):
+        for digits, last in ((2, 1), (3, 1), (3, 2), (4, 2)):
 
-            def found(rows=rows, digits=digits):
-                return _row_statistics.statistics_of(_row_statistics.Described(rows), digits)
+            def found(rows=rows, digits=digits, last=last):
+                return _row_statistics.statistics_of(_row_statistics.Described(rows), digits, last)
 
             for one, other in zip(by_float64(monkeypatch, found), found(), strict=True):
                 assert np.array_equal(one, other)

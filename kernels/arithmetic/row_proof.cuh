@@ -32,8 +32,8 @@ template <bool ORDINARY> HD int first_threshold(uint32_t bits, int top) {
   return smaller(4 * (top + 126) + 3 - place, THRESHOLDS);
 }
 
-// RN(2^mu x) of an element, the bits of a float32, below 2^23 in magnitude (two digits: below 2^15); and whether it is
-// not 2^mu x. Of ordinary rows by `power` and `inverse`, 2^mu and 2^-mu, which are not read of others.
+// RN(2^mu x) of an element, the bits of a float32, below 2^(8 DIGITS - 1) in magnitude; and whether it is not 2^mu x.
+// Of ordinary rows by `power` and `inverse`, 2^mu and 2^-mu, which are not read of others.
 struct Image {
   int32_t value;
   bool inexact;
@@ -58,7 +58,7 @@ template <int DIGITS, bool ORDINARY> HD Image image_of(uint32_t bits, int mu, fl
   const Parts p = parts(bits);
   return {static_cast<int32_t>(limbs[0]), has_fraction(p.mantissa, p.exponent + mu)};
 }
-// The digits of an image, a byte each, the least significant one lowest.
+// The digits of an image, a byte each, the least significant one lowest; a fourth digit needs no bias.
 HD uint32_t digit_bytes(int32_t image) { return (static_cast<uint32_t>(image) + 0x808080u) ^ 0x808080u; }
 
 // c + the sum of the squares of four signed bytes.
@@ -74,17 +74,21 @@ HD uint32_t add_squares(uint32_t bytes, uint32_t c) {
 #endif
 }
 
+// Squares of digits are added up of the last Q - 1 digits of rows and of columns, Q those of a column: only these are
+// in pairs that are left out.
+constexpr int MOST_LOW = 2;
+
 // Of all columns of a matrix that have a nonzero element: the largest of each number. Zero before the first.
 struct Columns {
   uint64_t inexact, squares;
-  uint64_t low[2];               // of digits 2, 3
+  uint64_t low[MOST_LOW];        // the most significant digit first
   uint32_t missing[THRESHOLDS];  // k less the elements that are no less than a threshold
 };
-// Of a row: elements whose image is inexact, times 4^h; the sums of squares of digits 2, 3, times 4^h 4^(8 (digits - s));
+// Of a row: elements whose image is inexact, times 4^h; the sums of squares of digits s, times 4^h 4^(8 (digits - s));
 // h = 8 digits - 1 - bits, bits those of the image.
 struct OfRow {
   uint64_t inexact, squares;
-  uint64_t low[2];
+  uint64_t low[MOST_LOW];
 };
 
 // The part of L (least_products in bounds/row_digits.py) that threshold b of a row has: c elements are no less.
@@ -124,7 +128,7 @@ HD double double_power(int e) { return double_of(static_cast<uint64_t>(e + 1023)
 // A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the column):
 // of P digits of it and Q of the columns, whose magnitudes have `width` bits.
 template <int P, int Q> HD double row_error(const OfRow& row, const Columns& columns, int width) {
-  constexpr int MOST = larger(P, Q) + 1;
+  static_assert(P >= Q && Q - 1 <= MOST_LOW, "pairs of other digits would be left out");
   const double unit = double_power(-width);
   const double of_row = rounded_product(rounded_root(static_cast<double>(row.inexact)), double_power(-8 * P));
   const double of_columns = rounded_product(rounded_root(static_cast<double>(columns.inexact)), double_power(-8 * Q));
@@ -135,9 +139,9 @@ template <int P, int Q> HD double row_error(const OfRow& row, const Columns& col
   for (int s = 2; s <= P; ++s)
 #pragma unroll
     for (int t = 2; t <= Q; ++t) {
-      if (s + t <= MOST) continue;
+      if (s + t <= P + 1) continue;
       const double of_pair =
-          rounded_product(static_cast<double>(row.low[s - 2]), static_cast<double>(columns.low[t - 2]));
+          rounded_product(static_cast<double>(row.low[s - 2 - (P - Q)]), static_cast<double>(columns.low[t - 2]));
       dropped = rounded_sum(dropped, rounded_product(rounded_root(of_pair), double_power(-(8 * P - 1) - (8 * Q - 1))));
     }
   const double images = rounded_sum(rounded_product(of_row, column_norm),

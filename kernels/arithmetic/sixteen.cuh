@@ -82,6 +82,16 @@ HD float fused_toward_zero(float x, float y, float z) {
 #endif
 }
 
+HD float float_toward_zero(int64_t x) {  // below 2^62 in magnitude
+#ifdef __CUDA_ARCH__
+  return __ll2float_rz(x);
+#else
+  const float f = static_cast<float>(x);
+  const int64_t nearest = static_cast<int64_t>(f);
+  return (x < 0 ? nearest < x : nearest > x) ? float_of_bits(bits_of(f) - 1) : f;
+#endif
+}
+
 // V = sum_s sums[s] 2^(8 (P - 1 - s)) of P diagonals of digits, the most significant first.
 template <int P> HD int64_t joined(const int32_t (&sums)[P]) {
   int64_t v = sums[0];
@@ -95,8 +105,8 @@ template <typename T> HD uint16_t round_joined(int64_t v, int exponent) {
   return Rounding<T>::bits(limbs, exponent);
 }
 
-// V, below 2^47 in magnitude, as a float32 that is rounded toward zero, and whose last bit is set if that changed it.
-// A further rounding to fewer bits than 23 then gives what one rounding of V would. With
+// V, of at most three diagonals, below 2^47 in magnitude, as a float32 that is rounded toward zero, and whose last bit
+// is set if that changed it. A further rounding to fewer bits than 23 then gives what one rounding of V would. With
 //
 //   V = h 2^23 + l, 0 <= l < 2^23,   H = h - 1,   L = 2^23 + l,
 //
@@ -115,6 +125,12 @@ template <int P> HD float joined_to_odd(const int32_t (&sums)[P]) {
   const float f = fused_toward_zero(high, 8388608.0f, below);
   const bool inexact = fused(high, 8388608.0f, -f) != -below;
   return float_of_bits(bits_of(f) | (inexact ? 1u : 0u));
+}
+// The same of four diagonals, V below 2^62, which few rows have.
+template <> HD float joined_to_odd<4>(const int32_t (&sums)[4]) {
+  const int64_t v = joined<4>(sums);
+  const float f = float_toward_zero(v);
+  return float_of_bits(bits_of(f) | (static_cast<int64_t>(f) != v ? 1u : 0u));
 }
 
 // Two neighbouring results in one limb, the first one lowest: RN(x), RN(y).
@@ -156,7 +172,7 @@ template <> HD uint32_t rounded_pair<Float16>(float x, float y) {
 #endif
 }
 
-// Whether a float32 V, 0 or from 1 to 2^47 in magnitude, times 2^exponent is one multiplication: neither is the power a
+// Whether a float32 V, 0 or from 1 to 2^62 in magnitude, times 2^exponent is one multiplication: neither is the power a
 // subnormal number, nor V times it. What overflows is Inf in any format.
 HD bool usual_exponent(int exponent) { return static_cast<uint32_t>(exponent + 126) <= 253u; }
 
@@ -177,8 +193,8 @@ HD float scaled_to_odd(float v, int exponent) {
   return float_of_bits(bits_of(scaled) | (inexact ? 1u : 0u));
 }
 
-// V 2^exponent + c for a float32 c, exactly but for what rounding to odd leaves out of it, twice: to float64 and to
-// float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
+// V 2^exponent + c, V below 2^53, c a float32, exactly but for what rounding to odd leaves out, twice: to float64 and
+// to float32. A further rounding to 16 bits then gives what one rounding would. -302 <= exponent <= 250.
 HD float added_to_odd(int64_t v, int exponent, float c) {
   const double term = static_cast<double>(v) * double_of(static_cast<uint64_t>(exponent + 1023) << 52), addend = c;
   const double sum = term + addend, added = sum - term, error = (term - (sum - added)) + (addend - added);

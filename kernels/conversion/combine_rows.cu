@@ -7,6 +7,8 @@
 //
 //   C = RN(sum_d D_d 2^(8 (number - 1 - d)) 2^(8 (min(digits, OF_COLUMNS) - 1) - mu - nu)).
 //
+// The sum is below 2^62: of at most four diagonals, of rows that are proven, whose k is at most 2^24.
+//
 // With the macro ADDEND (double or float) it is alpha times that number plus beta c, rounded once; with `nothing` beta c
 // of every entry, and neither the sums nor what is known of rows is read.
 //

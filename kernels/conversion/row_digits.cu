@@ -2,15 +2,17 @@
 //
 // Macros:
 // - FORMAT: BFloat16 or Float16
-// - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of A,
-//   which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, if these are not, none: the row is listed as exact
-// - THREADS: of a block: 256 where rows are few; where they are many 128, since most of a row's time is
-//   what all of its threads wait for one by one, and a multiprocessor has room for ten rows then
-// - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded elements
+// - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of
+//   A, which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, which are more, if these are not, none:
+//   the row is exact
+// - THREADS: of a block: 256 where rows are few; where they are many 128, since most of a row's time is what all of its
+//   threads wait for one by one, and a multiprocessor has room for ten rows then
+// - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded
+//   elements
 // - REVERSED: 1 stores the most significant digit last
 // - TILE: 0 for plain rows, or the rows of a tile (tiles.cuh), with NEIGHBOURS
-// - COMPACTED: 1 in tiles, where the rows of A that have FEWEST_DIGITS digits stand one after the other from the first place
-//   on, in any order, and those of MOST_DIGITS digits from the last place down; 0 where rows stay where they are
+// - COMPACTED: 1 in tiles, where the rows of A that have FEWEST_DIGITS digits stand one after the other from the first
+//   place on, in any order, and those of MOST_DIGITS digits from the last place down; 0 where rows stay where they are
 // - COUNTED: 1 if rows of A are counted, and exact ones listed; 0 if not, and each row's error is written
 //
 // Row (b, row) begins at x + b sb + row sr (in elements) and has k elements side by side. Digit s (1 the most
@@ -18,15 +20,16 @@
 // digits - s) plus
 //   TILE = 0:  place row_stride + (h / slab) slab_stride + h % slab
 //   else:      the offset of (place, h) that tiles.cuh gives,
-// with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are, and so
-// do digits that a row has not.
+// with zeros for k <= h < k_padded, a multiple of 128; rows in tiles beyond those that there are stay as they are, and
+// so do digits that a row has not.
 //
-// mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros, for
-// b < own_batch: the matrices that the operand itself has.
-// Of A, COMPACTED: row_of[b places + place] = row; else row_of[b rows + row] is the number of digits, 0 if the row is exact.
-// COUNTED: counts[2 b], counts[2 b + 1] are the rows of FEWEST_DIGITS and of MOST_DIGITS digits, `exact` lists b rows + row of all
-// exact rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a float64. Else
-// worst[b rows + row] is that of the row, 0 of an exact one. All counts, the summary and, COUNTED, `worst` are zero before.
+// mu[b places + place] is the image exponent, nonfinite[b rows + row] the number of NaN and Inf, which count as zeros,
+// for b < own_batch: the matrices that the operand itself has.
+// Of A, COMPACTED: row_of[b places + place] = row; else row_of[b rows + row] is the number of digits, 0 if the row is
+// exact. COUNTED: counts[2 b], counts[2 b + 1] are the rows of FEWEST_DIGITS and of MOST_DIGITS digits, `exact` lists
+// b rows + row of all exact rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a
+// float64. Else worst[b rows + row] is that of the row, 0 of an exact one. All counts, the summary and, COUNTED, `worst`
+// are zero before.
 //
 // k < 2^31. THREADS threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
 // first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
@@ -62,7 +65,8 @@ struct Slices {
   int64_t batch_stride, row_stride, slice_stride, slab, slab_stride;
 };
 
-// The sums of a thread, or of a warp: inexact elements, squares, and the squares of digits 2 and 3; below 2^52.
+// The sums of a thread, or of a warp: inexact elements, squares, and the squares of the last OF_COLUMNS - 1 digits;
+// below 2^52.
 struct Sums {
   uint64_t value[4];
 
@@ -129,13 +133,15 @@ __device__ __forceinline__ Sums sums_of(const uint16_t* row, int k, bool aligned
   const FastCeiling<uint32_t> ceiling(width, ORDINARY ? top : 0);
   const int lane = threadIdx.x & 31;
   Sums sums = {{0, 0, 0, 0}};
-  uint32_t inexact = 0, low[2] = {0, 0};
+  constexpr int BEFORE = DIGITS - (OF_COLUMNS - 1);  // digits whose squares nothing asks for
+  uint32_t inexact = 0, low[MOST_LOW] = {};
   for (int h = 8 * static_cast<int>(threadIdx.x); h < k; h += 8 * THREADS) {
     uint32_t raw[4], digits[DIGITS][2];
     load_eight(row, h, k, aligned, raw);
     digits_of<DIGITS, ORDINARY>(raw, mu, digits, inexact);
 #pragma unroll
-    for (int s = 1; s < DIGITS; ++s) low[s - 1] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - 1]));
+    for (int s = BEFORE; s < DIGITS; ++s)
+      low[s - BEFORE] = add_squares(digits[s][1], add_squares(digits[s][0], low[s - BEFORE]));
     if constexpr (FIRST) {
 #if HELD
 #pragma unroll
@@ -281,7 +287,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     }
     const int h = top == EMPTY_TOP ? 0 : 2 * (8 * digits - 1 - (mu + top));
     found.inexact <<= h;
-    found.low[0] <<= h + (digits == 3 ? 16 : 0);
+    found.low[0] <<= h + (OF_COLUMNS == 3 ? 16 : 0);
     found.low[1] <<= h;
     return found;
   };
@@ -390,7 +396,6 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   };
   if (thread == 0) prove(row_error<FEWEST_DIGITS, OF_COLUMNS>(of_row, *columns, width), FEWEST_DIGITS);
   __syncthreads();
-#if MOST_DIGITS > FEWEST_DIGITS
   if (chosen[0] == 0) {
     mu = exponent(second_rule);
     ordinary = finite && is_ordinary(top, mu);
@@ -403,7 +408,6 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     if (thread == 0) prove(row_error<MOST_DIGITS, OF_COLUMNS>(of_row, *columns, width), MOST_DIGITS);
     __syncthreads();
   }
-#endif
   if (chosen[0] == 0) {
     if (thread == 0) {
 #if !COMPACTED
@@ -427,14 +431,12 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     else
       write_digits<FEWEST_DIGITS, false, true>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
-#if MOST_DIGITS > FEWEST_DIGITS
   if (chosen[0] == MOST_DIGITS) {
     if (ordinary)
       write_digits<MOST_DIGITS, true, false>(from, k, k_padded, aligned, mu, to, b, place, held);
     else
       write_digits<MOST_DIGITS, false, false>(from, k, k_padded, aligned, mu, to, b, place, held);
   }
-#endif
   if (thread == 0) {  // for which no other thread waits any more; of an exact row, which is not proven, zero
     const double of_least = least_entry(terms[0] + terms[1]);
     const Count relative = proven_error > 0.0 ? static_cast<Count>(bits_of(proven_error / of_least)) : 0;

@@ -30,7 +30,7 @@
 
 // The version of this interface: INTERFACE in ozaki/backends/numpy/compiled/self_test.py is the same number. It goes up
 // with each change of a function, so that a library left over from other sources is never called.
-OZAKI_CPU int ozaki_cpu_interface(void) { return 15; }
+OZAKI_CPU int ozaki_cpu_interface(void) { return 16; }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define OZAKI_ANY_CPU __attribute__((target("no-avx")))
@@ -207,7 +207,7 @@ static void multiply_digits_short(const DigitOperands& of, const Result& c, cons
   }
 }
 
-// Compute them as numbers of 16 bits, of at most three digits; `out` of the result has their bits.
+// Compute them as numbers of 16 bits, of at most four digits; `out` of the result has their bits.
 OZAKI_CPU void ozaki_cpu_multiply_digits_short(const DigitOperands* of, const Result* c, const ShortFormat* format,
                                                const Addend* addend, int64_t begin, int64_t end, int32_t* scratch) {
   const DefaultEnvironment environment;
@@ -219,8 +219,8 @@ OZAKI_CPU void ozaki_cpu_multiply_digits_short(const DigitOperands* of, const Re
 // Find the statistics of blocks [begin, end) of 16 rows, counted through all matrices.
 OZAKI_CPU void ozaki_cpu_row_statistics(const RowStatistics* s, int64_t begin, int64_t end) {
   const DefaultEnvironment environment;
-  if (s->digits == 2) see_blocks<2>(*s, begin, end);
-  else see_blocks<3>(*s, begin, end);
+  if (s->last == 1) see_blocks<1>(*s, begin, end);
+  else see_blocks<2>(*s, begin, end);
 }
 
 // Find the lower bounds of rows [begin, end).

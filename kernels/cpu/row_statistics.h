@@ -14,10 +14,10 @@ struct RowStatistics {
   int64_t batch, rows, k;             // of x; none is 0
   int64_t of_batch, of_rows, of_k;    // steps in elements
   const int64_t *tops, *exponents;    // of the description, and mu: an image is x 2**mu, rounded; shape (batch, rows)
-  int64_t digits;                     // of an image: 2 or 3
+  int64_t last;                       // how many digits count in `low`: 1 or 2, of images below 2**31
   int64_t empty;                      // the top of rows of zeros
   int64_t* inexact;                   // rounded elements; shape (batch, rows)
-  int64_t* low;                       // squares of the digits but the first, summed; shape (digits - 1, batch, rows)
+  int64_t* low;                       // squares of the last digits, summed; shape (last, batch, rows)
   int32_t* counts;                    // elements that are no less than each threshold; shape (batch, rows, THRESHOLDS)
 };
 
@@ -29,8 +29,8 @@ INLINE int32_t place_of_top(const RowStatistics& s, int64_t row) {
 }
 
 // Sums in each lane.
-template <int DIGITS> struct DigitSums {
-  Ints inexact = {}, low[DIGITS - 1] = {};
+template <int LAST> struct DigitSums {
+  Ints inexact = {}, low[LAST] = {};
 
   // Add sixteen finite elements, times both factors an image before it is rounded; returns their places.
   INLINE_MEMBER Ints see(Floats x, Floats first, Floats second, Ints tops) {
@@ -38,7 +38,7 @@ template <int DIGITS> struct DigitSums {
     Ints rest = nearest_integers(values);
     // What a factor flushed to zero was no integer.
     inexact -= (converted<Floats>(rest) != values) | ((values == 0) & (x != 0));
-    for (int s = DIGITS - 2; s >= 0; s--) {
+    for (int s = LAST - 1; s >= 0; s--) {
       const Ints digit = rest << 24 >> 24;
       low[s] += digit * digit;
       rest = (rest - digit) >> 8;
@@ -66,7 +66,7 @@ INLINE void write_counts(const Counted& counted, int32_t* to) {
 }
 
 // One row, most often of neighbours in memory.
-template <int DIGITS> static void see_row(const RowStatistics& s, int64_t batch, int64_t row) {
+template <int LAST> static void see_row(const RowStatistics& s, int64_t batch, int64_t row) {
   constexpr int TABLES = 4;  // in turn: a count is not read soon after it is written
   const int64_t at = batch * s.rows + row, all = s.batch * s.rows;
   const float* x = s.x + batch * s.of_batch + row * s.of_rows;
@@ -74,10 +74,10 @@ template <int DIGITS> static void see_row(const RowStatistics& s, int64_t batch,
   const Floats first = floats(ldexpf(1, half)), second = floats(ldexpf(1, (int)s.exponents[at] - half));
   const Ints tops = ints(place_of_top(s, at));
   Counted counted[TABLES] = {};
-  int64_t inexact = 0, low[DIGITS - 1] = {};
+  int64_t inexact = 0, low[LAST] = {};
   for (int64_t begin = 0; begin < s.k; begin += 16 * EXACT_SQUARES) {
     const int64_t end = begin + 16 * EXACT_SQUARES < s.k ? begin + 16 * EXACT_SQUARES : s.k;
-    DigitSums<DIGITS> sums;
+    DigitSums<LAST> sums;
     for (int64_t h = begin; h < end; h += 16) {
       Floats values = {};
       if (s.of_k == 1) values = some_floats(x + h, end - h);
@@ -88,18 +88,18 @@ template <int DIGITS> static void see_row(const RowStatistics& s, int64_t batch,
       for (int i = 0; i < 16; i++) counted[i % TABLES].of[places[i]]++;
     }
     inexact += sum_of(sums.inexact);
-    for (int d = 0; d < DIGITS - 1; d++) low[d] += sum_of(sums.low[d]);
+    for (int d = 0; d < LAST; d++) low[d] += sum_of(sums.low[d]);
   }
   for (int b = 0; b < THRESHOLDS; b++) {
     for (int i = 1; i < TABLES; i++) counted[0].of[b] += counted[i].of[b];
   }
   s.inexact[at] = inexact;
-  for (int d = 0; d < DIGITS - 1; d++) s.low[d * all + at] = low[d];
+  for (int d = 0; d < LAST; d++) s.low[d * all + at] = low[d];
   write_counts(counted[0], s.counts + at * THRESHOLDS);
 }
 
 // Rows that are neighbours in memory; `count` of at most sixteen.
-template <int DIGITS> static void see_across(const RowStatistics& s, int64_t batch, int64_t row, int64_t count) {
+template <int LAST> static void see_across(const RowStatistics& s, int64_t batch, int64_t row, int64_t count) {
   const int64_t at = batch * s.rows + row, all = s.batch * s.rows;
   const float* x = s.x + batch * s.of_batch + row;
   float first[16] = {}, second[16] = {};
@@ -110,10 +110,10 @@ template <int DIGITS> static void see_across(const RowStatistics& s, int64_t bat
     tops[i] = place_of_top(s, at + i);
   }
   Counted counted[16] = {};
-  int64_t inexact[16] = {}, low[DIGITS - 1][16] = {};
+  int64_t inexact[16] = {}, low[LAST][16] = {};
   for (int64_t begin = 0; begin < s.k; begin += EXACT_SQUARES) {
     const int64_t end = begin + EXACT_SQUARES < s.k ? begin + EXACT_SQUARES : s.k;
-    DigitSums<DIGITS> sums;
+    DigitSums<LAST> sums;
     for (int64_t h = begin; h < end; h++) {
       const Floats values = finite(some_floats(x + h * s.of_k, count));
       int32_t places[16];
@@ -123,12 +123,12 @@ template <int DIGITS> static void see_across(const RowStatistics& s, int64_t bat
     }
     for (int i = 0; i < 16; i++) {
       inexact[i] += sums.inexact[i];
-      for (int d = 0; d < DIGITS - 1; d++) low[d][i] += sums.low[d][i];
+      for (int d = 0; d < LAST; d++) low[d][i] += sums.low[d][i];
     }
   }
   for (int i = 0; i < count; i++) {
     s.inexact[at + i] = inexact[i];
-    for (int d = 0; d < DIGITS - 1; d++) s.low[d * all + at + i] = low[d][i];
+    for (int d = 0; d < LAST; d++) s.low[d * all + at + i] = low[d][i];
     write_counts(counted[i], s.counts + (at + i) * THRESHOLDS);
   }
 }
@@ -136,13 +136,13 @@ template <int DIGITS> static void see_across(const RowStatistics& s, int64_t bat
 constexpr int64_t SEEN = 16;  // rows of a block
 
 // Blocks [begin, end) of `SEEN` rows, counted through all matrices.
-template <int DIGITS> static void see_blocks(const RowStatistics& s, int64_t begin, int64_t end) {
+template <int LAST> static void see_blocks(const RowStatistics& s, int64_t begin, int64_t end) {
   const int64_t blocks = (s.rows + SEEN - 1) / SEEN;
   for (int64_t number = begin; number < end; number++) {
     const int64_t batch = number / blocks, row = number % blocks * SEEN;
     const int64_t count = s.rows - row < SEEN ? s.rows - row : SEEN;
-    if (s.of_rows == 1 && s.of_k != 1) see_across<DIGITS>(s, batch, row, count);
-    else for (int64_t i = row; i < row + count; i++) see_row<DIGITS>(s, batch, i);
+    if (s.of_rows == 1 && s.of_k != 1) see_across<LAST>(s, batch, row, count);
+    else for (int64_t i = row; i < row + count; i++) see_row<LAST>(s, batch, i);
   }
 }
 

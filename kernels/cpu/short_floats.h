@@ -45,8 +45,9 @@ INLINE void store_short(uint16_t* to, Longs values, int64_t count) {
   else if (count > 0) memcpy(to, all, 2 * count);
 }
 
-// Entries of a tile of at most three diagonals, rounded once: an integer, which float64 has, times the factors of its
-// row and its column, powers of two whose products are in its normal range; and what is added, from `c` on.
+// Entries of a tile of at most four diagonals, rounded once: an integer, which float64 has (k is 33024 at most), times
+// the factors of its row and its column, powers of two whose products are in its normal range; and what is added, from
+// `c` on.
 template <bool ADDS>
 INLINE void round_short_entries(const DiagonalSums& x, int64_t rows, int64_t columns, const double* of_rows,
                                 const double* of_columns, uint16_t* out, int64_t out_step, const ShortFormat& of,

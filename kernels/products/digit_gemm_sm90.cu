@@ -1,4 +1,4 @@
-// The product of two operands in up to three digits on Hopper, rounded to the output format:
+// The product of two operands in few digits on Hopper, rounded to the output format:
 //
 //   C_ij = RN(V_ij 2^(factor - mu_i - nu_j)),  V = sum over diagonals of digit products (docs/definitions.md, 3),
 //   factor = DIGIT_BITS (SLICES - 1)
@@ -6,10 +6,10 @@
 // Neither diagonals nor digits of the product reach memory (but for tiles that are split along k).
 //
 // Macros: OUTPUT (double or float); SLICES <= 3; DIGIT_BITS (8 or 7). Or, in place of OUTPUT, FORMAT (BFloat16 or
-// Float16) with OF_COLUMNS: the rows of A have SLICES digits, the columns of B OF_COLUMNS, no more; factor = 8
+// Float16) with OF_COLUMNS: the rows of A have SLICES digits, up to 4, the columns of B OF_COLUMNS, no more; factor = 8
 // (OF_COLUMNS - 1), and of the rows those of one kind are multiplied (rows_of_kind.cuh). TILE_COLUMNS is then 128, or for
-// two digits 192. Its wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with the copies, 35
-// and 42, that is 120 and 138 of the 128 that there are. The tiles of B are 192 wide in memory either way.
+// two digits 192, for four 64. The wgmma of 64 x 192 read 85 bytes of shared memory a clock, those of 64 x 128 96; with
+// the copies, 35 and 42, that is 120 and 138 of the 128 that there are. Tiles of B are 192 wide in memory in any case.
 // With ADDEND (float) the result is that number plus c, rounded once: by float64 sums.
 //
 // Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
@@ -40,7 +40,7 @@ constexpr int MOST_STAGES = 6;
 #else
 constexpr int MOST_STAGES = 7;
 #endif
-constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 128 ? MOST_STAGES : 5;
+constexpr int ROWS = 128, COLS = TILE_COLUMNS, STAGES = COLS == 192 ? 5 : MOST_STAGES;
 #include "arithmetic/diagonals.cuh"
 #include "hardware/launch.cuh"
 #include "products/pieces.cuh"
@@ -341,11 +341,13 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
 #endif
 
 // Bytes of a block of k of a tile of B in memory; and where the columns of tile j begin that a block of the cluster
-// copies, less what `copy` adds for rank 1. A tile of 128 columns takes two strips of 64, one for each rank.
+// copies, less what `copy` adds for rank 1. A tile of 128 columns takes two strips of 64, one for each rank; one of 64
+// columns a strip, half of it for each.
 #ifdef FORMAT
 constexpr int STRIPS = 3, STRIP_BYTES = 64 * DEPTH, B_BLOCK = STRIPS * STRIP_BYTES;
 __device__ __forceinline__ int64_t columns_at(int j, uint32_t rank, int blocks) {
   if (COLS == 64 * STRIPS) return static_cast<int64_t>(j) * blocks * B_BLOCK;
+  if (COLS == 64) return static_cast<int64_t>(j / STRIPS) * blocks * B_BLOCK + j % STRIPS * STRIP_BYTES;
   const int strip = 2 * j + static_cast<int>(rank);
   return static_cast<int64_t>(strip / STRIPS) * blocks * B_BLOCK + (strip % STRIPS - static_cast<int>(rank)) * STRIP_BYTES;
 }

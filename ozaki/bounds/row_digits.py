@@ -22,7 +22,8 @@ class RowStatistics(NamedTuple):
     Attributes
     ----------
     inexact : elements whose image is rounded, times 4**h; shape (...)
-    low : sum of the squares of digit s, times 4**h 4**(8 (digits - s)), for s = 2, 3, ...; shape (digits - 1, ...)
+    low : sum of the squares of digit s, times 4**h 4**(8 (digits - s)), for the last `RowDigits.low` digits s; shape
+        (low, ...)
     squares : as in the description; shape (...)
     counts : elements that are no less than th_b 2**top in magnitude, for each threshold b; shape (..., THRESHOLDS), of
         any integers
@@ -62,7 +63,9 @@ def errors(scheme: RowDigits, digits: int, k: int, rows: RowStatistics, columns:
     row_norm, column_norm = (np.sqrt(each.squares.astype(np.float64)) * unit for each in (rows, columns))
     dropped = np.zeros(row_error.shape)
     for s, t in dropped_pairs(digits, scheme.columns):
-        of_pair = rows.low[s - 2].astype(np.float64) * columns.low[t - 2].astype(np.float64)
+        # The first digits that are in such a pair come first in `low`.
+        of_row, of_column = rows.low[s - digits + scheme.low - 1], columns.low[t - scheme.columns + scheme.low - 1]
+        of_pair = of_row.astype(np.float64) * of_column.astype(np.float64)
         dropped = dropped + np.sqrt(of_pair) * 2.0 ** -(row_bits + column_bits)
     total: Floats = row_error * column_norm + column_error * (row_norm + row_error)
     return (total + dropped) * (1 + 2.0**-30)

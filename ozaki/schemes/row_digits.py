@@ -28,7 +28,8 @@ class Sixteen(NamedTuple):
     least : exponent of the smallest number
     infinity : bits of Inf
     columns : digits of each column of B
-    kinds : digits that a row of A may have, the fewest first; a row that none of them is proven for is exact
+    kinds : digits that a row of A may have, the fewest first, none fewer than those of a column; a row that none of
+        them is proven for is exact
     """
 
     precision: int
@@ -40,7 +41,7 @@ class Sixteen(NamedTuple):
 
 FORMATS = {
     "bfloat16": Sixteen(precision=8, least=-133, infinity=0x7F80, columns=2, kinds=(2, 3)),
-    "float16": Sixteen(precision=11, least=-24, infinity=0x7C00, columns=3, kinds=(3,)),
+    "float16": Sixteen(precision=11, least=-24, infinity=0x7C00, columns=3, kinds=(3, 4)),
 }
 """The formats of 16 bits by name."""
 
@@ -98,6 +99,11 @@ class RowDigits:
     def fewest(self) -> int:
         """Digits p of most rows of A."""
         return self.kinds[0]
+
+    @property
+    def low(self) -> int:
+        """How many of the last digits of rows and of columns are in pairs that are left out (`dropped_pairs`)."""
+        return self.columns - 1
 
     @property
     def tolerance(self) -> float:

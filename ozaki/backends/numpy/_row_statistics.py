@@ -32,24 +32,24 @@ Kinds = npt.NDArray[np.int8]
 EXACT = 0
 
 
-def statistics_of(rows: Described, digits: int) -> RowStatistics:
-    """The statistics of described rows of floats, shape (batch, rows, k), at so many digits."""
+def statistics_of(rows: Described, digits: int, last: int) -> RowStatistics:
+    """The statistics of described rows of floats, shape (batch, rows, k), at so many digits, the last few summed."""
     batch, m, k = rows.x.shape
     x, library = rows.unscaled, compiled()
     bits = rows.on_host.bits(Digits(digits).scaling(k))
     doubled = 2 * (8 * digits - 1 - bits)  # 4**h = 2**doubled
     mu = rows.on_host.exponents(Digits(digits).scaling(k))
     squares = rows.on_host.squares
-    if can_see(x, digits) and isinstance(library, Compiled):
-        return _scaled_up(*row_statistics(library.library, x, rows.on_host.top, mu, digits), doubled, squares)
-    inexact, low = np.zeros((batch, m), np.int64), np.zeros((digits - 1, batch, m), np.int64)
+    if can_see(x, digits, last) and isinstance(library, Compiled):
+        return _scaled_up(*row_statistics(library.library, x, rows.on_host.top, mu, last), doubled, squares)
+    inexact, low = np.zeros((batch, m), np.int64), np.zeros((last, batch, m), np.int64)
     counts = np.zeros((batch, m, THRESHOLDS), np.int64)
     for b, r in tiles_of_rows(batch, m, k, TILE):
         for h in range(0, k, TILE):
             values = x[b, r, h : h + TILE].astype(np.float64)
             if not rows.finite:
                 values[~np.isfinite(values)] = 0
-            _add_digits(values, mu[b, r], digits, inexact[b, r], low[:, b, r])
+            _add_digits(values, mu[b, r], inexact[b, r], low[:, b, r])
             counts[b, r] += _counted(values, rows.on_host.top[b, r])
     return _scaled_up(inexact, low, np.cumsum(counts, axis=-1, out=counts), doubled, squares)
 
@@ -62,15 +62,15 @@ def _scaled_up(inexact: Ints, low: Ints, counts: npt.NDArray[Any], doubled: Ints
     return RowStatistics(inexact, low, squares, counts)
 
 
-def _add_digits(x: Floats, mu: Ints, digits: int, inexact: Ints, low: Ints) -> None:
+def _add_digits(x: Floats, mu: Ints, inexact: Ints, low: Ints) -> None:
     """Add the elements x of some rows, whose images have exponents mu: the rounded ones, and squares of digits."""
     scaled = x * np.ldexp(1.0, mu.astype(np.int32))[..., None]
     image = np.rint(scaled)
     inexact += np.count_nonzero(image != scaled, axis=-1)
     rest = image.astype(np.int64)
-    for s in range(digits, 1, -1):
+    for of_digit in low[::-1]:
         digit = (rest + 128 & 255) - 128
-        low[s - 2] += np.vecdot(digit, digit)
+        of_digit += np.vecdot(digit, digit)
         rest = rest - digit >> 8
 
 
@@ -92,13 +92,13 @@ def summary_of(scheme: RowDigits, columns: Described) -> RowStatistics:
     batch, n, k = columns.x.shape
     found = RowStatistics(
         np.zeros(batch, np.int64),
-        np.zeros((scheme.columns - 1, batch), np.int64),
+        np.zeros((scheme.low, batch), np.int64),
         np.zeros(batch, np.int64),
         np.full((batch, THRESHOLDS), k, np.int64),
     )
     for b, r in tiles_of_rows(batch, n, 1, _AT_ONCE):
         part = columns.part(b, r)
-        of_part = summarised(statistics_of(part, scheme.columns), part.on_host.peak > 0, k)
+        of_part = summarised(statistics_of(part, scheme.columns, scheme.low), part.on_host.peak > 0, k)
         for so_far, more in zip(found, of_part, strict=True):
             at = (slice(None), b) if so_far is found.low else b
             (np.minimum if so_far is found.counts else np.maximum)(so_far[at], more, out=so_far[at])
@@ -159,7 +159,7 @@ def _proven(
 ) -> tuple[npt.NDArray[np.bool_], float]:
     """Which rows so many digits are proven for, shape (rows,) of all matrices, and the largest error of these."""
     k = rows.x.shape[2]
-    inexact, low, squares, counts = statistics_of(rows, digits)
+    inexact, low, squares, counts = statistics_of(rows, digits, scheme.low)
     flat = RowStatistics(inexact.ravel(), low.reshape(len(low), -1), squares.ravel(), counts.reshape(-1, THRESHOLDS))
     error = errors(scheme, digits, k, flat, of_rows(summary, (matrices,)))
     tables, library = least_tables(k, summary.counts), compiled()

@@ -24,33 +24,36 @@ _Ints = npt.NDArray[np.int64]
 _SEEN = 16
 """Rows of a block of statistics (row_statistics.h)."""
 
-MOST_DIGITS = 3
-"""Most digits of rows of which the library finds statistics and rounds products; two are the fewest."""
+_MOST_DIGITS = 4
+"""Most digits of an image of which the library finds statistics, in int32."""
+
+_MOST_LAST = 2
+"""Most digits, the last ones, whose squares it adds up; one is the least."""
 
 
-def can_see(x: npt.NDArray[Any], digits: int) -> bool:
-    """Whether `row_statistics` takes rows x at so many digits."""
-    return x.dtype == np.float32 and can_read(x) and x.size > 0 and 2 <= digits <= MOST_DIGITS
+def can_see(x: npt.NDArray[Any], digits: int, last: int) -> bool:
+    """Whether `row_statistics` takes rows x at so many digits, with the squares of the last few."""
+    return x.dtype == np.float32 and can_read(x) and x.size > 0 and digits <= _MOST_DIGITS and 1 <= last <= _MOST_LAST
 
 
 def row_statistics(
-    library: Any, x: npt.NDArray[Any], tops: _Ints, mu: _Ints, digits: int
+    library: Any, x: npt.NDArray[Any], tops: _Ints, mu: _Ints, last: int
 ) -> tuple[_Ints, _Ints, npt.NDArray[np.int32]]:
-    """What the library finds in rows x, shape (batch, rows, k), whose images of so many digits have exponents mu.
+    """What the library finds in rows x, shape (batch, rows, k), whose images have exponents mu.
 
     Returns
     -------
     inexact : elements whose image is rounded, shape (batch, rows)
-    low : sums of the squares of all digits but the first, shape (digits - 1, batch, rows)
+    low : sums of the squares of the last digits, shape (last, batch, rows)
     counts : elements no less than each threshold, shape (batch, rows, THRESHOLDS)
     """
     batch, rows, k = x.shape
-    inexact, low = np.empty((batch, rows), np.int64), np.empty((digits - 1, batch, rows), np.int64)
+    inexact, low = np.empty((batch, rows), np.int64), np.empty((last, batch, rows), np.int64)
     counts = np.empty((batch, rows, THRESHOLDS), np.int32)
     tops, mu = np.ascontiguousarray(tops), np.ascontiguousarray(mu)
     given = RowStatistics(
         x.ctypes.data, batch, rows, k, *(step // 4 for step in x.strides), tops.ctypes.data, mu.ctypes.data,
-        digits, EMPTY_TOP, inexact.ctypes.data, low.ctypes.data, counts.ctypes.data,
+        last, EMPTY_TOP, inexact.ctypes.data, low.ctypes.data, counts.ctypes.data,
     )  # fmt: skip
     at = ctypes.byref(given)
 

@@ -21,7 +21,7 @@ from ozaki.schemes import Digits
 from ozaki.schemes.moduli import complex_moduli, first_moduli, root_of_minus_one
 from ozaki.schemes.row_digits import FORMATS, pairs
 
-INTERFACE = 15
+INTERFACE = 16
 """The version of the functions of `kernels/cpu/library.cpp`; it goes up with each change of one."""
 
 
@@ -41,7 +41,7 @@ def self_test(library: CDLL) -> str | None:
         return "multiplies complex numbers wrongly on this processor"
     if not all(_diagonals_are_right(library, scheme, k) for scheme in (Digits(3), Digits(9, 7)) for k in (5, 1030)):
         return "multiplies digits wrongly on this processor"
-    if not all(_short_products_are_right(library, q, k) for q in (2, 3) for k in (5, 1030)):
+    if not all(_short_products_are_right(library, p, q, k) for p, q in ((3, 2), (4, 3)) for k in (5, 1030)):
         return "multiplies 16-bit floats wrongly on this processor"
     extreme = first_moduli(51)
     if not all(_wide_products_are_right(library, (*extreme[:2], *extreme[-3:]), k) for k in (5, 2100)):
@@ -107,23 +107,23 @@ def _diagonals_are_right(library: CDLL, scheme: Digits, k: int) -> bool:
     )
 
 
-def _short_products_are_right(library: CDLL, q: int, k: int) -> bool:
-    """Whether rows of three digits and columns of q, some of them the least ones, have rightly rounded products."""
+def _short_products_are_right(library: CDLL, p: int, q: int, k: int) -> bool:
+    """Whether rows of p digits and columns of q, some of them the least ones, have rightly rounded products."""
     sides = []
-    for side, count, p in (("left", 9, 3), ("right", 50, q)):
-        tables = digit_tables_of(Digits(p))
-        bias = int(tables.digits[side]["bias"][0])
-        images = np.resize((_IMAGES if side == "left" else _IMAGES[::-1]) % bias, (1, count, k))
-        images[0, 0] = -bias
+    for side, count, of_side in (("left", 9, p), ("right", 50, q)):
+        tables = digit_tables_of(Digits(of_side))
+        bias, largest = int(tables.digits[side]["bias"][0]), tables.scheme.largest
+        images = np.resize((_IMAGES if side == "left" else _IMAGES[::-1]) % largest, (1, count, k))
+        images[0, 0] = 256 ** (of_side - 1) - bias  # images have no digit below -127 in the first place
         biased = images[0].astype(np.int64) + bias
-        digits = [((biased >> 8 * (p - s) & 255) - 128) * 1.0 for s in range(1, p + 1)]
+        digits = [((biased >> 8 * (of_side - s) & 255) - 128) * 1.0 for s in range(1, of_side + 1)]
         sides.append((split_digits(library, images, np.zeros((1, count), np.int64), side, tables), digits))
     (left, a), (right, b) = sides
     form = FORMATS["bfloat16"]
     out = np.zeros((1, 9, 50), np.uint16)
     zeros = np.zeros((1, 9), np.int64), np.zeros((1, 50), np.int64)
-    multiply_short(library, left, right, digit_tables_of(Digits(3)), *zeros, out, form)
-    exact = sum(2.0 ** (8 * (3 + q - s - t)) * (a[s - 1] @ b[t - 1].T) for s, t in pairs(3, q))  # float64 has it
+    multiply_short(library, left, right, digit_tables_of(Digits(p)), *zeros, out, form)
+    exact = sum(2.0 ** (8 * (p + q - s - t)) * (a[s - 1] @ b[t - 1].T) for s, t in pairs(p, q))  # float64 has it
     return bool((out[0] == to_sixteen(np.asarray(exact), form)).all())
 
 

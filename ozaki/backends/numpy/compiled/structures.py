@@ -82,7 +82,7 @@ class RowStatistics(ctypes.Structure):
         ("x", ctypes.c_void_p),
         *[(name, ctypes.c_int64) for name in ("batch", "rows", "k", "of_batch", "of_rows", "of_k")],
         *[(name, ctypes.c_void_p) for name in ("tops", "exponents")],
-        *[(name, ctypes.c_int64) for name in ("digits", "empty")],
+        *[(name, ctypes.c_int64) for name in ("last", "empty")],
         *[(name, ctypes.c_void_p) for name in ("inexact", "low", "counts")],
     )
 

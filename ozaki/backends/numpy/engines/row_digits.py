@@ -30,12 +30,11 @@ from ozaki.schemes.row_digits import FORMATS, RowDigits, Sixteen
 
 
 @dataclass(frozen=True)
-class RowDigitEngine(DigitEngine):
-    """The engine by float64 BLAS.
+class OfRows:
+    """What an engine of digits knows of rows and columns beside its scheme, which has the digits of a row of A.
 
     Attributes
     ----------
-    scheme, k, slab, rectangles, of_int8 : see `DigitEngine`; the scheme has the digits of a row of A
     rows, columns : digits p of each row of A, and q of each column of B, which are no more
     form : the format of the result
     """
@@ -46,8 +45,17 @@ class RowDigitEngine(DigitEngine):
 
     @cached_property
     def shift(self) -> int:
-        """Exponent of the unit of limbs, of which images without zeros at their ends have a product."""
-        return _shift(self.rows, self.columns)
+        """Exponent of the unit of limbs, of which images without zeros at their ends have a product.
+
+        It is the weight of the pairs s + t = p + 1, the least that are kept: 8 (q - 1).
+        """
+        assert self.rows >= self.columns
+        return 8 * (self.columns - 1)
+
+
+@dataclass(frozen=True)
+class RowDigitEngine(OfRows, DigitEngine):
+    """The engine by float64 BLAS."""
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the digits of a tile of an image of p or q digits, as `BlasEngine` says."""
@@ -56,26 +64,10 @@ class RowDigitEngine(DigitEngine):
 
 
 @dataclass(frozen=True)
-class Int8RowDigitEngine(Int8DigitEngine):
-    """The engine by compiled code, which multiplies no zeros, and rounds to 16 bits.
-
-    Attributes
-    ----------
-    scheme, k, slab, of_int8, compiled : see `Int8DigitEngine`; the scheme has the digits of a row of A
-    rows, columns : digits p of each row of A, and q of each column of B, which are no more
-    form : the format of the result
-    """
-
-    rows: int = 0
-    columns: int = 0
-    form: Sixteen = FORMATS["bfloat16"]
+class Int8RowDigitEngine(OfRows, Int8DigitEngine):
+    """The engine by compiled code, which multiplies no zeros, and rounds to 16 bits."""
 
     rounds: ClassVar[bool] = True
-
-    @cached_property
-    def shift(self) -> int:
-        """Exponent of the unit of limbs: the weight of the last diagonal."""
-        return _shift(self.rows, self.columns)
 
     def split_rows(self, x: npt.NDArray[Any] | ScaledRows, mu: Ints, side: str, finite: bool) -> Panels:  # type: ignore[override]
         """The p or q digits of rows of floats, as `Engine` says."""
@@ -90,12 +82,6 @@ class Int8RowDigitEngine(Int8DigitEngine):
         NaN and Inf of the addend count as zero.
         """
         multiply_short(self._library, a, b, self._tables, mu, nu, out, self.form, combination)
-
-
-def _shift(rows: int, columns: int) -> int:
-    """The weight of the pairs s + t = p + 1 of p and q digits, the least that are kept: 8 (q - 1)."""
-    assert rows >= columns
-    return 8 * (columns - 1)
 
 
 def engine_of_rows(of: RowDigits, rows: int, k: int, name: str = "auto") -> RowDigitEngine | Int8RowDigitEngine:

@@ -9,16 +9,15 @@ from typing import ClassVar
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import DIGITS
 from ozaki.backends.cupy.devices.tiles import Tiles
-from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.engines.engine import rounded_by
 from ozaki.backends.cupy.steps.engines.shares import digit_shares, few_digit_shares
-from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Tiled, Together, group, layout, together
 from ozaki.backends.cupy.steps.epilogue import Epilogue
-from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.caches import cached
 from ozaki.schemes import Digits
 
@@ -36,11 +35,10 @@ _FLAGS = 4 * 2 * 1024
 
 
 @dataclass(frozen=True)
-class FusedDigits:
+class FusedDigits(Tiled):
     """The kernels that add diagonals, join and round them in registers, and leave the result itself."""
 
     keeps: ClassVar[bool] = False
-    device: Device
     label: str = LABEL
 
     def layout(self, scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
@@ -52,15 +50,6 @@ class FusedDigits:
     def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices at most, for products of any size."""
         return sum(_kept_aside(self.device.tiles, scheme, self.device.clusters, True))
-
-    def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
-        """The slices of a whole operand."""
-        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
-
-    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, whole: bool) -> bool:
-        """Whether blocks can hold whole rows, and are faster than two kernels."""
-        lay = self.layout(scheme, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
     def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, epilogue: Epilogue) -> None:
         """Left right^T, shape (batch, m, n), rounded in registers: the kernels take no other epilogue."""

@@ -14,14 +14,13 @@ from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.engine import finished
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
-from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Tiled, Together, group, layout, together
 from ozaki.backends.cupy.steps.epilogue import Epilogue
-from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Planes, Symmetry, Unrounded
 from ozaki.caches import cached
 from ozaki.schemes import Residues, constants
@@ -34,11 +33,10 @@ to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
 
 
 @dataclass(frozen=True)
-class FusedResidues:
+class FusedResidues(Tiled):
     """The kernel of which each launch multiplies many moduli; it leaves bytes, which another kernel recombines."""
 
     keeps: ClassVar[bool] = True
-    device: Device
     label: str = LABEL
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
@@ -52,15 +50,6 @@ class FusedResidues:
         tiles = self.device.tiles
         parts = _parts(self.device, scheme, batch, rows, cols, tiles.blocks(k))
         return parts * scheme.bytes * batch * rows * round_up(cols, 2 * tiles.columns)
-
-    def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
-        """The slices of a whole operand."""
-        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
-
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
-        """Whether blocks can hold whole rows, and are faster than two kernels."""
-        lay = self.layout(scheme, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
     def multiply(
         self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue

@@ -203,12 +203,17 @@ def _gemm(
     return sharers > 0, beginning, kernel
 
 
-_STAGES = {128: 6, 192: 5}
+_STAGES = {64: 6, 128: 6, 192: 5}
 """Stages of the ring, by the columns of a tile: as many as leave room for what else a block holds."""
 
 
 def _columns_of_tile(tiles: Tiles, digits: int, n: int) -> int:
-    """Columns of a tile: of two digits there are accumulators for more, unless the last tile is mostly padding then."""
+    """Columns of a tile: of two digits there are accumulators for more, unless the last tile is mostly padding then.
+
+    Of four there are accumulators for one strip.
+    """
+    if digits > 3:
+        return tiles.strip
     wide, narrow = (-(-n // width) * width for width in (tiles.columns, tiles.few_digits_side))
     return tiles.columns if digits == 2 and wide <= _PADDED * narrow else tiles.few_digits_side
 

@@ -13,12 +13,11 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.engine import finished
-from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Tiled, in_tiles
 from ozaki.backends.cupy.steps.epilogue import Epilogue, Round
-from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Planes, Unrounded
 from ozaki.caches import cached
 from ozaki.schemes import ComplexSlices, Residues
@@ -56,14 +55,13 @@ _LONGEST_RUN = 16
 
 
 @dataclass(frozen=True)
-class ThinResidues:
+class ThinResidues(Tiled):
     """The kernel of which a block has all moduli of a tile, so that it writes nothing but the result.
 
     Of other epilogues than rounding it leaves the bytes y_t, as `FusedResidues` does.
     """
 
     keeps: ClassVar[bool] = True
-    device: Device
     label: str = f"{LABEL}, rounding"
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
@@ -73,15 +71,6 @@ class ThinResidues:
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, at most: they are held where the product is not rounded at once."""
         return scheme.count * batch * rows * _ld(cols)
-
-    def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
-        """The slices of a whole operand."""
-        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
-
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
-        """Whether blocks can hold whole rows: they can, since rows are short."""
-        lay = self.layout(scheme, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
     def multiply(
         self, b: Builder, scheme: Residues, left: Slices, right: Slices, epilogue: Epilogue
@@ -135,13 +124,10 @@ def seconds_of_kernel(device: Device, scheme: Residues, batch: int, m: int, k: i
 
 @cached(1024)
 def _layout(count: int, side: str, batch: int, rows: int, k: int) -> Layout:
-    tile = _ROWS if side == "left" else _COLUMNS
-    depth, padded, shared = _DEPTH * _blocks_of(k), round_up(rows, tile), _shared(k)
-    each = padded * depth
-    size, written = -(-count // shared) * batch * each, round_up(rows, _BLOCK_ROWS)
-    return Layout(
-        padded, depth, each, depth, batch * each, depth, 0, size, tile, tile, 0, True, written, shared
-    )  # fmt: skip
+    tile, depth = _ROWS if side == "left" else _COLUMNS, _DEPTH * _blocks_of(k)
+    return in_tiles(
+        count, batch, round_up(rows, tile), depth, tile, tile, round_up(rows, _BLOCK_ROWS), shared=_shared(k)
+    )
 
 
 def _blocks_of(k: int) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.tiles import Tiles, round_up
-from ozaki.backends.cupy.program.arrays import Place
+from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.steps.operands import Layout
+from ozaki.backends.cupy.steps import cutting, one_read
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.caches import cached
 
 LABEL = "fused int8 kernel"
@@ -67,7 +70,37 @@ def layout(
     `in_pairs`: columns are padded to an even number of strips, four at least; else to whole tiles.
     """
     _, unit, padded, k = tiles.padded(side, rows, k)
-    each = padded * k
     filled = max(round_up(rows, 2 * tiles.strip), 4 * tiles.strip) if in_pairs and side == "right" else padded
-    neighbours = neighbours if side == "right" else 0
-    return Layout(padded, k, each, k, batch * each, k, 0, count * batch * each, unit, tile, neighbours, True, filled)
+    return in_tiles(count, batch, padded, k, unit, tile, filled, neighbours if side == "right" else 0)
+
+
+def in_tiles(
+    count: int, batch: int, rows: int, k: int, unit: int, tile: int, written: int, neighbours: int = 0, shared: int = 1
+) -> Layout:
+    """Where slices of so many rows and inner indices, padded, lie in tiles: matrix after matrix, slice after slice.
+
+    `unit` and the others are those of `Layout`.
+    """
+    each = rows * k
+    size = -(-count // shared) * batch * each
+    return Layout(rows, k, each, k, batch * each, k, 0, size, unit, tile, neighbours, True, written, shared)
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """An engine whose slices of floats lie in tiles."""
+
+    device: Device
+
+    def layout(self, scheme: Any, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie: in tiles."""
+        raise NotImplementedError
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Any) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Any, side: str, operand: Array, whole: bool) -> bool:
+        """Whether blocks can hold whole rows, and are faster than two kernels."""
+        lay = self.layout(scheme, side, *operand.shape)
+        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
