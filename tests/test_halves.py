@@ -88,6 +88,17 @@ def test_results_go_into_out(operands, accuracy):
             ozaki.matmul(a, b, wrong, accuracy=accuracy)
 
 
+def test_operands_of_another_byte_order(operands, accuracy):
+    a, b = operands
+    swapped = [x.astype(x.dtype.newbyteorder("S")) for x in operands]
+    c, plan = ozaki.matmul(a, b, accuracy=accuracy), ozaki.plan(a, b, accuracy=accuracy)
+    for x, y in ((swapped[0], b), (a, swapped[1]), swapped, (swapped[0], ozaki.prepare(swapped[1], "right", plan))):
+        got = ozaki.matmul(x, y, plan=plan)
+        assert got.dtype.isnative and np.array_equal(bits(got), bits(c))
+    with pytest.raises(ValueError, match="out: "):
+        ozaki.matmul(a, b, np.zeros((30, 20), swapped[0].dtype), accuracy=accuracy)
+
+
 def test_expressions_are_rounded_once(operands, accuracy, rng):
     a, b = operands
     c = rng.standard_normal((30, 20)).astype(a.dtype)

@@ -135,6 +135,8 @@ def stored(out: Any, half: str) -> Any:
         found, bits = out.format, out.bits
     else:
         found = format_of(out)
+        if found == half and not out.dtype.isnative:
+            found = str(out.dtype)
         bits = out.view("uint16") if found == half else None
     if found != half:
         raise ValueError(f"out: {found}; expected {half}")
@@ -153,7 +155,7 @@ def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:
         if isinstance(x, HalfArray):
             return HalfArray(np.asarray(c) if isinstance(c, np.generic) else c, half)
         if not isinstance(x, Prepared):
-            return c.view(x.dtype)
+            return c.view(x.dtype.newbyteorder("="))
     if half == "float16":
         return c.view(half)
     try:
