@@ -298,8 +298,9 @@ def _multiply(
     `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far.
     """
     a, b = without_eight_bits(a), without_eight_bits(b)
-    half = half_format_of(a if not isinstance(a, Prepared) else b)
-    key = plan, half, *options.key  # programs are given 16-bit operands as bits
+    halves = tuple(map(half_format_of, (a, b, out)))
+    half = halves[isinstance(a, Prepared)]
+    key = plan, halves, *options.key  # programs are given arrays of 16-bit floats as bits, as whole numbers are
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
     x, y, to = (a, b, out) if half is None else map(as_bits, (a, b, out))

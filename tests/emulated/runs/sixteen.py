@@ -275,3 +275,17 @@ def formats_in_turn(rng: np.random.Generator) -> None:
             got = ozaki.matmul(HalfArray(cp.asarray(a), half), HalfArray(cp.asarray(b), half))
             assert got.format == half
             _same(expected.view(np.uint16), cp.asnumpy(got.bits))
+    # With whole numbers in the place of one operand, or of the result.
+    x, y = (cp.asarray(rng.standard_normal(shape).astype(np.float16)) for shape in ((m, k), (k, n)))
+    whole = cp.asarray(rng.integers(0, 9, (k, n)).astype(np.uint16))
+    for out in (None, cp.empty((m, n), np.float16)):
+        for _ in range(2):
+            ozaki.matmul(x, y, out)
+    expected = ozaki.matmul(cp.asnumpy(x), cp.asnumpy(whole))
+    assert np.array_equal(expected, cp.asnumpy(ozaki.matmul(x, whole)))
+    try:
+        ozaki.matmul(x, y, cp.empty((m, n), np.uint16))
+    except ValueError as error:
+        assert "out: uint16" in str(error), error
+    else:
+        raise AssertionError("an `out` of integers is taken")
