@@ -238,3 +238,6 @@ def test_operands_of_8_bits_count_as_bfloat16(rng, name):
     x, y = (torch.from_numpy(each.view(np.uint8)).view(getattr(torch, name)) for each in (a, b))
     z = ozaki.matmul(x, y)
     assert z.dtype == torch.bfloat16 and np.array_equal(z.view(torch.int16).numpy().view(np.uint16), bits(c))
+    for given in ((a, b, np.zeros((20, 10), a.dtype)), (x, y, torch.zeros(20, 10).to(x.dtype))):
+        with pytest.raises((TypeError, ValueError), match=f"out: .*{name}"):
+            ozaki.matmul(*given)
