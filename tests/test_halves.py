@@ -78,6 +78,30 @@ def test_a_prepared_operand_gives_the_same_bits(operands, accuracy):
         ozaki.matmul(a.astype(np.float32), b, plan=plan)
 
 
+def test_a_prepared_operand_serves_any_number_of_rows(operands, accuracy):
+    a, b = operands
+    c, plan = ozaki.matmul(a, b, accuracy=accuracy), ozaki.plan(a, b, accuracy=accuracy)
+    right = ozaki.prepare(b, "right", plan)
+    for x, expected in ((a[:7], c[:7]), (a.reshape(5, 6, 50), c.reshape(5, 6, 20)), (a[0], c[0]), (a[:0], c[:0])):
+        assert np.array_equal(bits(ozaki.matmul(x, right)), bits(expected))
+        by_plan = ozaki.matmul(x, right, plan=ozaki.plan(x.shape, b.shape, accuracy=accuracy))
+        assert np.array_equal(bits(by_plan), bits(expected))
+
+
+def test_an_operand_that_is_prepared_for_others_is_refused(operands, accuracy):
+    a, b = operands
+    left = ozaki.prepare(a, "right", ozaki.plan((3, 30), (30, 50), accuracy=accuracy))
+    with pytest.raises(ValueError, match="a: prepared as right operand"):
+        ozaki.matmul(left, b)
+    # Of a stack, whose matrices then would go with others.
+    several = np.stack([b, b[::-1], b * b.dtype.type(2)])
+    right = ozaki.prepare(several, "right", ozaki.plan(a.shape, several.shape, accuracy=accuracy))
+    assert np.array_equal(bits(ozaki.matmul(a, right)), bits(ozaki.matmul(a, several)))
+    for x in (np.stack([a, a, a])[:, None], np.stack([a, a])[:, None]):
+        with pytest.raises(ValueError, match="b: prepared for another plan"):
+            ozaki.matmul(x, right)
+
+
 def test_results_go_into_out(operands, accuracy):
     a, b = operands
     out = np.zeros((30, 20), a.dtype)

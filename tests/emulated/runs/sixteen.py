@@ -148,6 +148,13 @@ def many_tiles(rng: np.random.Generator) -> None:
 def rows_within_limits(rng: np.random.Generator) -> None:
     """In panels of rows and columns, with the bits and kinds of the whole product, within a limit of workspace."""
     half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    small = HalfArray(cp.asarray(_bits(rng.standard_normal((30, 30)), half)), half)
+    columns = ozaki.prepare(small, "right", ozaki.plan((30, 30), (30, 30), accuracy=name))
+    try:  # with the engine that the limit leaves room for
+        got = ozaki.matmul(small, columns, accuracy=name, workspace_limit=100_000).bits
+        _same(cp.asnumpy(ozaki.matmul(small, small, accuracy=name).bits), cp.asnumpy(got))
+    except ValueError as error:
+        assert "b: prepared for another plan" in str(error), error
     m, k, n = int(rng.integers(270, 300)), 40, int(rng.integers(400, 500))
     a, b = (_bits(rng.standard_normal((1, rows, k)), half) for rows in (m, n))
     a[:, :20] = _hard(rng, (1, 20, k), half)
