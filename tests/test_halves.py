@@ -158,6 +158,25 @@ def test_vectors_and_empty_products(operands, accuracy):
     assert empty.dtype == c.dtype and not empty.astype(float).any()
 
 
+def test_a_multiprecision_addend_makes_the_result_one(operands, accuracy, rng):
+    a, b = operands
+    c = ozaki.mparray(rng.standard_normal((30, 20)), 200)
+    wide = (x.astype(np.float32) for x in operands)
+    assert (ozaki.gemm(1, a, b, 1, c) == ozaki.gemm(1, *wide, 1, c)).all()
+    for options in ({"accuracy": accuracy}, {"dtype": str(a.dtype)}, {"plan": ozaki.plan(a, b)}):
+        with pytest.raises(TypeError, match="c: multiprecision"):
+            ozaki.gemm(1, a, b, 1, c, **options)
+
+
+def test_a_plan_beside_another_format_is_refused(operands, accuracy):
+    a, b = operands
+    plan = ozaki.plan(a, b, accuracy=accuracy)
+    assert ozaki.matmul(a, b, plan=plan, dtype=str(a.dtype)).dtype == a.dtype
+    for dtype in ("float32", "float64", "mp"):
+        with pytest.raises(ValueError, match=f"dtype: '{dtype}', but the plan is made for {a.dtype}"):
+            ozaki.matmul(a, b, plan=plan, dtype=dtype)
+
+
 def test_other_options_are_refused(operands, accuracy):
     a, b = operands
     name = str(a.dtype)

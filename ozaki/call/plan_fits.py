@@ -41,9 +41,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
             if x.side != side:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):
-                raise ValueError(
-                    f"{name}: prepared for another plan; prepare it with this one (ozaki.plan of these shapes and options)"
-                )
+                raise ValueError(f"{name}: prepared for another plan; prepare it with this one (ozaki.plan makes it)")
     if plan.inner_scaling:
         _check_scaled(pair)
     if plan.undecided_apart and pair.combination is not None:

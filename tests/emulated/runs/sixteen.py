@@ -150,11 +150,14 @@ def rows_within_limits(rng: np.random.Generator) -> None:
     half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
     small = HalfArray(cp.asarray(_bits(rng.standard_normal((30, 30)), half)), half)
     columns = ozaki.prepare(small, "right", ozaki.plan((30, 30), (30, 30), accuracy=name))
+    got, refused = small, "b: prepared for another plan"
     try:  # with the engine that the limit leaves room for
-        got = ozaki.matmul(small, columns, accuracy=name, workspace_limit=100_000).bits
-        _same(cp.asnumpy(ozaki.matmul(small, small, accuracy=name).bits), cp.asnumpy(got))
+        got = ozaki.matmul(small, columns, accuracy=name, workspace_limit=100_000)
     except ValueError as error:
-        assert "b: prepared for another plan" in str(error), error
+        refused = str(error)
+    assert "b: prepared for another plan" in refused, refused
+    if got is not small:
+        _same(cp.asnumpy(ozaki.matmul(small, small, accuracy=name).bits), cp.asnumpy(got.bits))
     m, k, n = int(rng.integers(270, 300)), 40, int(rng.integers(400, 500))
     a, b = (_bits(rng.standard_normal((1, rows, k)), half) for rows in (m, n))
     a[:, :20] = _hard(rng, (1, 20, k), half)
@@ -290,9 +293,9 @@ def formats_in_turn(rng: np.random.Generator) -> None:
             ozaki.matmul(x, y, out)
     expected = ozaki.matmul(cp.asnumpy(x), cp.asnumpy(whole))
     assert np.array_equal(expected, cp.asnumpy(ozaki.matmul(x, whole)))
+    refused = ""
     try:
         ozaki.matmul(x, y, cp.empty((m, n), np.uint16))
     except ValueError as error:
-        assert "out: uint16" in str(error), error
-    else:
-        raise AssertionError("an `out` of integers is taken")
+        refused = str(error)
+    assert "out: uint16" in refused, refused
