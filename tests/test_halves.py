@@ -78,6 +78,30 @@ def test_a_prepared_operand_gives_the_same_bits(operands, accuracy):
         ozaki.matmul(a.astype(np.float32), b, plan=plan)
 
 
+def test_a_prepared_operand_serves_any_number_of_rows(operands, accuracy):
+    a, b = operands
+    c, plan = ozaki.matmul(a, b, accuracy=accuracy), ozaki.plan(a, b, accuracy=accuracy)
+    right = ozaki.prepare(b, "right", plan)
+    for x, expected in ((a[:7], c[:7]), (a.reshape(5, 6, 50), c.reshape(5, 6, 20)), (a[0], c[0]), (a[:0], c[:0])):
+        assert np.array_equal(bits(ozaki.matmul(x, right)), bits(expected))
+        by_plan = ozaki.matmul(x, right, plan=ozaki.plan(x.shape, b.shape, accuracy=accuracy))
+        assert np.array_equal(bits(by_plan), bits(expected))
+
+
+def test_an_operand_that_is_prepared_for_others_is_refused(operands, accuracy):
+    a, b = operands
+    left = ozaki.prepare(a, "right", ozaki.plan((3, 30), (30, 50), accuracy=accuracy))
+    with pytest.raises(ValueError, match="a: prepared as right operand"):
+        ozaki.matmul(left, b)
+    # Of a stack, whose matrices then would go with others.
+    several = np.stack([b, b[::-1], b * b.dtype.type(2)])
+    right = ozaki.prepare(several, "right", ozaki.plan(a.shape, several.shape, accuracy=accuracy))
+    assert np.array_equal(bits(ozaki.matmul(a, right)), bits(ozaki.matmul(a, several)))
+    for x in (np.stack([a, a, a])[:, None], np.stack([a, a])[:, None]):
+        with pytest.raises(ValueError, match="b: prepared for another plan"):
+            ozaki.matmul(x, right)
+
+
 def test_results_go_into_out(operands, accuracy):
     a, b = operands
     out = np.zeros((30, 20), a.dtype)
@@ -86,6 +110,17 @@ def test_results_go_into_out(operands, accuracy):
     for wrong in (np.zeros((30, 20), np.float32), np.zeros((20, 30), a.dtype)):
         with pytest.raises(ValueError, match="out: "):
             ozaki.matmul(a, b, wrong, accuracy=accuracy)
+
+
+def test_operands_of_another_byte_order(operands, accuracy):
+    a, b = operands
+    swapped = [x.astype(x.dtype.newbyteorder("S")) for x in operands]
+    c, plan = ozaki.matmul(a, b, accuracy=accuracy), ozaki.plan(a, b, accuracy=accuracy)
+    for x, y in ((swapped[0], b), (a, swapped[1]), swapped, (swapped[0], ozaki.prepare(swapped[1], "right", plan))):
+        got = ozaki.matmul(x, y, plan=plan)
+        assert got.dtype.isnative and np.array_equal(bits(got), bits(c))
+    with pytest.raises(ValueError, match="out: "):
+        ozaki.matmul(a, b, np.zeros((30, 20), swapped[0].dtype), accuracy=accuracy)
 
 
 def test_expressions_are_rounded_once(operands, accuracy, rng):
@@ -121,6 +156,25 @@ def test_vectors_and_empty_products(operands, accuracy):
     assert ozaki.matmul(a[:0], b, accuracy=accuracy).shape == (0, 20)
     empty = ozaki.matmul(a[:, :0], b[:0], accuracy=accuracy)
     assert empty.dtype == c.dtype and not empty.astype(float).any()
+
+
+def test_a_multiprecision_addend_makes_the_result_one(operands, accuracy, rng):
+    a, b = operands
+    c = ozaki.mparray(rng.standard_normal((30, 20)), 200)
+    wide = (x.astype(np.float32) for x in operands)
+    assert (ozaki.gemm(1, a, b, 1, c) == ozaki.gemm(1, *wide, 1, c)).all()
+    for options in ({"accuracy": accuracy}, {"dtype": str(a.dtype)}, {"plan": ozaki.plan(a, b)}):
+        with pytest.raises(TypeError, match="c: multiprecision"):
+            ozaki.gemm(1, a, b, 1, c, **options)
+
+
+def test_a_plan_beside_another_format_is_refused(operands, accuracy):
+    a, b = operands
+    plan = ozaki.plan(a, b, accuracy=accuracy)
+    assert ozaki.matmul(a, b, plan=plan, dtype=str(a.dtype)).dtype == a.dtype
+    for dtype in ("float32", "float64", "mp"):
+        with pytest.raises(ValueError, match=f"dtype: '{dtype}', but the plan is made for {a.dtype}"):
+            ozaki.matmul(a, b, plan=plan, dtype=dtype)
 
 
 def test_other_options_are_refused(operands, accuracy):
@@ -227,3 +281,6 @@ def test_operands_of_8_bits_count_as_bfloat16(rng, name):
     x, y = (torch.from_numpy(each.view(np.uint8)).view(getattr(torch, name)) for each in (a, b))
     z = ozaki.matmul(x, y)
     assert z.dtype == torch.bfloat16 and np.array_equal(z.view(torch.int16).numpy().view(np.uint16), bits(c))
+    for given in ((a, b, np.zeros((20, 10), a.dtype)), (x, y, torch.zeros(20, 10).to(x.dtype))):
+        with pytest.raises((TypeError, ValueError), match=f"out: .*{name}"):
+            ozaki.matmul(*given)

@@ -18,7 +18,7 @@ ACCURACIES = {"bf16": "bfloat16", "fp16": "float16"}
 """The names of accuracies that stand for products of a 16-bit format, rounded once to it."""
 
 
-def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | None:
+def half_result(a: Any, b: Any, options: Options, plan: Plan | None, adds_numbers: bool = False) -> str | None:
     """The 16-bit format of the result of a product, which an accuracy or a format names; None of any other result.
 
     Where nothing is named that says otherwise, two operands of one 16-bit format have a result of that format.
@@ -26,12 +26,13 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | No
     Parameters
     ----------
     a, b : the operands as given
-    plan : a plan that is given in place of options
+    plan : a plan that is given in place of options, but for `dtype`
+    adds_numbers : whether multiprecision numbers are added, which make the result multiprecision
 
     Raises
     ------
-    ValueError
-        If a 16-bit result is asked for and the operands, or another option, do not fit it.
+    ValueError, TypeError
+        If a 16-bit result is asked for and the operands, the addend, or another option, do not fit it.
     """
     formats = format_of(a), format_of(b)
     if plan is not None:
@@ -40,16 +41,26 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | No
         for name, found in zip("ab", formats, strict=True):
             if found != plan.dtype:
                 raise ValueError(f"plan: made for {plan.dtype}, but {name} is {found}; expected {plan.dtype}")
+        wanted = plan.dtype if options.dtype is None else format_named(options.dtype, halves=True)
+        if wanted != plan.dtype:
+            raise ValueError(f"dtype: {wanted!r}, but the plan is made for {plan.dtype}; omit one of the two")
+        _check_addend(adds_numbers, plan.dtype)
         return plan.dtype
     half, asked = half_asked(options)
     if half is None:
-        return half_by_default(*formats, options)
+        return None if adds_numbers else half_by_default(*formats, options)
     if formats != (half, half):
         raise ValueError(
             f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
             "accuracy='fp32'"
         )
+    _check_addend(adds_numbers, half)
     return half
+
+
+def _check_addend(adds_numbers: bool, half: str) -> None:
+    if adds_numbers:
+        raise TypeError(f"c: multiprecision, but the result is rounded to {half}; omit what asks for that, or round c")
 
 
 def half_by_default(a: str, b: str, options: Options) -> str | None:
@@ -135,6 +146,8 @@ def stored(out: Any, half: str) -> Any:
         found, bits = out.format, out.bits
     else:
         found = format_of(out)
+        if found == half and not out.dtype.isnative:
+            found = str(out.dtype)
         bits = out.view("uint16") if found == half else None
     if found != half:
         raise ValueError(f"out: {found}; expected {half}")
@@ -153,7 +166,8 @@ def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:
         if isinstance(x, HalfArray):
             return HalfArray(np.asarray(c) if isinstance(c, np.generic) else c, half)
         if not isinstance(x, Prepared):
-            return c if c.dtype == x.dtype else c.view(x.dtype)
+            native = x.dtype.newbyteorder("=")
+            return c if c.dtype == native else c.view(native)
     if half == "float16":
         return c.view(half)
     try:

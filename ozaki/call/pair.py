@@ -116,16 +116,16 @@ class Pair:
         choices = choices or Options()
         if plan is None:  # else all of them have their defaults, but for `dtype`
             check_options(choices, self.backend)
-        self.half = half_result(a, b, choices, plan)
+        c = None if terms is None else terms[2]
+        if c is not None:
+            # No copy that keeps a program from being repeated: `gemm` looks for one when the addend has been taken.
+            c = self._taken("c", c, memory.hold_copy)
+        self.half = half_result(a, b, choices, plan, isinstance(c, Numbers))
         self._halves, self._half_out = (a, b), out
         if self.half is not None:
             out = None if out is None else stored(out, self.half)
             choices = choices._replace(accuracy=None, dtype=None)
         a, b = self._taken("a", a, self._copied), self._taken("b", b, self._copied)
-        c = None if terms is None else terms[2]
-        if c is not None:
-            # No copy that keeps a program from being repeated: `gemm` looks for one when the addend has been taken.
-            c = self._taken("c", c, memory.hold_copy)
         self.asked = None if choices.dtype is None else format_named(choices.dtype)
         if self.asked == QUAD:
             check_quads(self.asked, self.backend.name)
@@ -248,7 +248,7 @@ class Pair:
         """An array of what the caller gave; a copy is counted by `count`."""
         if isinstance(given, Prepared):
             return given
-        if self.half is not None and self.backend.reads_halves and name in "ab":
+        if name in "ab" and self.half is not None and self.backend.reads_halves:
             return HalfArray(as_bits(given), self.half)
         if isinstance(given, HalfArray):
             found = widened(given)

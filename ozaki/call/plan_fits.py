@@ -1,4 +1,4 @@
-"""Whether a plan that the caller gives is one for these operands, on this machine."""
+"""Whether a plan that the caller gives is one for these operands, and prepared operands are made for it, here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
             if x.side != side:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):
-                raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
+                raise ValueError(f"{name}: prepared for another plan; prepare it with this one (ozaki.plan makes it)")
     if plan.inner_scaling:
         _check_scaled(pair)
     if plan.undecided_apart and pair.combination is not None:

@@ -55,8 +55,10 @@ def half_format_of(x: Any) -> str | None:
     if isinstance(x, HalfArray):
         return x.format
     dtype = getattr(x, "dtype", None)
-    if getattr(dtype, "itemsize", None) != 2:  # NumPy takes a microsecond for a name
+    if getattr(dtype, "itemsize", None) != 2:
         return None
+    if getattr(dtype, "char", None) == "e":  # NumPy takes some microseconds for a name
+        return "float16"
     name = getattr(dtype, "name", None)
     return name if name in HALVES else None
 

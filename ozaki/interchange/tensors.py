@@ -76,13 +76,13 @@ class Tensors:
                 f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
                 "ozaki.torch.matmul)"
             )
-        if str(x.dtype).startswith(f"torch.{EIGHT_BITS}"):
-            x = x.to(torch.bfloat16)  # exact
-        half = _HALVES.get(x.dtype)
-        if label == "out" and (_is_lazy(x) or (half and not halves)):
+        half, eight = _HALVES.get(x.dtype), str(x.dtype).startswith(f"torch.{EIGHT_BITS}")
+        if label == "out" and (_is_lazy(x) or eight or (half and not halves)):
             raise TypeError(
                 f"out: a lazy conjugate, negative or zero, or of dtype {x.dtype}; expected a tensor to write to"
             )
+        if eight:
+            x, half = x.to(torch.bfloat16), "bfloat16"  # exact
         if x._is_zerotensor():  # zeros of forward derivatives, which have no memory
             x = x.new_zeros(x.shape)
         if x.is_conj() or x.is_neg():

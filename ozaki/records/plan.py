@@ -13,6 +13,7 @@ from ozaki.records.options import Options
 from ozaki.records.report import power_of_two, priced, rounded_up, several
 from ozaki.records.shapes import COMPLEX, REAL, Parts, Shapes, length_of, real_stack
 from ozaki.schemes import ComplexResidues, Scheme, Words, slice_products
+from ozaki.schemes.row_digits import RowDigits
 
 
 @dataclass(frozen=True)
@@ -215,9 +216,11 @@ def plan_of(
 def slices_depend_on(plan: Plan) -> tuple[object, ...]:
     """All that a plan holds on which slices of operands depend, whatever multiplies them.
 
-    What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both.
+    What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both. Of
+    row-digits only B is prepared, whose digits serve any number of rows.
     """
-    return plan.scheme, plan.engine, plan.shape, plan.parts, plan.inner_scaling
+    shape = plan.shape[1:] if isinstance(plan.scheme, RowDigits) else plan.shape
+    return plan.scheme, plan.engine, shape, plan.parts, plan.inner_scaling
 
 
 class Chosen(NamedTuple):

@@ -159,6 +159,16 @@ def many_tiles(rng: np.random.Generator) -> None:
 def rows_within_limits(rng: np.random.Generator) -> None:
     """In panels of rows and columns, with the bits and kinds of the whole product, within a limit of workspace."""
     half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    small = HalfArray(cp.asarray(_bits(rng.standard_normal((30, 30)), half)), half)
+    columns = ozaki.prepare(small, "right", ozaki.plan((30, 30), (30, 30), accuracy=name))
+    got, refused = small, "b: prepared for another plan"
+    try:  # with the engine that the limit leaves room for
+        got = ozaki.matmul(small, columns, accuracy=name, workspace_limit=100_000)
+    except ValueError as error:
+        refused = str(error)
+    assert "b: prepared for another plan" in refused, refused
+    if got is not small:
+        _same(cp.asnumpy(ozaki.matmul(small, small, accuracy=name).bits), cp.asnumpy(got.bits))
     m, k, n = int(rng.integers(270, 300)), 40, int(rng.integers(400, 500))
     a, b = (_bits(rng.standard_normal((1, rows, k)), half) for rows in (m, n))
     a[:, :20] = _hard(rng, (1, 20, k), half)
@@ -286,6 +296,20 @@ def formats_in_turn(rng: np.random.Generator) -> None:
             got = ozaki.matmul(HalfArray(cp.asarray(a), half), HalfArray(cp.asarray(b), half))
             assert got.format == half
             _same(expected.view(np.uint16), cp.asnumpy(got.bits))
+    # With whole numbers in the place of one operand, or of the result.
+    x, y = (cp.asarray(rng.standard_normal(shape).astype(np.float16)) for shape in ((m, k), (k, n)))
+    whole = cp.asarray(rng.integers(0, 9, (k, n)).astype(np.uint16))
+    for out in (None, cp.empty((m, n), np.float16)):
+        for _ in range(2):
+            ozaki.matmul(x, y, out)
+    expected = ozaki.matmul(cp.asnumpy(x), cp.asnumpy(whole))
+    assert np.array_equal(expected, cp.asnumpy(ozaki.matmul(x, whole)))
+    refused = ""
+    try:
+        ozaki.matmul(x, y, cp.empty((m, n), np.uint16))
+    except ValueError as error:
+        refused = str(error)
+    assert "out: uint16" in refused, refused
 
 
 def few_rows(rng: np.random.Generator) -> None:
