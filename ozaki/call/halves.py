@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,29 +34,42 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None) -> str | No
     ValueError
         If a 16-bit result is asked for and the operands, or another option, do not fit it.
     """
-    formats = format_of(a), format_of(b)
-    if plan is not None:
-        if plan.dtype not in HALVES:
-            return None
-        for name, found in zip("ab", formats, strict=True):
-            if found != plan.dtype:
-                raise ValueError(f"plan: made for {plan.dtype}, but {name} is {found}; expected {plan.dtype}")
-        return plan.dtype
+    if plan is None:
+        return half_of((("a", a), ("b", b)), options)
+    if plan.dtype not in HALVES:
+        return None
+    for name, found in (("a", format_of(a)), ("b", format_of(b))):
+        if found != plan.dtype:
+            raise ValueError(f"plan: made for {plan.dtype}, but {name} is {found}; expected {plan.dtype}")
+    return plan.dtype
+
+
+def half_of(operands: Sequence[tuple[str, Any]], options: Options) -> str | None:
+    """The 16-bit format of the result of operands, given with their names, as `half_result` finds that of two.
+
+    Raises
+    ------
+    ValueError
+        As `half_result`.
+    """
+    formats = [format_of(x) for _, x in operands]
     half, asked = half_asked(options)
     if half is None:
-        return half_by_default(*formats, options)
-    if formats != (half, half):
-        raise ValueError(
-            f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
-            "accuracy='fp32'"
-        )
+        return half_by_default(formats, options)
+    if any(found != half for found in formats):
+        given = " and ".join(f"{name} is {found}" for (name, _), found in zip(operands, formats, strict=True))
+        count = "two " if len(formats) == 2 else ""
+        others = {found for found in formats if found != half}
+        longer = next((name for name, of in ACCURACIES.items() if others == {of} == {*formats}), "fp32")
+        raise ValueError(f"{asked} is of {count}{half} operands, but {given}; convert them, or use accuracy={longer!r}")
     return half
 
 
-def half_by_default(a: str, b: str, options: Options) -> str | None:
-    """The 16-bit format of operands of the formats a and b, if options leave that of the result to them; else None."""
-    named = options.accuracy is not None or options.dtype is not None
-    return a if a == b and a in HALVES and not named and not _others(options) else None
+def half_by_default(formats: Sequence[str], options: Options) -> str | None:
+    """The 16-bit format of operands of these formats, if options leave that of the result to them; else None."""
+    first, *others = formats
+    named = options.accuracy is not None or options.dtype is not None or bool(_others(options))
+    return first if first in HALVES and not named and all(other == first for other in others) else None
 
 
 def half_asked(options: Options) -> tuple[str | None, str]:
@@ -131,14 +145,11 @@ def stored(out: Any, half: str) -> Any:
     ValueError, TypeError
         If it has another format.
     """
-    if isinstance(out, HalfArray):
-        found, bits = out.format, out.bits
-    else:
-        found = format_of(out)
-        bits = out.view("uint16") if found == half else None
-    if found != half:
-        raise ValueError(f"out: {found}; expected {half}")
-    return bits
+    found = format_of(out)
+    bits = out.bits if isinstance(out, HalfArray) else out
+    if found != half or not bits.dtype.isnative:
+        raise ValueError(f"out: {getattr(out, 'dtype', found)}; expected {half}")
+    return bits.view("uint16")
 
 
 def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:

@@ -10,7 +10,6 @@ from ozaki.call.pair import Pair
 from ozaki.call.plan_fits import check_plan_fits
 from ozaki.driver.works import Works
 from ozaki.planning.asking import question_of
-from ozaki.planning.checks import check_runs
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import Facts, MissingFact, NativeInRange, Need, RowsBound, WorstRatio, settle
 from ozaki.planning.halves import plan_for_halves
@@ -76,7 +75,7 @@ def settled(works: Works, given: Plan | None, report: bool) -> Settled:
     """
     if given is None and works.pair.half is not None:
         plan = plan_for_halves(works.pair.sizes, works.pair.half, works.pair.choices)
-        check_runs(plan.scheme, plan.engine, works.pair.backend.machine())
+        check_plan_fits(plan, works.pair)
         found = Settled(plan, Facts())
     elif given is None:
         found = planned(works, question(works.pair))

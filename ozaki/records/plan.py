@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.combination import Combination
-from ozaki.records.formats import part_of
+from ozaki.records.formats import HALVES, part_of
 from ozaki.records.options import Options
 from ozaki.records.report import power_of_two, priced, rounded_up, several
 from ozaki.records.shapes import COMPLEX, REAL, Parts, Shapes, length_of, real_stack
@@ -213,7 +213,9 @@ def slices_depend_on(plan: Plan) -> tuple[object, ...]:
 
     What else they depend on a backend picks by the rest of a plan: `backends.Backend.same_slices` compares both.
     """
-    return plan.scheme, plan.engine, plan.shape, plan.parts, plan.inner_scaling
+    # Digits of columns, in products rounded to 16 bits, do not depend on the number of rows beside them.
+    shape = plan.shape[1:] if plan.dtype in HALVES else plan.shape
+    return plan.scheme, plan.engine, shape, plan.parts, plan.inner_scaling
 
 
 class Chosen(NamedTuple):

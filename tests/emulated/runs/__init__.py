@@ -69,7 +69,8 @@ FUNCTIONS = {
             "hopper-formats-in-turn",
         ),
         *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
-        *("sixteen-expressions", "hopper-sixteen-expressions"),
+        *("sixteen-expressions", "hopper-sixteen-expressions", "sixteen-contracted", "hopper-sixteen-contracted"),
+        *("weights-within-limits", "hopper-weights-within-limits"),
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (
