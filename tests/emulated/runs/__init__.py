@@ -36,6 +36,7 @@ FUNCTIONS = {
         "tiles-in-turn",
         "stacks-at-the-end-of-memory",
     ),
+    "random_stacks": ("random-stacks", "hopper-random-stacks"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",
