@@ -16,21 +16,21 @@ PRODUCTS = 25
 """How many products a run draws."""
 
 
-def _size(rng: np.random.Generator) -> int:
+def _size(drawn: np.random.Generator) -> int:
     """Of an axis of a matrix: 1 and nothing at times."""
-    drawn = [int(rng.integers(2, most)) for most in (9, 9, 17, 40)]
-    return int(rng.choice([0, 1, 1, 16, 32, 70, *drawn]))
+    sizes = [int(drawn.integers(2, most)) for most in (9, 9, 17, 40)]
+    return int(drawn.choice([0, 1, 1, 16, 32, 70, *sizes]))
 
 
-def _batches(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _batches(drawn: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Batch axes of two operands that broadcast: axes of size 1, or missing ones, of either, or of both."""
-    whole = [int(rng.choice([1, 2, 3, 5, 7], p=[0.1, 0.3, 0.3, 0.2, 0.1])) for _ in range(rng.choice([1, 1, 2, 3]))]
-    if rng.random() < 0.05:
-        whole[rng.integers(len(whole))] = 0
+    whole = [int(drawn.choice([1, 2, 3, 5, 7], p=[0.1, 0.3, 0.3, 0.2, 0.1])) for _ in range(drawn.choice([1, 1, 2, 3]))]
+    if drawn.random() < 0.05:
+        whole[drawn.integers(len(whole))] = 0
     found = []
     for _ in "ab":
-        batch = [1 if rng.random() < 0.2 else size for size in whole]
-        found.append(tuple(batch[int(rng.choice([0, 0, 0, 1, len(batch)])) :]))
+        batch = [1 if drawn.random() < 0.2 else size for size in whole]
+        found.append(tuple(batch[int(drawn.choice([0, 0, 0, 1, len(batch)])) :]))
     return found[0], found[1]
 
 
@@ -112,23 +112,23 @@ def _both(a: Any, b: Any, options: dict[str, Any], into: bool) -> None:
             same(np.asarray(expected), got)
 
 
-def one(rng: np.random.Generator) -> None:
-    (of_a, of_b), m, k, n = _batches(rng), *(_size(rng) for _ in "mkn")
-    dtype = str(rng.choice(FORMATS))
-    other = dtype if rng.random() < 0.8 else str(rng.choice(FORMATS))
-    a, b = _elements(rng, (*of_a, m, k), dtype), _elements(rng, (*of_b, k, n), other)
-    if not of_a and rng.random() < 0.2 and m:
+def one(drawn: np.random.Generator) -> None:
+    (of_a, of_b), m, k, n = _batches(drawn), *(_size(drawn) for _ in "mkn")
+    dtype = str(drawn.choice(FORMATS))
+    other = dtype if drawn.random() < 0.8 else str(drawn.choice(FORMATS))
+    a, b = _elements(drawn, (*of_a, m, k), dtype), _elements(drawn, (*of_b, k, n), other)
+    if not of_a and drawn.random() < 0.2 and m:
         a = a[0]
-    if not of_b and rng.random() < 0.2 and n:
+    if not of_b and drawn.random() < 0.2 and n:
         b = b[..., 0]
     widest = np.result_type(dtype, other).char
-    options = _options(rng, {"d": "f8", "f": "f4", "D": "c16", "F": "c8"}[widest])
-    x, y = _laid_out(rng, a), _laid_out(rng, b)
-    out = bool(rng.random() < 0.2)
+    options = _options(drawn, {"d": "f8", "f": "f4", "D": "c16", "F": "c8"}[widest])
+    x, y = _laid_out(drawn, a), _laid_out(drawn, b)
+    out = bool(drawn.random() < 0.2)
     case = f"{x[0].shape} {x[0].strides} {x[0].dtype} {y[0].shape} {y[0].strides} {y[0].dtype} {options} {out}"
     try:
         _both(x, y, options, out)
-        if rng.random() < 0.2:  # by the kept program
+        if drawn.random() < 0.2:  # by the kept program
             _both(x, y, options, out)
     except Exception as error:
         raise AssertionError(case) from error
