@@ -11,7 +11,7 @@ import ozaki
 from runs.of_stacks import rows_of
 from runs.operands import same
 
-FORMATS = ("f8", "f8", "f4", "c16", "c8")
+FORMATS = ("f8", "f8", "f4", "f2", "c16", "c8")
 PRODUCTS = 25
 """How many products a run draws."""
 
@@ -67,6 +67,9 @@ def _laid_out(rng: np.random.Generator, x: np.ndarray) -> tuple[np.ndarray, Any]
 
 def _options(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
     """What is asked of a product: a count, an accuracy, or nothing, with and without reproducible bits."""
+    if dtype == "f2":
+        halves: list[dict[str, Any]] = [{}, {"accuracy": "fp16"}, {"accuracy": "fp32", "reproducible": True}]
+        return halves[rng.integers(3)]
     single, is_complex = dtype in ("f4", "c8"), dtype in ("c8", "c16")
     usual = "fp32" if single else "fp64"
     match rng.integers(6):
@@ -122,7 +125,7 @@ def one(drawn: np.random.Generator) -> None:
     if not of_b and drawn.random() < 0.2 and n:
         b = b[..., 0]
     widest = np.result_type(dtype, other).char
-    options = _options(drawn, {"d": "f8", "f": "f4", "D": "c16", "F": "c8"}[widest])
+    options = _options(drawn, {"d": "f8", "f": "f4", "e": "f2", "D": "c16", "F": "c8"}[widest])
     x, y = _laid_out(drawn, a), _laid_out(drawn, b)
     out = bool(drawn.random() < 0.2)
     case = f"{x[0].shape} {x[0].strides} {x[0].dtype} {y[0].shape} {y[0].strides} {y[0].dtype} {options} {out}"
