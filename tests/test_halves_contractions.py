@@ -128,6 +128,22 @@ def test_what_does_not_fit_is_refused(made, accuracy):
     assert ozaki.einsum("ij,jk", a, np.ones((5, 2), int)).dtype == np.float64
 
 
+def test_copies_count_as_workspace(made):
+    a, b = made(30, 20, 40), made(20, 50)
+    rows = np.ascontiguousarray(a.swapaxes(1, 2)).reshape(1200, 20)
+    enough, too_little = 2**24, 0  # for the product of these rows
+    while enough - too_little > 1000:
+        limit = (enough + too_little) // 2
+        try:
+            ozaki.matmul(rows, b, workspace_limit=limit)
+            enough = limit
+        except ValueError:
+            too_little = limit
+    with pytest.raises(ValueError, match="workspace_limit"):
+        ozaki.einsum("ijb,jk->ibk", a, b, workspace_limit=enough)
+    assert ozaki.einsum("ijb,jk->ibk", a, b, workspace_limit=enough + a.nbytes).dtype == a.dtype
+
+
 # NumPy's functions within blocks -------------------------------------------------------------------------------------
 
 

@@ -390,10 +390,11 @@ def multiply_rearranged(
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
-    if isinstance(x, Prepared) or half_format_of(x):
+    if isinstance(x, Prepared):
         return 0
-    arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
-    return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
+    arrays = [as_bits(each) for each in given if isinstance(each, Numbers | HalfArray) or backend.owns(each)]
+    moved = as_bits(x)
+    return 0 if any(backend.overlap(moved, each) for each in arrays) else int(moved.nbytes)
 
 
 def _memory(options: Options, plan: Plan | None) -> Memory:
