@@ -84,9 +84,9 @@ def tensordot(
 @any_arrays("operands", halves=True)
 @named("einsum")
 def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progress: ProgressFunction | None) -> Any:
-    named_ones = [(f"operand {place}", plain_halves(x)) for place, x in enumerate(operands)]
-    backend, half = backend_of(*named_ones), half_of(named_ones, options)
-    names, arrays = [name for name, _ in named_ones], [_array(name, x, backend, half) for name, x in named_ones]
+    labelled = [(f"operand {place}", plain_halves(x)) for place, x in enumerate(operands)]
+    backend, half = backend_of(*labelled), half_of(labelled, options)
+    names, arrays = [name for name, _ in labelled], [_array(name, x, backend, half) for name, x in labelled]
     if half is None and any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_numbers(x) if are_integers(x) else x for x in arrays]
     elif half is None and options.dtype is None:
