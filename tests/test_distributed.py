@@ -398,6 +398,7 @@ def test_what_differs_among_processes_is_refused_on_all():
         ({"distribution": BlockNonCyclic(ProcessGrid((3, 1)))}, ValueError, "for 3 processes, but there are 2"),
         ({"engine": "cublas"}, ValueError, "engine: "),
         ({"accuracy": -1.0}, ValueError, "accuracy: "),
+        ({"accuracy": "bf16"}, ValueError, "accuracy: 'bf16' is of products of two 16-bit operands"),
     ],
 )
 def test_bad_options_are_refused_on_all(options, error, match):
@@ -446,7 +447,7 @@ def test_bad_operands_are_refused_on_all():
     for local, match in (
         (np.ones((2, 2), "i4"), r"local: dtype int32 .* \(local.astype\('float64'\) is exact\)"),
         (np.ones((2, 2), "i8"), r"local: dtype int64 .* \(local.astype\('float64'\) is exact up to 2\*\*53\)"),
-        (np.ones((2, 2), "f2"), r"local: dtype float16 .* \(local.astype\('float64'\) is exact\)"),
+        (np.ones((2, 2), "f2"), r"local: dtype float16 .* \(local.astype\('float32'\) is exact\)"),
         (ozaki.mparray([[1]]), r"local: multiprecision numbers; expected floats, as local.astype\('float64'\)"),
         (np.ma.array([[1.0]], mask=[[True]]), "local: masked elements"),
     ):

@@ -63,6 +63,47 @@ def test_operands_are_broadcast(operands, accuracy):
     assert np.array_equal(bits(ozaki.matmul(a[0], several, accuracy=accuracy)), bits(c[:, 0]))
 
 
+def test_a_matrix_has_the_same_bits_whatever_matrices_are_beside_it(rng, accuracy):
+    """Whatever is broadcast: the digits of a row follow from the columns of one matrix."""
+    for of_a, of_b in (((2, 1), (3,)), ((), (3,)), ((3,), ()), ((2, 3), (3,)), ((3,), (2, 1)), ((1, 3, 1), (2, 1, 3))):
+        a, b = (rng.standard_normal((*batch, *of)) for batch, of in ((of_a, (20, 40)), (of_b, (40, 20))))
+        every_other = np.arange(np.prod(of_b, dtype=int)).reshape(*of_b, 1, 1) % 2  # in which most rows are exact
+        b *= np.exp(4 * every_other * rng.standard_normal((*of_b, 40, 1)))
+        a, b = (np.clip(x, -6e4, 6e4).astype(HALVES[accuracy]) for x in (a, b))
+        c = ozaki.matmul(a, b)
+        lefts, rights = (np.broadcast_to(x, (*c.shape[:-2], *x.shape[-2:])) for x in (a, b))
+        for at in np.ndindex(c.shape[:-2]):
+            assert np.array_equal(bits(c[at]), bits(ozaki.matmul(lefts[at], rights[at]))), (of_a, of_b, at)
+
+
+def test_numbers_in_another_byte_order(operands):
+    a, b = operands
+    if a.dtype.kind != "f":
+        pytest.skip("bfloat16 has one byte order")
+    swapped = [x.astype(">f2") for x in operands]
+    c = ozaki.matmul(a, b)
+    assert np.array_equal(bits(ozaki.matmul(*swapped)), bits(c))
+    assert np.array_equal(bits(ozaki.gemm(1, *swapped, 0, None)), bits(c))
+    plan = ozaki.plan(*swapped)
+    assert np.array_equal(bits(ozaki.matmul(swapped[0], ozaki.prepare(swapped[1], "right", plan), plan=plan)), bits(c))
+    with pytest.raises(ValueError, match="out: >f2; expected float16"):
+        ozaki.matmul(a, b, np.zeros(c.shape, ">f2"))
+
+
+def test_prepared_weights_serve_any_number_of_rows(operands, accuracy):
+    a, b = operands
+    c = ozaki.matmul(a, b)
+    right = ozaki.prepare(b, "right", ozaki.plan(a, b))
+    for rows in (1, 7, 30):
+        plan = ozaki.plan((rows, 50), (50, 20), accuracy=accuracy)
+        for options in ({}, {"accuracy": accuracy}, {"plan": plan}):
+            assert np.array_equal(bits(ozaki.matmul(a[:rows], right, **options)), bits(c[:rows]))
+    stacked = ozaki.matmul(a.reshape(5, 6, 50), right)
+    assert np.array_equal(bits(stacked).reshape(30, 20), bits(c))
+    with pytest.raises(ValueError, match="a: prepared as right operand; prepare it as left"):
+        ozaki.matmul(right, np.ones((20, 3), a.dtype))
+
+
 def test_a_prepared_operand_gives_the_same_bits(operands, accuracy):
     a, b = operands
     plan = ozaki.plan(a, b, accuracy=accuracy)
@@ -197,6 +238,17 @@ def test_operands_of_other_formats_are_refused(operands, accuracy):
     for x, y in ((a.astype(np.float32), b), (a, b.astype(other))):
         with pytest.raises(ValueError, match=rf"accuracy: '{accuracy}' is of two .* accuracy='fp32'"):
             ozaki.matmul(x, y, accuracy=accuracy)
+    named = next(name for name in HALVES if name != accuracy)
+    with pytest.raises(ValueError, match=f"convert them, or use accuracy='{named}'"):
+        ozaki.matmul(a.astype(other), b.astype(other), accuracy=accuracy)
+    with pytest.raises(ValueError, match=r"b: batch \(2,\) of shape .* of a, .*; expected equal sizes, or 1"):
+        ozaki.matmul(np.stack([a] * 3), np.stack([b] * 2), accuracy=accuracy)
+    with pytest.raises(ValueError, match=rf"out: shape \(20, 30\) and dtype {a.dtype}; expected \(30, 20\) and"):
+        ozaki.matmul(a, b, np.zeros((20, 30), a.dtype))
+    with pytest.raises(TypeError, match=f"c: dtype float64 does not fit {a.dtype} operands"):
+        ozaki.gemm(1, a, b, 1, np.zeros((30, 20)))
+    with pytest.raises(ValueError, match=f"accuracy: '{accuracy}' is of products of two 16-bit operands"):
+        ozaki.residual(a, b, np.zeros((30, 20)), accuracy=accuracy)
     with pytest.raises(ValueError, match="devices: "):
         ozaki.matmul(a, b, accuracy=accuracy, devices="all")
     with pytest.raises(ValueError, match="accuracy: "):

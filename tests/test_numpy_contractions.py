@@ -62,12 +62,6 @@ DIFFERENCES = {
         "float64",
         "sums of NumPy's integers wrap around; as float64 numbers they do not, and dtype='int64' is an error there",
     ),
-    "halves": Difference(
-        lambda einsum: einsum("i,i", np.ones(3, "e"), np.ones(3, "e")),
-        "float16",
-        "float32",
-        "floats of 16 bits count as the float32 numbers that they are",
-    ),
     "a label for sizes 1 and 3, twice in an operand": Difference(
         lambda einsum: einsum("ii,i->", np.ones((3, 1)), np.ones(3)),
         "ValueError: dimensions in operand 0 for collapsing index 'i' don't match",

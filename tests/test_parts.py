@@ -117,6 +117,10 @@ def test_what_does_not_fit_is_refused():
         parts.extremes(x, "top")
     with pytest.raises(TypeError, match="x: dtype int64"):
         parts.extremes(x.astype(int), "left")
+    with pytest.raises(TypeError, match=r"x: dtype float16 .* \(x.astype\('float32'\) is exact\)"):
+        parts.extremes(x.astype("f2"), "left")
+    with pytest.raises(ValueError, match="plan: expected one of residues or digits alone"):
+        parts.multiply(x, x, left, right, ozaki.plan((4, 4), (4, 4), accuracy="fp16"))
     with pytest.raises(ValueError, match="merged: shape"):
         parts.sums(x, "left", np.zeros((2, 3)), 4)
 
@@ -130,6 +134,7 @@ def test_plans_of_parts_refuse_what_parts_do_not_have():
         ({"inner_scaling": True}, ValueError, "inner_scaling: True; not for products in parts"),
         ({"dtype": "mp106"}, ValueError, "dtype: 'mp106'; expected 'float32' or 'float64'"),
         ({"dtype": "complex128"}, ValueError, "dtype: 'complex128'; expected 'float32' or 'float64'"),
+        ({"accuracy": "bf16"}, ValueError, "accuracy: 'bf16' is of products of two 16-bit operands"),
     ]:
         with pytest.raises(error, match=match):
             parts.plan(left, right, **options)

@@ -14,7 +14,7 @@ from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
 from ozaki.records.combination import Combination, Factor
-from ozaki.records.formats import part_of, precision_of
+from ozaki.records.formats import HALVES, part_of, precision_of
 from ozaki.records.shapes import Shapes
 
 
@@ -36,14 +36,15 @@ def combination_of(
     ValueError, TypeError
         If a factor or the addend cannot be used.
     """
-    scale = None if multiprecision else part_of(dtype)
+    computed = "float32" if dtype in HALVES else dtype  # in whose range factors and addend are taken
+    scale = None if multiprecision else part_of(computed)
     first, second = (factor_of(name, x, scale, sizes.is_complex) for name, x in (("alpha", alpha), ("beta", beta)))
     expected = f"expected an array of shape {sizes.result} and dtype {dtype}"
     if c is None and not second.is_zero:
         raise ValueError(f"c: missing; {expected}, or beta = 0")
     if c is not None and tuple(c.shape) != sizes.result:
         raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
-    if c is not None and not may_be_longer and precision_of(dtype_of("c", c)) > precision_of(dtype):
+    if c is not None and not may_be_longer and precision_of(dtype_of("c", c)) > precision_of(computed):
         raise TypeError(f"c: dtype {c.dtype} does not fit {dtype} operands; {expected}")
     found = Combination(first, second, None if second.is_zero else c)
     return None if found.is_product else found

@@ -12,7 +12,7 @@ from ozaki.backends import Backend
 from ozaki.call.complex_parts import join_into, numbers_of_entries, real_entries
 from ozaki.call.operands import scalar_if_no_axes
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.records.formats import is_multiprecision, part_bytes, part_of, stored_as
+from ozaki.records.formats import HALVES, is_multiprecision, part_bytes, part_of, stored_as
 from ozaki.records.shapes import REAL, Shapes
 
 
@@ -102,7 +102,8 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
         library = "" if kind.__module__ == "builtins" else kind.__module__.partition(".")[0] + "."
         raise TypeError(f"out: {library}{kind.__name__}; expected a {backend.name} array, as the operands are")
     if tuple(out.shape) != shape or str(out.dtype) != stored_as(dtype):
-        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+        found = dtype if dtype in HALVES and str(out.dtype) == stored_as(dtype) else out.dtype  # not that of the bits
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {found}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):
         raise TypeError("out: has masked elements; expected an array without any")
     if not (out.flags.c_contiguous or _elements_apart(tuple(out.shape), tuple(out.strides), out.itemsize)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,39 +35,51 @@ def half_result(a: Any, b: Any, options: Options, plan: Plan | None, adds_number
     ValueError, TypeError
         If a 16-bit result is asked for and the operands, the addend, or another option, do not fit it.
     """
-    formats = format_of(a), format_of(b)
     if plan is not None:
         if plan.dtype not in HALVES:
             return None
-        for name, found in zip("ab", formats, strict=True):
+        for name, found in (("a", format_of(a)), ("b", format_of(b))):
             if found != plan.dtype:
                 raise ValueError(f"plan: made for {plan.dtype}, but {name} is {found}; expected {plan.dtype}")
         wanted = plan.dtype if options.dtype is None else format_named(options.dtype, halves=True)
         if wanted != plan.dtype:
             raise ValueError(f"dtype: {wanted!r}, but the plan is made for {plan.dtype}; omit one of the two")
-        _check_addend(adds_numbers, plan.dtype)
-        return plan.dtype
-    half, asked = half_asked(options)
-    if half is None:
-        return None if adds_numbers else half_by_default(*formats, options)
-    if formats != (half, half):
-        raise ValueError(
-            f"{asked} is of two {half} operands, but a is {formats[0]} and b is {formats[1]}; convert them, or use "
-            "accuracy='fp32'"
-        )
-    _check_addend(adds_numbers, half)
+        half: str | None = plan.dtype
+    elif adds_numbers and half_asked(options)[0] is None:
+        return None
+    else:
+        half = half_of((("a", a), ("b", b)), options)
+    if adds_numbers and half is not None:
+        raise TypeError(f"c: multiprecision, but the result is rounded to {half}; omit what asks for that, or round c")
     return half
 
 
-def _check_addend(adds_numbers: bool, half: str) -> None:
-    if adds_numbers:
-        raise TypeError(f"c: multiprecision, but the result is rounded to {half}; omit what asks for that, or round c")
+def half_of(operands: Sequence[tuple[str, Any]], options: Options) -> str | None:
+    """The 16-bit format of the result of operands, given with their names, as `half_result` finds that of two.
+
+    Raises
+    ------
+    ValueError
+        As `half_result`.
+    """
+    formats = [format_of(x) for _, x in operands]
+    half, asked = half_asked(options)
+    if half is None:
+        return half_by_default(formats, options)
+    if any(found != half for found in formats):
+        given = " and ".join(f"{name} is {found}" for (name, _), found in zip(operands, formats, strict=True))
+        count = "two " if len(formats) == 2 else ""
+        others = {found for found in formats if found != half}
+        longer = next((name for name, of in ACCURACIES.items() if others == {of} == {*formats}), "fp32")
+        raise ValueError(f"{asked} is of {count}{half} operands, but {given}; convert them, or use accuracy={longer!r}")
+    return half
 
 
-def half_by_default(a: str, b: str, options: Options) -> str | None:
-    """The 16-bit format of operands of the formats a and b, if options leave that of the result to them; else None."""
-    named = options.accuracy is not None or options.dtype is not None
-    return a if a == b and a in HALVES and not named and not _others(options) else None
+def half_by_default(formats: Sequence[str], options: Options) -> str | None:
+    """The 16-bit format of operands of these formats, if options leave that of the result to them; else None."""
+    first, *others = formats
+    named = options.accuracy is not None or options.dtype is not None or bool(_others(options))
+    return first if first in HALVES and not named and all(other == first for other in others) else None
 
 
 def half_asked(options: Options) -> tuple[str | None, str]:

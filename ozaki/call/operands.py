@@ -252,6 +252,8 @@ def _remedy(name: str, dtype: Any) -> str:
         return f" (ozaki.mparray({objects}, bits) makes multiprecision numbers of objects and strings)"
     if dtype.kind in "iu" and dtype.itemsize == 8:  # NumPy casts these without asking
         return f" ({x}.astype('float64') is exact up to 2**53)"
+    if dtype.name in HALVES:
+        return f" ({x}.astype('float32') is exact)"
     if np.can_cast(dtype, np.float64):
         return f" ({x}.astype('float64') is exact)"
     if dtype.kind not in "fc":

@@ -151,8 +151,7 @@ class Pair:
         self.combination: Combination | None = None
         if terms is not None:
             may_be_longer = self.multiprecision or self.asked is not None
-            dtype = self.dtype if self.half is None else "float32"
-            self.combination = combination_of(*terms[:2], c, self.sizes, dtype, self.multiprecision, may_be_longer)
+            self.combination = combination_of(*terms[:2], c, self.sizes, self.dtype, self.multiprecision, may_be_longer)
             if self.half is not None:
                 check_factors(self.combination, self.half)
         if self.combination is None or self.combination.c is None:
@@ -166,8 +165,10 @@ class Pair:
             self.sums_exactly = False
         of_right = self.right.prepared and prod(self.right.shape[:-2]) != 1
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger;
-        # those of a prepared operand are split already, each by itself.
-        if self.left.prepared or of_right or (self.target is not None and self.target.measure == "normwise"):
+        # those of a prepared operand are split already, each by itself. In products rounded to 16 bits the digits of a
+        # row follow from all columns beside which it is multiplied, which must be those of one matrix.
+        normwise = self.target is not None and self.target.measure == "normwise"
+        if self.left.prepared or of_right or normwise or (self.half is not None and self.sizes.in_right):
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self.prepared = self.left.prepared or self.right.prepared
         k, combination = self.sizes.shape[1], self.combination

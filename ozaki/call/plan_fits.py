@@ -41,7 +41,9 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
             if x.side != side:
                 raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
             if not _serves(x, plan):
-                raise ValueError(f"{name}: prepared for another plan; prepare it with this one (ozaki.plan makes it)")
+                raise ValueError(
+                    f"{name}: prepared for another plan; prepare it with this one{_limit(plan)} (ozaki.plan makes it)"
+                )
     if plan.inner_scaling:
         _check_scaled(pair)
     if plan.undecided_apart and pair.combination is not None:
@@ -64,6 +66,11 @@ def _check_scaled(pair: Pair) -> None:
             "plan: has inner scaling, which an operand that is broadcast would have anew for each matrix; give both as "
             "many, or plan with inner_scaling=False"
         )
+
+
+def _limit(plan: Plan) -> str:
+    """The limit of workspace of a plan, which may be what tells it from another one."""
+    return "" if plan.workspace_limit is None else f", of workspace_limit={plan.workspace_limit}"
 
 
 _KINDS = {1: "real", 2: "complex"}

@@ -130,9 +130,10 @@ def matmul(
         Return (c, report), the report the same on all processes.
     **options
         As for `ozaki.matmul`; `dtype` names a format of the hardware. `workspace_limit` is that of each process, in
-        bytes, beside its shares of operands and result. The native product, words and verify=True are not for shared
-        out operands. On GPUs neither is `inner_scaling=True`. Shares of all operands lie in memory of the host, or all
-        on GPUs, those of a process on one.
+        bytes, beside its shares of operands and result. The native product, words, verify=True and results of 16 bits
+        are not for shared out operands, so that 16-bit floats are to be converted to float32 before. On GPUs neither is
+        `inner_scaling=True`. Shares of all operands lie in memory of the host, or all on GPUs, those of a process on
+        one.
 
     Returns
     -------

@@ -13,18 +13,20 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki.backends import backend_of
+from ozaki.call.halves import half_of
 from ozaki.call.integers import as_floats, as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of, scalar_if_no_axes
 from ozaki.driver.watching import named
 from ozaki.functions.products import multiply_rearranged
 from ozaki.interchange.calls import any_arrays
+from ozaki.interchange.halves import ONE, HalfArray, half_format_of, narrowed, plain_halves, widened
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import exactly
 from ozaki.multiprecision.floats import of_integers
 from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
-from ozaki.records.formats import part_of
+from ozaki.records.formats import STORED_AS, part_of
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.progress import ProgressFunction
 
@@ -32,7 +34,7 @@ Multiply = Callable[[Any, Any], Any]
 """Multiplies stacks of matrices, as `matmul` does."""
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", halves=True)
 @named("tensordot")
 @takes(ProductOptions)
 def tensordot(
@@ -57,7 +59,8 @@ def tensordot(
     -------
     array: the other axes of a, then those of b
         Of the dtype that `matmul` gives. Its bound is that of the product, with the sums over all contracted axes as
-        inner dimension. No report is returned.
+        inner dimension. No report is returned. Of two operands of bfloat16, or of float16, it is rounded once to that
+        format, and what belongs to one index of the other axes of a has the same bits whatever else a holds.
 
     Raises
     ------
@@ -71,21 +74,22 @@ def tensordot(
     (2, 5)
     """
     asked = Options.of("tensordot", options)
-    backend = backend_of(("a", a), ("b", b))
-    left, right = (_array(name, x, backend) for name, x in (("a", a), ("b", b)))
+    given = [(name, plain_halves(x)) for name, x in (("a", a), ("b", b))]
+    backend, half = backend_of(*given), half_of(given, asked)
+    left, right = (_array(name, x, backend, half) for name, x in given)
     multiply = partial(multiply_rearranged, given=(a, b), options=asked, backend=backend, progress=progress)
     return tensordot_by(left, right, axes, multiply)
 
 
-@any_arrays("operands")
+@any_arrays("operands", halves=True)
 @named("einsum")
 def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progress: ProgressFunction | None) -> Any:
-    backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
-    names = [f"operand {place}" for place in range(len(operands))]
-    arrays = [_array(name, x, backend) for name, x in zip(names, operands, strict=True)]
-    if any(isinstance(x, Numbers) for x in arrays):
+    labelled = [(f"operand {place}", plain_halves(x)) for place, x in enumerate(operands)]
+    backend, half = backend_of(*labelled), half_of(labelled, options)
+    names, arrays = [name for name, _ in labelled], [_array(name, x, backend, half) for name, x in labelled]
+    if half is None and any(isinstance(x, Numbers) for x in arrays):
         arrays = [as_numbers(x) if are_integers(x) else x for x in arrays]
-    elif options.dtype is None:
+    elif half is None and options.dtype is None:
         arrays = [as_floats(name, x) if are_integers(x) else x for name, x in zip(names, arrays, strict=True)]
     given = partial(multiply_rearranged, given=operands, options=options, backend=backend, progress=progress)
 
@@ -95,8 +99,10 @@ def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progre
         # So that products of it have every bit, too.
         return Integers.of(found) if of_integers and options.accuracy is None else found
 
-    found = einsum_by(subscripts, arrays, multiply, always=options.dtype is not None)
-    return MPArray._of(found) if isinstance(found, Numbers) else scalar_if_no_axes(found)
+    found = einsum_by(subscripts, arrays, multiply, always=options.dtype is not None and half is None)
+    if isinstance(found, Numbers):
+        return MPArray._of(found)
+    return found if isinstance(found, HalfArray) else scalar_if_no_axes(found)
 
 
 @takes(ProductOptions)
@@ -127,6 +133,11 @@ def einsum(
         result has not, is first summed by a product with ones. For these all operands first get the precision of the
         longest: that of an `MPArray`, or float64. No report is returned.
 
+        Operands that are all of bfloat16, or all of float16, have a result of that format, as of `matmul`; beside
+        others they count as float32. Each product is rounded to it: once, where there is one product. Then what belongs
+        to one index of the first operand, of its axes that are not summed over, has the same bits whatever else it
+        holds.
+
     Raises
     ------
     ValueError, TypeError
@@ -147,15 +158,19 @@ def einsum(
     return _einsum(subscripts, operands, asked, progress)
 
 
-def _array(name: str, x: Any, backend: Any) -> Any:
+def _array(name: str, x: Any, backend: Any, half: str | None) -> Any:
     """An operand as an array of floats, complex numbers or integers of the backend, or as an `MPArray`.
+
+    16-bit floats stay what they are in products that are rounded to them (`half`), else they become float32.
 
     Raises
     ------
     TypeError, ValueError
         If it is none.
     """
-    found = as_array(name, x, backend)
+    if half is not None:
+        return x
+    found = widened(x) if isinstance(x, HalfArray) else as_array(name, x, backend)
     if isinstance(found, Numbers) and not isinstance(found, Integers):
         return MPArray._of(found)
     if not are_integers(found):
@@ -247,6 +262,8 @@ def of_one_precision(operands: Sequence[Any]) -> list[Any]:
     So a product of two of them, or a sum of one, is not rounded to fewer bits than the result has. Integers, whose
     products and sums are exact where they are not rounded to a dtype that is asked for, stay as they are.
     """
+    if any(half_format_of(x) for x in operands):  # all of one format
+        return [*operands]
     if any(isinstance(x, Numbers) for x in operands):
         numbers = [exactly(x, f"operand {place}") for place, x in enumerate(operands)]
         bits = max(x.bits for x in numbers)
@@ -374,10 +391,20 @@ def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:
 
 def _ones(x: Any, shape: tuple[int, ...]) -> Any:
     """Ones of the kind and the dtype of x."""
+    if isinstance(x, HalfArray):
+        return HalfArray(library(x.bits).full(shape, ONE[x.format], STORED_AS), x.format)
     if not isinstance(x, Numbers):
         return library(x).full(shape, 1, x.dtype)
     ones = of_integers(x.library.full(shape, 1, np.int8))
     return Integers.of(ones) if isinstance(x, Integers) else MPArray._of(ones)
+
+
+def _times(a: Any, b: Any) -> Any:
+    """The product of two arrays, element by element, each rounded once: of 16-bit floats float32 holds it exactly."""
+    if not isinstance(a, HalfArray):
+        return a * b
+    with np.errstate(all="ignore"):
+        return narrowed(widened(a) * widened(b), a.format)
 
 
 def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply, always: bool) -> Term:
@@ -393,7 +420,8 @@ def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply, a
     count, rows, columns = len(batch), a.shape[len(batch) : len(batch) + len(free_a)], b.shape[len(batch) + len(sums) :]
     if not sums and not (always or isinstance(a, Numbers) or isinstance(b, Numbers)):
         b = b.reshape((*b.shape[:count], *(1,) * len(rows), *columns))
-        return a.reshape((*a.shape, *(1,) * len(free_b))) * b, labels
+        a = a.reshape((*a.shape, *(1,) * len(free_b)))
+        return _times(a, b), labels
     length = prod(b.shape[count : count + len(sums)])
     left, right = (*a.shape[:count], prod(rows), length), (*b.shape[:count], length, prod(columns))
     c = multiply(a.reshape(left), b.reshape(right))

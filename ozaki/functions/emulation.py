@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 import numpy as np
 
 from ozaki.account import Account
+from ozaki.call.halves import half_asked
 from ozaki.functions.contractions import Multiply
 from ozaki.functions.decorating import decorated
 from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, signal
@@ -28,7 +29,7 @@ from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import MethodOptions, Options, takes
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
-"""Dtypes of arrays whose products are emulated; others are left to the library."""
+"""Dtypes of arrays whose products are emulated unless a 16-bit one is asked for; others are left to the library."""
 
 UNSEEN = "@ and .dot of NumPy arrays, names imported before the block, compiled code (SciPy, scikit-learn)"
 """What the account of an emulation cannot tell of."""
@@ -55,7 +56,8 @@ def emulate(
     Parameters
     ----------
     accuracy, **options
-        As for `matmul`, of each product.
+        As for `matmul`, of each product. With "bf16" or "fp16" products of arrays of that format alone are emulated,
+        each rounded once to it; else of float32, float64, complex64 and complex128.
     report : bool
         Prove a bound for every product, for the account: it takes a pass over the operands of each, and on a GPU waits
         for it.
@@ -107,8 +109,10 @@ def emulate(
     array([[1.]])
     """
     asked = Options.of("emulate", options, MethodOptions)._replace(accuracy=accuracy)
-    check_alone(asked)
-    return Emulation(asked._asdict(), report)
+    half, _ = half_asked(asked)
+    if half is None:
+        check_alone(asked)
+    return Emulation(asked._asdict(), report, DTYPES if half is None else (half,))
 
 
 class Emulation:
@@ -120,10 +124,12 @@ class Emulation:
     ----------
     account : Account
         What ran how, and what was left to the library.
+    dtypes : tuple of str
+        Dtypes of arrays whose products are emulated.
     """
 
-    def __init__(self, options: dict[str, Any], report: bool) -> None:
-        self._options, self._report = options, report
+    def __init__(self, options: dict[str, Any], report: bool, dtypes: tuple[str, ...]) -> None:
+        self._options, self._report, self.dtypes = options, report, dtypes
         self._blocks: list[_Block] = []  # of `with` statements, that have not ended
         self.account = Account(UNSEEN)
 
@@ -289,10 +295,12 @@ def _instead(function: Replacement, args: tuple[Any, ...], kwargs: dict[str, Any
         return function.original(*args, **kwargs)
     if emulation is None:
         found = function.original(*args, **kwargs)
-        if call is not None and not _obstacle(call, function.ndarray):
-            _pass_by()
+        if call is not None:
+            _pass_by(call, function.ndarray)
         return found
-    reason = "its arguments" if call is None else _obstacle(call, function.ndarray) or _obstacle_of_out(name, call)
+    reason = "its arguments"
+    if call is not None:
+        reason = _obstacle(call, function.ndarray, emulation.dtypes) or _obstacle_of_out(name, call)
     if call is None or reason:
         found = function.original(*args, **kwargs)
         if call is None or any(isinstance(x, function.ndarray) for x in call.arrays):
@@ -329,20 +337,21 @@ def _is_its_result(name: str, call: Call, ndarray: Any) -> bool:
     return ndarray is not np.ndarray or not any(np.may_share_memory(call.out, x) for x in call.arrays)
 
 
-def _pass_by() -> None:
-    """Count a call of a thread or task that is in no block in the accounts of all blocks that are open."""
+def _pass_by(call: Call, ndarray: Any) -> None:
+    """Count a call of a thread or task that is in no block in the accounts of all open ones that would emulate it."""
     with _lock.held:
         emulations = dict.fromkeys(block.emulation for block in _open)
     for each in emulations:
-        each.account.pass_by()
+        if not _obstacle(call, ndarray, each.dtypes):
+            each.account.pass_by()
 
 
-def _obstacle(call: Call, ndarray: Any) -> str:
+def _obstacle(call: Call, ndarray: Any, dtypes: tuple[str, ...]) -> str:
     """Why a product is left to the library, as far as classes and dtypes say; empty if it is not."""
     for x in call.arrays if call.out is None else (*call.arrays, call.out):
         if type(x) is not ndarray:
             return f"an operand of type {type(x).__name__}"
-        if str(x.dtype) not in DTYPES:
+        if str(x.dtype) not in dtypes:
             return f"dtype {x.dtype}"
     if any(not x.ndim for x in call.arrays):
         return "a scalar"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.functions.products import matmul
+from ozaki.interchange.halves import half_format_of
 from ozaki.process.warning import warn
 
 SIGNALLED_AS = {"matmul": "matmul", "dot": "dot", "inner": "dot", "tensordot": "dot", "multi_dot": "dot"}
@@ -35,6 +36,8 @@ def errors_of(a: Any, b: Any, c: Any, kinds: set[str]) -> set[str]:
     found: set[str] = set()
     if not kinds or not isinstance(c, np.ndarray | np.generic):
         return found
+    if half_format_of(c):
+        a, b = a.astype(np.float32), b.astype(np.float32)
     left, right = a if a.ndim > 1 else a[None, :], b if b.ndim > 1 else b[:, None]
     entries = np.expand_dims(c, (-2,) * (a.ndim < 2) + (-1,) * (b.ndim < 2))
     if not kinds.isdisjoint(("over", "invalid")) and any(not np.isfinite(x).all() for _, x in _in_rows(entries)):
@@ -78,7 +81,9 @@ def _lines(test: Any, join: Any, a: Any, b: Any) -> tuple[Any, Any]:
 def _underflows(a: Any, b: Any, c: Any) -> bool:
     """Whether an entry of c, or a part of it, is smaller than normal numbers and not that of the exact product a b."""
     parts = (c.real, c.imag) if c.dtype.kind == "c" else (c,)
-    small = [abs(part) < np.finfo(part.dtype).tiny for part in parts]
+    half = half_format_of(c)
+    tiny = _LEAST_NORMAL[half] if half else float(np.finfo(c.dtype).tiny)
+    small = [abs(part) < tiny for part in parts]
     if not any(each.any() for each in small):
         return False
     touched = (a != 0).astype(np.float32) @ (b != 0).astype(np.float32) > 0  # other entries are exact zeros
@@ -91,6 +96,10 @@ def _underflows(a: Any, b: Any, c: Any) -> bool:
         bool((each & touched & (exact_part != part)).any())
         for each, part, exact_part in zip(small, parts, exact_parts, strict=True)
     )
+
+
+_LEAST_NORMAL = {"float16": 2.0**-14, "bfloat16": 2.0**-126}
+"""Smallest normal numbers of 16-bit formats."""
 
 
 def signal(errors: set[str], name: str) -> None:

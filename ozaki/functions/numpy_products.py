@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.call.operands import holds_complex
 from ozaki.functions.contractions import Multiply, einsum_by, shape_of_einsum, tensordot_by
 from ozaki.records.shapes import shapes
 
@@ -106,7 +107,7 @@ def _dot(multiply: Multiply, a: Any, b: Any) -> Any:
 
 
 def _vdot(multiply: Multiply, a: Any, b: Any) -> Any:
-    return multiply(a.conj().reshape(-1), b.reshape(-1))
+    return multiply((a.conj() if holds_complex(a) else a).reshape(-1), b.reshape(-1))
 
 
 def _inner(multiply: Multiply, a: Any, b: Any) -> Any:

@@ -25,7 +25,7 @@ from ozaki.driver.watching import Watched, named, watching
 from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
-from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, widened, without_eight_bits
+from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, plain_halves, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -118,8 +118,10 @@ def matmul(
     ----------
     a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
         Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
-        array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. Integers and bools, also in
-        lists, count as float64, which must hold them; with `dtype`, or beside an `MPArray`, they may have any length.
+        array of JAX is taken, too, and gives one. The product of two of bfloat16, or of float16, has that format;
+        beside others, or where more bits are asked for, they count as float32. Floats of 8 bits count as bfloat16.
+        Integers and bools, also in lists, count as float64, which must hold them; with `dtype`, or beside an `MPArray`,
+        they may have any length.
         A matrix of mpmath or python-flint, or an array of numpy_quaddtype, counts as the `MPArray` of its numbers. What
         has a unit, labels, masked elements or another meaning beside its numbers is refused, with the word that makes
         numbers of it.
@@ -197,7 +199,8 @@ def matmul(
         memory maps too, or on any device; `a` may be a list of strips of rows, one for each device, and `b` one of
         strips of columns. The result lies in `out`, an array or a list of strips of rows, or where `a` lies. The call
         returns when it is complete; the report is a `DevicesReport`. Not with verify=True, inner_scaling=True, a
-        `workspace_limit` or a narrower `dtype`. None: where the operands lie.
+        `workspace_limit` or a narrower `dtype`, nor of 16-bit operands, which become float32 by `astype`. None: where
+        the operands lie.
     progress : function of (done, total, unit), optional
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
@@ -261,7 +264,9 @@ def matmul(
         check_plan_alone(plan, asked)
     half = half_asked(asked)[0] if plan is None else plan.dtype
     if half in HALVES:
-        raise ValueError(f"devices: not of products rounded to {half}; omit it, or use accuracy='fp32'")
+        raise ValueError(
+            f"devices: not of products rounded to {half}; omit it, or give a and b as float32 with accuracy='fp32'"
+        )
     told = progress_of(progress)
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 
@@ -329,7 +334,7 @@ def _multiply(
     `adjoint` says that b is the conjugate transpose of a, in other memory; `copied` are the bytes of copies so far;
     `looked`, that the program of an earlier product like this was looked for in vain.
     """
-    a, b = without_eight_bits(a), without_eight_bits(b)
+    a, b = plain_halves(a), plain_halves(b)
     key: tuple[Any, ...] = plan, *options.key
     check_report(return_report)
     counter, name = SILENT if progress is None else progress_of(progress), "matmul" if terms is None else "gemm"
@@ -410,10 +415,11 @@ def multiply_rearranged(
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
     """Bytes of an operand that does not lie in the memory of one of those that the caller gave; 0 of any other."""
-    if isinstance(x, Prepared) or half_format_of(x):
+    if isinstance(x, Prepared):
         return 0
-    arrays = [each for each in given if isinstance(each, Numbers) or backend.owns(each)]
-    return 0 if any(backend.overlap(x, each) for each in arrays) else int(x.nbytes)
+    arrays = [as_bits(each) for each in given if isinstance(each, Numbers | HalfArray) or backend.owns(each)]
+    moved = as_bits(x)
+    return 0 if any(backend.overlap(moved, each) for each in arrays) else int(moved.nbytes)
 
 
 def _memory(options: Options, plan: Plan | None) -> Memory:
@@ -478,7 +484,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     for name, x, other in (("a", a, b), ("b", b, a)):
         if isinstance(x, tuple) and not isinstance(other, tuple):
             raise TypeError(f"{name}: a tuple, as shapes are, beside an array; expected two shapes, or two arrays")
-    pair = Pair(without_eight_bits(a), without_eight_bits(b), _memory(asked, None), asked)
+    pair = Pair(plain_halves(a), plain_halves(b), _memory(asked, None), asked)
     if pair.half is not None:
         made = plan_for_halves(pair.sizes, pair.half, pair.choices)
         if watching():
@@ -540,7 +546,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         raise ValueError("plan: the native product has no slices to prepare; plan with reproducible=True")
     if isinstance(x, Prepared):
         raise TypeError("x: prepared already; expected an array")
-    x = without_eight_bits(x)
+    x = plain_halves(x)
     backend = backend_of(("x", x))
     half = plan.dtype if plan.dtype in HALVES else None
     if half is not None:
@@ -644,7 +650,7 @@ def gemm(
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
     asked = Options.of("gemm", options)
-    a, b = without_eight_bits(a), without_eight_bits(b)
+    a, b = plain_halves(a), plain_halves(b)
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})

@@ -86,6 +86,7 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
             dtype_of(name, each)  # raises
         if isinstance(each, np.ndarray) and each.dtype.kind in "fc":
             check_finite(name, each)
+    Accuracy.of(accuracy, 1)  # refuses those of 16-bit products
     asked = MULTIPRECISION if is_multiprecision(wanted) else dtype if wanted == QUAD else wanted
     try:
         rest = gemm(-1, a, factor, 1, b, accuracy=accuracy, dtype=asked, reproducible=True)

@@ -44,10 +44,26 @@ class HalfArray:
         """The array with two axes exchanged: a view."""
         return HalfArray(self.bits.swapaxes(first, second), self.format)
 
+    def transpose(self, *axes: Any) -> HalfArray:
+        """The array with its axes in another order: a view."""
+        return HalfArray(self.bits.transpose(*axes), self.format)
+
+    def reshape(self, *shape: Any) -> HalfArray:
+        """The numbers in another shape: a view, where NumPy or CuPy gives one."""
+        return HalfArray(self.bits.reshape(*shape), self.format)
+
+    def diagonal(self, axis1: int, axis2: int) -> HalfArray:
+        """The diagonals along two axes, as the last axis: a view."""
+        return HalfArray(self.bits.diagonal(axis1=axis1, axis2=axis2), self.format)
+
     @property
     def _an_array(self) -> Any:
         """The bits, which lie where the numbers do (`process.placement.where_they_lie`)."""
         return self.bits
+
+
+ONE = {"float16": 0x3C00, "bfloat16": 0x3F80}
+"""The bits of the number one."""
 
 
 def half_format_of(x: Any) -> str | None:
@@ -70,10 +86,16 @@ def as_bits(x: Any) -> Any:
     return x.view(np.uint16) if half_format_of(x) is not None else x
 
 
-def without_eight_bits(x: Any) -> Any:
-    """An array of 8-bit floats of ml_dtypes as bfloat16, which has all of these numbers; any other as it is."""
+def plain_halves(x: Any) -> Any:
+    """An array of 8-bit floats of ml_dtypes as bfloat16, which has all of these numbers; any other as it is.
+
+    Of 16-bit floats in another byte order a copy in that of the machine, in which their bits are read.
+    """
     dtype: Any = getattr(x, "dtype", None)
-    if getattr(dtype, "itemsize", 0) != 1 or not dtype.name.startswith(EIGHT_BITS):  # `name` takes a microsecond
+    size = getattr(dtype, "itemsize", 0)
+    if size == 2 and not dtype.isnative:
+        return x.astype(dtype.newbyteorder("="))
+    if size != 1 or not dtype.name.startswith(EIGHT_BITS):  # `name` takes a microsecond
         return x
     from ml_dtypes import bfloat16
 
@@ -89,3 +111,13 @@ def widened(x: Any) -> Any:
     wide = x.bits.astype(np.uint32)
     wide <<= 16
     return wide.view(np.float32)
+
+
+def narrowed(x: Any, half: str) -> HalfArray:
+    """Float32 numbers, an array of NumPy or CuPy, rounded to a 16-bit format."""
+    if half == "float16":
+        return HalfArray(x.astype(np.float16).view(np.uint16), half)
+    bits = x.view(np.uint32)
+    rounded = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16  # to nearest, ties to even
+    is_nan = bits & 0x7FFFFFFF > 0x7F800000
+    return HalfArray(np.where(is_nan, 0x7FC0, rounded).astype(np.uint16), half)

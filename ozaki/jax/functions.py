@@ -9,11 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ozaki.call.halves import half_asked, half_result
+from ozaki.interchange.halves import EIGHT_BITS
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.asking import check_alone
 from ozaki.process.warning import warn
+from ozaki.records.formats import DTYPES, HALVES
 from ozaki.records.options import AccuracyOptions, Options, takes
+from ozaki.records.shapes import shapes
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""
@@ -26,7 +30,8 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     Parameters
     ----------
     a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128
-        Of float16 and bfloat16 the float32 values, and the product is float32.
+        The product of two of float16, or of bfloat16, is rounded once to that format; with an accuracy of more bits, as
+        "fp32", it is float32. Floats of 8 bits count as bfloat16.
     b : array, shape (..., k, n) or (k,)
     **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of derivatives have the same.
@@ -50,22 +55,15 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     (5, 2, 4)
     """
     asked = Options.of("matmul", options, AccuracyOptions)
-    a, b = _promoted(a, b)
-    for name, x in (("a", a), ("b", b)):
-        if x.ndim == 0:
-            raise ValueError(f"{name}: a scalar; expected at least one dimension (multiply by a scalar with *)")
-    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
-    if a.shape[-1] != inner:
-        raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
+    a, b = _promoted(a, b, asked)
+    batch = shapes(a.shape, b.shape).batch  # refuses those that do not fit
     _check(asked, a.dtype)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
-        batch = jnp.broadcast_shapes(left.shape[:-2], (1,) * (b.ndim - 2))
-        rows = left.reshape(prod(left.shape[:-1]), inner)
+        rows = left.reshape(prod(left.shape[:-1]), left.shape[-1])
         c = product(rows, right, asked).reshape(*batch, left.shape[-2], right.shape[1])
     else:
-        batch = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))
         c = product(left, right, asked)
     if a.ndim == 1:
@@ -97,8 +95,9 @@ def dot_general(
     precision : as of `jax.lax.dot_general`
         It changes nothing: `accuracy` says how accurate the product is.
     preferred_element_type : dtype, optional
-        Dtype of the result: float32 or float64, to which the product is rounded once, float16 or bfloat16, to which its
-        rounding to float32 is rounded, or complex64 or complex128. Default: as of `matmul`.
+        Dtype of the result: float32 or float64, to which the product is rounded once, or complex64 or complex128;
+        float16 or bfloat16, to which a product of that format is rounded once, and of another one its rounding to
+        float32. Default: as of `matmul`.
     out_sharding : None
         Results are sharded as JAX chooses; `jax.sharding.reshard` shards them otherwise.
     **options
@@ -125,7 +124,8 @@ def dot_general(
     asked = Options.of("dot_general", options, AccuracyOptions)
     if out_sharding is not None:
         raise NotImplementedError(f"out_sharding: {out_sharding}; expected None (jax.sharding.reshard shards results)")
-    a, b = _promoted(a, b)
+    wanted = None if preferred_element_type is None else _result_dtype(preferred_element_type)
+    a, b = _promoted(a, b, asked, wanted)
     (sums_a, sums_b), (batch_a, batch_b) = dimension_numbers
     sums_a, sums_b, batch_a, batch_b = (tuple(map(int, axes)) for axes in (sums_a, sums_b, batch_a, batch_b))
     for name, x, axes in (("a", a, sums_a + batch_a), ("b", b, sums_b + batch_b)):
@@ -146,11 +146,13 @@ def dot_general(
     right = b.transpose(*batch_b, *sums_b, *free_b).reshape(*batch, k, prod(columns))
     if precision is not None:  # JAX refuses what it does not know
         jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, dimension_numbers, precision), a, b)
-    wanted = a.dtype if preferred_element_type is None else _result_dtype(preferred_element_type, a.dtype)
+    if wanted is None or wanted == a.dtype:
+        _check(asked, a.dtype)
+        return product(left, right, asked).reshape(*batch, *rows, *columns)
+    if jnp.issubdtype(a.dtype, jnp.complexfloating) and not jnp.issubdtype(wanted, jnp.complexfloating):
+        raise TypeError(f"preferred_element_type: {wanted}, but the product is complex; expected a complex one")
     computed = jnp.promote_types(wanted, jnp.float32)
     _check(asked, computed)
-    if preferred_element_type is None:
-        return product(left, right, asked).reshape(*batch, *rows, *columns)
     if jnp.issubdtype(wanted, jnp.complexfloating) and not jnp.issubdtype(a.dtype, jnp.complexfloating):
         computed = jnp.finfo(wanted).dtype
     if jnp.promote_types(computed, a.dtype) == computed:  # exact, and so is the sum that is rounded to it
@@ -160,23 +162,21 @@ def dot_general(
     return product(left, right, asked).astype(wanted).reshape(*batch, *rows, *columns)
 
 
-def _result_dtype(preferred: Any, operands: Any) -> Any:
+def _result_dtype(preferred: Any) -> Any:
     """The dtype of a result, as a caller names it.
 
     Raises
     ------
     TypeError
-        If products have no such dtype, or those of operands of that dtype are complex and this one is real.
+        If products have no such dtype.
     ValueError
         If it has 64 bits, and JAX is without.
     """
     wanted = jnp.dtype(preferred)
-    if wanted.name not in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
+    if wanted.name not in (*DTYPES, *HALVES):
         raise TypeError(f"preferred_element_type: {wanted}; expected a dtype of floats or complex numbers")
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise ValueError(f"preferred_element_type: {wanted} needs jax.config.update('jax_enable_x64', True)")
-    if jnp.issubdtype(operands, jnp.complexfloating) and not jnp.issubdtype(wanted, jnp.complexfloating):
-        raise TypeError(f"preferred_element_type: {wanted}, but the product is complex; expected a complex one")
     return wanted
 
 
@@ -210,6 +210,8 @@ def _check(options: Options, dtype: Any) -> None:
 
     `dtype` is that of the result. A warning says if JAX has no format with as many bits as the accuracy names.
     """
+    if dtype.name in HALVES:
+        return  # `half_result` checked them
     check_alone(options)
     target = options.target(1)
     bits = 0 if target is None else target.bits or 0
@@ -220,17 +222,33 @@ def _check(options: Options, dtype: Any) -> None:
         )
 
 
-def _promoted(a: Any, b: Any) -> tuple[Any, Any]:
+def _promoted(a: Any, b: Any, options: Options, wanted: Any = None) -> tuple[Any, Any]:
     """Both operands as arrays of the dtype that they promote to, one that can be multiplied.
+
+    16-bit floats of one format stay what they are where the product is rounded to it; `wanted` is the dtype that a
+    caller names of the result.
 
     Raises
     ------
     TypeError, ValueError
     """
-    a, b = _array("a", a), _array("b", b)
+    a, b = (_without_eight_bits(_array(name, x)) for name, x in (("a", a), ("b", b)))
+    half = half_result(a, b, options, None)
+    if half is not None and wanted is not None and wanted != half:
+        if half_asked(options)[0] is not None:
+            raise ValueError(
+                f"preferred_element_type: {wanted}, but accuracy={options.accuracy!r} rounds to {half}; omit one of "
+                "the two"
+            )
+        half = None
     dtype = jnp.promote_types(a.dtype, b.dtype)
-    if dtype in (jnp.float16, jnp.bfloat16):
+    if half is None and dtype.name in HALVES:
         dtype = jnp.dtype("float32")
-    if dtype.name not in ("float32", "float64", "complex64", "complex128"):
+    if dtype.name not in (*DTYPES, *HALVES):
         raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; expected floats or complex numbers")
     return a.astype(dtype), b.astype(dtype)
+
+
+def _without_eight_bits(x: Any) -> Any:
+    """An array of 8-bit floats as bfloat16, which has all of these numbers; any other as it is."""
+    return x.astype(jnp.bfloat16) if x.dtype.name.startswith(EIGHT_BITS) else x

@@ -2,7 +2,8 @@
 
 It is bilinear, so JAX derives all its derivatives from it; each is a product of the same options. Compiled code calls
 back into `ozaki.matmul`, which reads the operands in JAX's memory and writes the result there: on a GPU the callback
-starts kernels on the stream of the compiled code, and copies nothing.
+starts kernels on the stream of the compiled code, and copies nothing. It is given 16-bit floats as their bits, since
+buffers tell no other library of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from jax.interpreters import ad, batching, mlir
 from jax.lax import dot_general_p
 
 from ozaki.functions.products import matmul
+from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.streams import on_stream
+from ozaki.records.formats import HALVES, STORED_AS
 from ozaki.records.options import Options
 
 PRODUCT = Primitive("ozaki_product")
@@ -26,6 +29,8 @@ PRODUCT = Primitive("ozaki_product")
 
 def product(a: Any, b: Any, options: Options) -> Any:
     """The product of stacks of matrices whose batches have the same shape, of one dtype.
+
+    Of 16-bit floats it is rounded once to their format; the options must be such that `ozaki.matmul` does so.
 
     Under shard_map an operand that is the same on all devices along an axis of the mesh is marked as one that varies,
     if the other one does: its cotangent is then summed over these devices.
@@ -62,25 +67,47 @@ def _shape(a: Any, b: Any, *, options: Options) -> Any:
 
 def _on_cpu(a: Any, b: Any, *, options: Options) -> Any:
     """What code compiled for CPUs does."""
+    half = _half_of(a)
 
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
-        matmul(np.asarray(a), np.asarray(b), out=np.asarray(out), **options._asdict())
+        left, right, result = (_numbers(np.asarray(buffer), half) for buffer in (a, b, out))
+        matmul(left, right, out=result, **options._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype))(a, b)
+    return _called(into, a, b, half, options)
 
 
 def _on_gpu(a: Any, b: Any, *, options: Options) -> Any:
     """What code compiled for CUDA devices does."""
+    half = _half_of(a)
 
     def into(context: Any, out: Any, a: Any, b: Any) -> None:
         import cupy as cp
 
         # On the buffers' device before CuPy sees them: on another one it would copy them, and the result be lost.
         with on_stream(_device_of(out), context.stream):
-            left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
+            left, right, result = (_numbers(cp.asarray(buffer), half) for buffer in (a, b, out))
             matmul(left, right, out=result, **options._asdict())
 
-    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype))(a, b)
+    return _called(into, a, b, half, options)
+
+
+def _half_of(x: Any) -> str | None:
+    """The 16-bit format of an operand, and so of both and of the result; None of any other."""
+    return x.dtype.name if x.dtype.name in HALVES else None
+
+
+def _numbers(x: Any, half: str | None) -> Any:
+    """The array in a buffer, which holds the bits of 16-bit floats."""
+    return x if half is None else HalfArray(x, half)
+
+
+def _called(into: Any, a: Any, b: Any, half: str | None, options: Options) -> Any:
+    """The result that a function writes from two operands when compiled code runs."""
+    shape, dtype = (*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype
+    if half is None:
+        return buffer_callback(into, jax.ShapeDtypeStruct(shape, dtype))(a, b)
+    bits = [jax.lax.bitcast_convert_type(x, STORED_AS) for x in (a, b)]
+    return jax.lax.bitcast_convert_type(buffer_callback(into, jax.ShapeDtypeStruct(shape, STORED_AS))(*bits), dtype)
 
 
 def _device_of(buffer: Any) -> int:
@@ -113,13 +140,16 @@ ad.defbilinear(PRODUCT, _gradient_of_a, _gradient_of_b)
 
 
 def _mapped(operands: Any, axes: Any, *, options: Options) -> tuple[Any, int]:
-    """The products along a mapped axis: more rows or columns of one product, if one operand is a matrix for all."""
+    """The products along a mapped axis: more rows or columns of one product, if one operand is a matrix for all.
+
+    Not more columns of 16-bit floats, where these decide how many digits a row has.
+    """
     (a, b), (axis_a, axis_b) = operands, axes
     if axis_b is None and a.ndim == 3:
         a = jnp.moveaxis(a, axis_a, 0)
         c = product(a.reshape(a.shape[0] * a.shape[1], a.shape[2]), b, options)
         return c.reshape(*a.shape[:2], c.shape[1]), 0
-    if axis_a is None and b.ndim == 3:
+    if axis_a is None and b.ndim == 3 and _half_of(b) is None:
         b = jnp.moveaxis(b, axis_b, 1)
         c = product(a, b.reshape(b.shape[0], b.shape[1] * b.shape[2]), options)
         return c.reshape(c.shape[0], *b.shape[1:]), 1

@@ -20,7 +20,7 @@ from ozaki.planning.facts import Facts, InnerRange, Need, RowsBound, Spans, sett
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.process.environment import default_environment
 from ozaki.process.placement import on_gpu, where_they_lie
-from ozaki.records.formats import is_complex
+from ozaki.records.formats import HALVES, is_complex
 from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.plan import Plan
 from ozaki.records.shapes import COMPLEX, REAL, length_of, shapes
@@ -239,7 +239,8 @@ def _check(x: Any, y: Any, left: Rows, right: Rows, plan: Plan) -> None:
         raise ValueError(f"b: {y.shape[2]} inner indices; expected {x.shape[2]}, those of a")
     if x.shape[2] > left.k:
         raise ValueError(f"a: {x.shape[2]} inner indices; expected no more than {left.k}, the whole product's")
-    if plan.scheme is None or not plan.scheme.exact or plan.inner_scaling or plan.undecided_apart or plan.batch:
+    others = plan.inner_scaling or plan.undecided_apart or plan.batch or plan.dtype in HALVES
+    if plan.scheme is None or not plan.scheme.exact or others:
         raise ValueError("plan: expected one of residues or digits alone, of two matrices, with inner_scaling=False")
     if left.k != plan.shape[1]:
         raise ValueError(f"plan: for inner dimension {plan.shape[1]}; expected {left.k}, that of left and right")

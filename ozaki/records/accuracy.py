@@ -147,8 +147,9 @@ class Accuracy:
                 )
             if accuracy not in _BITS:
                 raise ValueError(
-                    f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, exact, a number of "
-                    "bits, a tolerance as a float, 'relative:1e-12' or Accuracy(measure, tolerance)"
+                    f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, exact, bf16 or fp16 "
+                    "(of such operands), a number of bits, a tolerance as a float, 'relative:1e-12' or "
+                    "Accuracy(measure, tolerance)"
                 )
             return _bits(_BITS[accuracy], k)
         if isinstance(accuracy, bool) or not isinstance(accuracy, Real):

@@ -155,7 +155,8 @@ def shapes(a: Shape, b: Shape) -> Shapes:
         batch = broadcast(left[:-2], right[:-2])
     except ValueError:
         raise ValueError(
-            f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}"
+            f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}; expected "
+            "equal sizes, or 1"
         ) from None
     if k > _LONGEST:
         raise ValueError(f"a: shape {a}; expected an inner dimension of at most {_LONGEST}")

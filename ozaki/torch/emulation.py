@@ -11,17 +11,18 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ozaki.account import Account
-from ozaki.call.halves import half_asked
+from ozaki.call.halves import ACCURACIES, half_asked, half_by_default
 from ozaki.functions.decorating import decorated
 from ozaki.planning.asking import check_alone
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import HALVES
 from ozaki.records.options import MethodOptions, Options, takes
 from ozaki.torch.dispatch import ENTERED, Block, Settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-"""Dtypes of tensors whose products are emulated; others are left to PyTorch."""
+"""Dtypes of tensors whose products are emulated unless others are asked for."""
 
 
 @takes(MethodOptions)
@@ -53,8 +54,9 @@ def emulate(
         for it.
     dtypes : tuple of torch.dtype
         Only products of tensors of these dtypes are emulated. Default: float32, float64, complex64 and complex128; with
-        accuracy="bf16" or "fp16" those of that format alone, each rounded once to it: the bits of a row then depend
-        neither on the batch nor on the device.
+        accuracy="bf16" or "fp16" those of that format alone, each rounded once to it: the bits of a row of the left
+        operand then depend neither on the batch nor on the device. Without an accuracy torch.bfloat16 and torch.float16
+        may be named, too, beside others.
 
     Returns
     -------
@@ -64,7 +66,17 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        For options that are wrong for every product; others from the products, as `ozaki.matmul` raises them.
+        For options that are wrong for every product, and dtypes whose products would have another dtype with these
+        options; others from the products, as `ozaki.matmul` raises them.
+
+    Notes
+    -----
+    Attention is products of its own where PyTorch takes it apart: where a program writes it so, and in
+    `torch.nn.functional.scaled_dot_product_attention` within `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`. PyTorch
+    multiplies float32 there, also of 16-bit tensors, unless
+    `torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)` was called, on CPUs too. A block inside of another
+    one leaves what it does not emulate to that one: `emulate(accuracy="exact", dtypes=(torch.float32,))` around one of
+    accuracy="bf16" takes these products, and all others of float32, each the exact one rounded once.
 
     Examples
     --------
@@ -81,7 +93,34 @@ def emulate(
         check_alone(asked)
     if dtypes is None:
         dtypes = DTYPES if half is None else (getattr(torch, half),)
-    return Emulation(Settings(asked, report, dtypes))
+    else:
+        _check_dtypes(dtypes, half, asked)
+    return Emulation(Settings(asked, report, tuple(dtypes)))
+
+
+def _check_dtypes(dtypes: Any, half: str | None, options: Options) -> None:
+    """Refuse dtypes that no product has, or of which it would have another one with these options.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(dtypes, tuple | list) or not all(isinstance(dtype, torch.dtype) for dtype in dtypes):
+        raise TypeError(f"dtypes: {dtypes!r}; expected a tuple of dtypes of torch, as (torch.bfloat16,)")
+    for dtype in dtypes:
+        name = str(dtype).removeprefix("torch.")
+        if dtype not in DTYPES and name not in HALVES:
+            raise TypeError(f"dtypes: {dtype}; expected dtypes of 16-bit or longer floats, or of complex numbers")
+        if half is not None and name != half:
+            raise ValueError(
+                f"dtypes: {dtype}, but accuracy={options.accuracy!r} is of {half} alone; omit dtypes, and give others "
+                "a block of their own around this one"
+            )
+        if half is None and name in HALVES and half_by_default((name, name), options) is None:
+            raise ValueError(
+                f"dtypes: {dtype}, whose products would be float32 with these options; use accuracy="
+                f"{next(each for each, of in ACCURACIES.items() if of == name)!r}, without scheme, or omit {dtype}"
+            )
 
 
 class Emulation:

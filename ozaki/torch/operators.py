@@ -18,6 +18,7 @@ from ozaki.functions.products import gemm
 from ozaki.functions.products import matmul as multiply
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import AccuracyOptions, Options
+from ozaki.records.shapes import shapes
 from ozaki.schemes import Words
 
 LIBRARY = torch.library.Library("ozaki", "DEF")
@@ -89,8 +90,15 @@ def _matmul(a: Any, b: Any, *options: Any) -> Any:
 @torch.no_grad()
 @named("addmm")
 def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
-    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    return gemm(alpha, a, b, beta, None if beta == 0 else c.expand(shape), **_options(options))
+    sizes = shapes(tuple(a.shape), tuple(b.shape)).result
+    if beta == 0:
+        c = None
+    else:
+        try:
+            c = c.expand(sizes)
+        except RuntimeError:
+            raise ValueError(f"c: shape {tuple(c.shape)}; expected {sizes}, or one that broadcasts to it") from None
+    return gemm(alpha, a, b, beta, c, **_options(options))
 
 
 for _device in ("CPU", "CUDA"):
@@ -117,8 +125,7 @@ def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any
 def _dtype(a: Any, b: Any, options: tuple[Any, ...]) -> torch.dtype:
     """The dtype of a product: that which both promote to; of 16-bit floats theirs, or float32 if options say so."""
     asked = Options(**_options(options))
-    left, right = (str(x.dtype).removeprefix("torch.") for x in (a, b))
-    half = half_asked(asked)[0] or half_by_default(left, right, asked)
+    half = half_asked(asked)[0] or half_by_default([str(x.dtype).removeprefix("torch.") for x in (a, b)], asked)
     if half is not None:
         of_half: torch.dtype = getattr(torch, half)
         return of_half

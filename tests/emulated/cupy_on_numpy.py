@@ -285,7 +285,8 @@ def gemm_ex(
     y = matrix(b, k, n, ldb, words) if op_b == 0 else matrix(b, n, k, ldb, words).T
     if not np.iscomplexobj(x) and all((each == np.rint(each)).all() for each in (x, y)):
         x, y = x.astype(np.float64), y.astype(np.float64)
-        assert (abs(x) @ abs(y)).max() <= exact
+        slices = max(abs(x).max(), abs(y).max()) <= exact  # else large floats of a native product
+        assert not slices or (abs(x) @ abs(y)).max() <= exact
     matrix(c, m, n, ldc, products)[:] = x @ y
 
 

@@ -36,6 +36,7 @@ FUNCTIONS = {
         "tiles-in-turn",
         "stacks-at-the-end-of-memory",
     ),
+    "random_stacks": ("random-stacks", "hopper-random-stacks"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",
@@ -70,6 +71,7 @@ FUNCTIONS = {
         ),
         *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
         *("sixteen-expressions", "hopper-sixteen-expressions", "hopper-few-rows", "hopper-steps-of-few-rows"),
+        *("sixteen-contracted", "hopper-sixteen-contracted", "weights-within-limits", "hopper-weights-within-limits"),
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (

@@ -152,6 +152,8 @@ def refused_of_devices(rng: np.random.Generator) -> None:
         (a, b, None, {"plan": plan}, NotImplementedError, "workspace_limit: not for devices="),
         (a, b, None, method | {"inner_scaling": True}, NotImplementedError, "inner_scaling: True is not"),
         (a, b, None, method | {"dtype": "f4"}, NotImplementedError, "dtype: 'float32' of float64 operands"),
+        (a.astype("f2"), b.astype("f2"), None, {}, TypeError, r"a: dtype float16 .*\(a.astype\('float32'\) is exact"),
+        (a.astype("f2"), b.astype("f2"), None, {"accuracy": "fp16"}, ValueError, "devices: .* give a and b as float32"),
     ):
         with pytest.raises(error, match=match):
             ozaki.matmul(x, y, out, devices="all", **given)

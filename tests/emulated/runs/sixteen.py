@@ -9,6 +9,7 @@ from unittest import mock
 import cupy as cp
 import ml_dtypes
 import numpy as np
+import pytest
 
 import ozaki
 from ozaki.backends.cupy import devices
@@ -353,3 +354,52 @@ def steps_of_few_rows(rng: np.random.Generator) -> None:
         _same(expected, cp.asnumpy(ozaki.matmul(x, replace(for_many, plan=plan), plan=plan).bits))
     kernels = "row_digits", "few_rows"  # and what the first call reports
     assert found.names == [*kernels, "copy to host", "arrive", *kernels], found.names
+
+
+def sixteen_contracted(rng: np.random.Generator) -> None:
+    """Stacks of which both operands are broadcast, contractions, and NumPy's functions within a block."""
+    for half in _HALVES:
+        a, b = rng.standard_normal((2, 1, 4, 40)), rng.standard_normal((3, 40, 6))
+        a[..., 1, :] *= np.exp2(-np.arange(40) / 3)
+        b *= np.exp(3 * rng.standard_normal((3, 40, 1)))
+        given = [_bits(np.clip(x, -6e4, 6e4), half) for x in (a, b)]
+        (x, y), host = ([HalfArray(cp.asarray(each), half) for each in given], [_host(each, half) for each in given])
+
+        def check(expected: np.ndarray, got: Any) -> None:
+            _same(expected.view(np.uint16), cp.asnumpy(got.bits if isinstance(got, HalfArray) else got.view(np.uint16)))
+
+        check(ozaki.matmul(*host), ozaki.matmul(x, y))
+        for subscripts in ("abij,cjk->abcik", "abij,cjk->ki", "abij,clk->ijk", "cjk,cjk->cjk", "abij->j"):
+            of = [x, y] if subscripts.startswith("ab") else [y, y]
+            of_host = host if subscripts.startswith("ab") else host[1:] * 2
+            count = subscripts.count(",") + 1
+            with np.errstate(all="ignore"):
+                check(ozaki.einsum(subscripts, *of_host[:count]), ozaki.einsum(subscripts, *of[:count]))
+        check(ozaki.tensordot(host[0], host[1], (3, 1)), ozaki.tensordot(x, y, (3, 1)))
+    x, y = (cp.asarray(each) for each in host)
+    with ozaki.emulate(accuracy="fp16") as run:
+        check(ozaki.matmul(*host), cp.matmul(x, y))
+    assert run.account.products == 1
+
+
+def weights_within_limits(rng: np.random.Generator) -> None:
+    """Prepared columns serve any number of rows; a limit for which another engine runs refuses them."""
+    for half, name in zip(_HALVES, ("bf16", "fp16"), strict=True):
+        m, k, n = 300, 40, 400
+        a, b = (_bits(rng.standard_normal(shape), half) for shape in ((m, k), (k, n)))
+        expected = ozaki.matmul(_host(a, half), _host(b, half)).view(np.uint16)
+        x, y = (HalfArray(cp.asarray(each), half) for each in (a, b))
+        plan = ozaki.plan(x, y)
+        columns = ozaki.prepare(y, "right", plan)
+        for rows in (1, 129, m):
+            _same(expected[:rows], cp.asnumpy(ozaki.matmul(x[:rows], columns).bits))
+            of_rows = ozaki.plan((rows, k), (k, n), accuracy=name)
+            _same(expected[:rows], cp.asnumpy(ozaki.matmul(x[:rows], columns, plan=of_rows).bits))
+        _, report = ozaki.matmul(x, y, return_report=True)
+        _same(expected, cp.asnumpy(ozaki.matmul(x, columns, workspace_limit=10**9).bits))
+        limit = int(0.6 * report.workspace_bytes)
+        if devices.current().family.one_read:
+            with pytest.raises(ValueError, match=f"b: prepared for another plan; .*, of workspace_limit={limit}"):
+                ozaki.matmul(x, columns, workspace_limit=limit)
+        else:
+            _same(expected, cp.asnumpy(ozaki.matmul(x, columns, workspace_limit=limit).bits))
