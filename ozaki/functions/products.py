@@ -442,7 +442,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     if isinstance(a, tuple) and isinstance(b, tuple):
         sizes, (half, _) = shapes(shape_of("a", a), shape_of("b", b)), half_asked(asked)
         if half is None and asked.dtype is None:
-            raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
+            raise ValueError("dtype: missing; a plan from shapes needs that of the operands, as 'float64', or 'mp'")
         if half is not None:
             made = plan_for_halves(sizes, half, asked)
         else:

@@ -134,7 +134,7 @@ class Report:
                 what += f", {several(self.undecided, 'undecided entry', 'undecided entries')} apart,"
         lines = [f"{what} on {self.engine}"]
         if self.row_kinds is not None:
-            lines.append("rows of A: " + ", ".join(f"{n} {how}" for how, n in self.row_kinds.items()))
+            lines.append("rows of A: " + ", ".join(map(_of_kind, self.row_kinds, self.row_kinds.values())))
         if self.bound == inf:
             lines.append("no error bound")
         else:
@@ -180,6 +180,11 @@ class Report:
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)
+
+
+def _of_kind(how: str, rows: int) -> str:
+    """A number of rows and how they were multiplied: "61 with 2 digits", "1 exact"."""
+    return f"{rows} {how}" if how == "exact" else f"{rows} with {how}"
 
 
 def _of_entries(bounds: Any) -> list[str]:
