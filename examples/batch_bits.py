@@ -3,7 +3,8 @@
 A small transformer in bfloat16, its weights drawn here, reads the same sequence alone, among 7 and among 64, and is
 trained for a step. Within `ozaki.torch.emulate(accuracy="bf16")` the logits of that sequence, and the gradient that
 arrives at its embeddings, have the same bits in every batch: each row of a product is rounded once, and has digits that
-neither other rows nor the batch decide. PyTorch's own products add in an order that the shape decides.
+neither other rows nor the batch decide. PyTorch's own products add in an order that the shape may decide; on some
+processors it does not while matrices are as small as here, and the bits are the same, too.
 """
 
 from __future__ import annotations

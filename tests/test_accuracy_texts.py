@@ -106,6 +106,10 @@ def test_a_stack_in_the_normwise_measure_is_not_one_matrix():
     ("text", "error", "message"),
     [
         ("fp65", ValueError, "accuracy: 'fp65' is not known; expected one of fp32, .*'relative:1e-12'"),
+        ("bfloat16", ValueError, "accuracy: 'bfloat16' is not known; use 'bf16'$"),
+        ("half", ValueError, "accuracy: 'half' is not known; use 'fp16'$"),
+        ("float64", ValueError, "accuracy: 'float64' is not known; use 'fp64'$"),
+        ("FP64", ValueError, "accuracy: 'FP64' is not known; use 'fp64'$"),
         ("relative:fp64", ValueError, "accuracy: 'relative:fp64'; expected MEASURE:TOLERANCE"),
         ("rows:1e-9", ValueError, "accuracy: measure 'rows' is not known; expected one of componentwise"),
         ("relative:53", ValueError, "accuracy: tolerance 53; .*accuracy=53"),

@@ -506,6 +506,8 @@ NUMBER = 400 * "1"
         (["verify", "a.npy", "b.npz", "--scheme", "x"], "scheme"),
         (["plan", "a.npy", "40x20"], "two files or two shapes"),
         (["plan", "a.npy", "b.npz", "--dtype", "float16"], "--dtype"),
+        (["plan", "a.npy", "b.npz", "--accuracy", "bf16"], "--accuracy: 'bf16' is for Python"),
+        (["multiply", "a.npy", "b.npz", "-o", "c.npy", "--accuracy", "fp16"], "--accuracy: 'fp16' is for Python"),
         (["plan", "30x40", "50x20"], "does not fit"),
         (["nothing"], "nothing"),
         (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),

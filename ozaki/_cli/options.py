@@ -103,6 +103,11 @@ def takes_options(command: _Command) -> _Command:
 def options_of(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of `ozaki.matmul` that those of a command line mean."""
     accuracy, dtype = given["accuracy"], given["dtype"]
+    if accuracy in ("bf16", "fp16"):
+        raise ValueError(
+            f"--accuracy: {accuracy!r} is for Python, as ozaki.matmul(a, b, accuracy={accuracy!r}); the command "
+            "multiplies float16 numbers as float32 ones, so use fp32"
+        )
     read = {
         "accuracy": None if accuracy is None else of_text(accuracy),
         "dtype": None if dtype is None else str(dtype),

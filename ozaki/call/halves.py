@@ -102,7 +102,9 @@ def half_asked(options: Options) -> tuple[str | None, str]:
     if wanted not in (None, half):
         raise ValueError(f"dtype: {wanted!r}, but accuracy={options.accuracy!r} rounds to {half}; omit one of the two")
     if others := _others(options):
-        raise ValueError(f"{others[0]}: not of products rounded to {half}; omit it, or use accuracy='fp32'")
+        raise ValueError(
+            f"{others[0]}: products rounded to {half} have no such option; omit it, or use accuracy='fp32'"
+        )
     return half, f"accuracy: {options.accuracy!r}" if named else f"dtype: {wanted!r}"
 
 

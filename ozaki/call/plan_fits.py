@@ -24,7 +24,7 @@ def check_plan_fits(plan: Plan, pair: Pair) -> None:
     if (plan.shape, plan.batch) != (sizes.shape, sizes.batch):
         raise ValueError(
             f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
-            f"but a and b have batch {sizes.batch} and {sizes.shape}"
+            f"but a and b have batch {sizes.batch} and {sizes.shape}; plan for these"
         )
     if plan.dtype != pair.dtype:
         raise ValueError(f"plan: made for {plan.dtype}, but a and b give {pair.dtype}")

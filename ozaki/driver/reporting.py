@@ -31,7 +31,9 @@ def report(works: Works, settled: Settled, asked: frozenset[str], c: Any) -> Rep
     """
     pair, plan, relative = works.pair, settled.plan, "relative" in asked
     if pair.half is not None and asked:
-        raise ValueError(f"return_report: {sorted(asked)[0]!r} is not of products rounded to {pair.half}; use True")
+        raise ValueError(
+            f"return_report: {sorted(asked)[0]!r}, which products rounded to {pair.half} do not have; use True"
+        )
     bounds = entry_bounds(works, plan, c) if "bounds" in asked else None
     scheme, bound, unrounded = plan.scheme, plan.bound, plan.unrounded_bound
     # A multiprecision result refuses NaN and Inf, and has no range that it could leave.

@@ -204,8 +204,9 @@ def matmul(
     progress : function of (done, total, unit), optional
         Called now and then from the thread of this call, at most ten times a second, and at the end with done == total:
         so many units of the product are done: "steps" (a slice product of parts of the operands, or their splitting or
-        rounding), "tiles" of words, or, on a GPU, "launches", which the device may not have completed. Planning is not
-        counted. A native product is one unit, "products", and so is one by the program of an earlier call.
+        rounding), "tiles" of words, "rows" of a result of 16 bits, or, on a GPU, "launches", which the device may not
+        have completed. Planning is not counted. A native product is one unit, "products", and so is one by the program
+        of an earlier call.
         A product that is computed once more, for a relative accuracy, begins anew. What the function raises ends the
         product; `out` then may hold any of its own and of the product's entries.
     return_report : bool, "relative", "bounds", or a tuple of both
@@ -443,7 +444,8 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
     **options
         As for `matmul`; but with shapes `dtype` is "float32", "float64", "complex64" or "complex128", that of operands
-        and result, or "mp" (or "mp106"), that of the result of real operands.
+        and result, or "mp" (or "mp106"), that of the result of real operands. With "bfloat16" or "float16", or
+        accuracy="bf16" or "fp16", the plan is of two operands of that format, and its bound componentwise.
     strict : bool
         For a plan made from arrays for an accuracy. True: each product by the plan is first proven for its own
         operands, and refused if it misses the accuracy. False saves that proof; then a product misses it silently,
@@ -473,7 +475,7 @@ def plan(a: Any, b: Any, *, strict: bool = True, **options: Unpack[ProductOption
     if isinstance(a, tuple) and isinstance(b, tuple):
         sizes, (half, _) = shapes(shape_of("a", a), shape_of("b", b)), half_asked(asked)
         if half is None and asked.dtype is None:
-            raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
+            raise ValueError("dtype: missing; a plan from shapes needs that of the operands, as 'float64', or 'mp'")
         if half is not None:
             made = plan_for_halves(sizes, half, asked)
         else:
@@ -514,6 +516,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     ----------
     x : array of the shape that the plan has for this side; its batch may broadcast to the plan's
     side : {"left", "right"}
+        "right" for products that are rounded to 16 bits; the operand then serves any number of rows, without a plan.
     plan : Plan
         One with slices or words, not the native product.
 

@@ -16,6 +16,7 @@ from ozaki.records.plan import Plan
 from ozaki.records.report import ReportKind
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import known
+from ozaki.schemes.row_digits import RowDigits
 
 
 def check_native(dtype: str, target: Accuracy | None, options: Options, bound: float) -> None:
@@ -196,6 +197,8 @@ def check_options(options: Options, backend: Planner | None) -> None:
     if options.inner_scaling is not None and not isinstance(options.inner_scaling, _FLAG):
         raise TypeError(f"inner_scaling: {_given(options.inner_scaling)}; expected True, False or None")
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and (scheme == "auto" or scheme in known())):
+        if isinstance(scheme, str) and scheme == RowDigits.name:
+            raise ValueError(f"scheme: {scheme!r} cannot be named; omit it, and use accuracy='bf16' or 'fp16'")
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     check_engine(options.engine, backend)
     check_limit(options.workspace_limit)

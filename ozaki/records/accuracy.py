@@ -19,6 +19,17 @@ Measure = Literal["componentwise", "row-column", "normwise", "relative"]
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
 
+_OF_FORMATS = {name: name for name in ("bf16", "fp16", "exact", *_BITS)} | {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "single": "fp32",
+    "float64": "fp64",
+    "double": "fp64",
+}
+"""The accuracy that a name is likely to mean, written in small letters: its own, or that of a format."""
+
 PLAIN_BITS = 1000
 """Most bits whose tolerance `Accuracy.tolerance` holds alone; that of more bits has a negative `Accuracy.exponent`."""
 
@@ -140,6 +151,8 @@ class Accuracy:
         if isinstance(accuracy, str):
             if accuracy == "exact":
                 return Accuracy("componentwise", 0.0)
+            if (meant := _OF_FORMATS.get(accuracy.lower())) not in (None, accuracy):
+                raise ValueError(f"accuracy: {accuracy!r} is not known; use {meant!r}")
             if accuracy in ("bf16", "fp16"):
                 raise ValueError(
                     f"accuracy: {accuracy!r} is of products of two 16-bit operands, rounded once to their format; use "
@@ -154,8 +167,8 @@ class Accuracy:
             return _bits(_BITS[accuracy], k)
         if isinstance(accuracy, bool) or not isinstance(accuracy, Real):
             raise TypeError(
-                f"accuracy: {type(accuracy).__name__} is not supported; expected a name, a number of bits (int, as "
-                "53), a tolerance (float below 1, as 5e-16) or Accuracy(measure, tolerance)"
+                f"accuracy: {type(accuracy).__name__} is not supported; expected a name (as 'fp64' or 'bf16'), a "
+                "number of bits (int, as 53), a tolerance (float below 1, as 5e-16) or Accuracy(measure, tolerance)"
             )
         if isinstance(accuracy, Integral):
             _check_bits(accuracy)

@@ -41,11 +41,12 @@ class Report:
         "componentwise", "row-column", "normwise" or "relative".
     scheme
         "residues", "complex-residues" (of two complex operands), "digits" (or "digits7", "fp16-digits7": digits of 7
-        bits), the name of a preset of words, "words" or "native".
+        bits), "row-digits" (of a result rounded to 16 bits), the name of a preset of words, "words" or "native".
     slices
-        Slices of each operand (0 for the native product).
+        Slices of each operand (0 for the native product; of row-digits those of rows with the fewest).
     products
-        Number of slice products (by Strassen-Winograd each takes seven eighths of its operations).
+        Number of slice products, of row-digits for rows with the fewest (by Strassen-Winograd each takes seven eighths
+        of its operations).
     engine
         The device or library that multiplied, and how.
     native, why
@@ -57,7 +58,7 @@ class Report:
         Whether the bits are the same on every backend.
     nonfinite
         Number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation, as for plans
-        from shapes and a given number of slices).
+        from shapes, a given number of slices, and results rounded to 16 bits).
     out_of_range
         Number of entries of the result that over- or underflowed, or may have: that are Inf where operands are finite,
         or smaller than the normal numbers of the format, unless all their products are zero. No bound speaks of these
@@ -134,7 +135,7 @@ class Report:
                 what += f", {several(self.undecided, 'undecided entry', 'undecided entries')} apart,"
         lines = [f"{what} on {self.engine}"]
         if self.row_kinds is not None:
-            lines.append("rows of A: " + ", ".join(f"{n} {how}" for how, n in self.row_kinds.items()))
+            lines.append("rows of A: " + ", ".join(map(_of_kind, self.row_kinds, self.row_kinds.values())))
         if self.bound == inf:
             lines.append("no error bound")
         else:
@@ -180,6 +181,11 @@ class Report:
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)
+
+
+def _of_kind(how: str, rows: int) -> str:
+    """A number of rows and how they were multiplied: "61 with 2 digits", "1 exact"."""
+    return f"{rows} {how}" if how == "exact" else f"{rows} with {how}"
 
 
 def _of_entries(bounds: Any) -> list[str]:
