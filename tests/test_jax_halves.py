@@ -116,7 +116,7 @@ def test_what_does_not_fit_is_refused(operands, accuracy):
             lambda: jax.jit(partial(matmul, accuracy=accuracy))(a, b.astype(other)),
             "them, or use accuracy='fp32'",
         ),
-        (lambda: matmul(a, b, accuracy=accuracy, scheme="digits"), "scheme: not of products rounded to"),
+        (lambda: matmul(a, b, accuracy=accuracy, scheme="digits"), "scheme: products rounded to"),
         (lambda: matmul(a, b.T), r"b: shape \(20, 50\) does not fit a of shape \(30, 50\); expected \(50, n\)"),
         (lambda: matmul(jnp.stack([a] * 3), jnp.stack([b] * 2)), r"b: batch \(2,\) .*; expected equal sizes, or 1"),
         (

@@ -378,7 +378,8 @@ def test_measured_errors_of_normal_numbers(rng, k, largest, outliers):
     a = rounded_to(a, "bfloat16")
     bits, kinds = multiplied(a, b, "bfloat16")
     assert kinds.exact == 0 and kinds.worst <= 2.0**-8
-    assert kinds.rows[0] == (0 if outliers else 60)
+    assert kinds.rows[0] == 60 or outliers  # of outliers some rows of 1024 elements may be proven
+    assert kinds.rows[1] > 50 or not outliers
     exact, magnitudes = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
     found = from_sixteen(bits, FORMATS["bfloat16"])
     unit = np.exp2(np.frexp(np.maximum(np.abs(exact), np.abs(found)))[1] - 9.0)  # half a unit of the last place
