@@ -47,7 +47,9 @@ template <int P, int Q> void proof(const uint64_t* row, const uint64_t* of_colum
   uint64_t beyond[THRESHOLDS], after = 0, sum = 0;
   for (int b = THRESHOLDS - 1; b >= 0; --b) beyond[b] = after += static_cast<uint64_t>(threshold_step(b)) * missing[b];
   for (int b = 0; b < THRESHOLDS; ++b) sum += least_terms(b, counts[b], missing, beyond);
-  *error = row_error<P, Q>(of_row, columns, width);
+  double roots[ROOTS<Q>];
+  for (int i = 0; i < ROOTS<Q>; ++i) roots[i] = rounded_root(under_root<P, Q>(i, of_row, columns));
+  *error = row_error<P, Q>(roots, width);
   *least = least_entry(sum);
 }
 

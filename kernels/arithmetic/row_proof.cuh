@@ -125,25 +125,38 @@ HD double rounded_root(double x) {
 }
 HD double double_power(int e) { return double_of(static_cast<uint64_t>(e + 1023) << 52); }
 
-// A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the column):
-// of P digits of it and Q of the columns, whose magnitudes have `width` bits.
-template <int P, int Q> HD double row_error(const OfRow& row, const Columns& columns, int width) {
+// The bound of the errors of a row is a sum of products of square roots. ROOTS<Q>: how many there are with Q digits of the
+// columns; under_root: the number under root i: inexact elements and squares, of the row and of the columns, then for
+// each pair of digits that is left out the product of their sums of squares. Of P digits of the row.
+template <int Q> constexpr int ROOTS = 4 + Q * (Q - 1) / 2;
+template <int P, int Q> HD double under_root(int i, const OfRow& row, const Columns& columns) {
   static_assert(P >= Q && Q - 1 <= MOST_LOW, "pairs of other digits would be left out");
-  const double unit = double_power(-width);
-  const double of_row = rounded_product(rounded_root(static_cast<double>(row.inexact)), double_power(-8 * P));
-  const double of_columns = rounded_product(rounded_root(static_cast<double>(columns.inexact)), double_power(-8 * Q));
-  const double row_norm = rounded_product(rounded_root(static_cast<double>(row.squares)), unit);
-  const double column_norm = rounded_product(rounded_root(static_cast<double>(columns.squares)), unit);
-  double dropped = 0.0;
+  if (i < 4)
+    return static_cast<double>(i == 0 ? row.inexact : i == 1 ? columns.inexact : i == 2 ? row.squares : columns.squares);
+  double found = 0.0;
+  int place = 4;
 #pragma unroll
   for (int s = 2; s <= P; ++s)
 #pragma unroll
     for (int t = 2; t <= Q; ++t) {
       if (s + t <= P + 1) continue;
-      const double of_pair =
-          rounded_product(static_cast<double>(row.low[s - 2 - (P - Q)]), static_cast<double>(columns.low[t - 2]));
-      dropped = rounded_sum(dropped, rounded_product(rounded_root(of_pair), double_power(-(8 * P - 1) - (8 * Q - 1))));
+      if (place++ == i)
+        found = rounded_product(static_cast<double>(row.low[s - 2 - (P - Q)]), static_cast<double>(columns.low[t - 2]));
     }
+  return found;
+}
+
+// A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the column):
+// of P digits of it and Q of the columns, whose magnitudes have `width` bits; `roots` of the numbers above.
+template <int P, int Q> HD double row_error(const double (&roots)[ROOTS<Q>], int width) {
+  const double unit = double_power(-width);
+  const double of_row = rounded_product(roots[0], double_power(-8 * P));
+  const double of_columns = rounded_product(roots[1], double_power(-8 * Q));
+  const double row_norm = rounded_product(roots[2], unit), column_norm = rounded_product(roots[3], unit);
+  double dropped = 0.0;
+#pragma unroll
+  for (int i = 4; i < ROOTS<Q>; ++i)
+    dropped = rounded_sum(dropped, rounded_product(roots[i], double_power(-(8 * P - 1) - (8 * Q - 1))));
   const double images = rounded_sum(rounded_product(of_row, column_norm),
                                     rounded_product(of_columns, rounded_sum(row_norm, of_row)));
   return rounded_product(rounded_sum(images, dropped), 1.0 + 0x1p-30);

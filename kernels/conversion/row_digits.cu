@@ -123,6 +123,18 @@ __device__ __forceinline__ void digits_of(const uint32_t (&raw)[4], int mu, uint
   }
 }
 
+#if !COLUMNS
+// The bound of the error of a row of P digits (row_proof.cuh), by a warp that knows all sums: a lane for each root.
+template <int P> __device__ __forceinline__ double error_of_row(const OfRow& row, const Columns& columns, int width) {
+  const int lane = threadIdx.x & 31;
+  double root = 0.0, roots[ROOTS<OF_COLUMNS>];
+  if (lane < ROOTS<OF_COLUMNS>) root = rounded_root(under_root<P, OF_COLUMNS>(lane, row, columns));
+#pragma unroll
+  for (int i = 0; i < ROOTS<OF_COLUMNS>; ++i) roots[i] = __shfl_sync(ALL, root, i);
+  return row_error<P, OF_COLUMNS>(roots, width);
+}
+#endif
+
 typedef uint32_t Histogram[THRESHOLDS + 1][32];  // the last one counts what no threshold does
 
 // A thread's share of the sums of a row; and, if it is the FIRST time, of squares of its elements and of counts. The
@@ -273,14 +285,14 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   const auto exponent = [&](const Rule& rule) {
     return row_exponent(top, peak, 2, static_cast<int>(rule.base), rule.threshold);
   };
-  // The sum of each number over all threads, those of digits in their units; for thread 0 alone.
+  // The sum of each number over all threads, those of digits in their units; for the first warp alone.
   const auto of_block = [&](Sums& sums, int digits, int mu) {
     sums.add_lanes();
     __syncthreads();
     if (lane == 0) shared[warp] = sums;
     __syncthreads();
     OfRow found = {0, 0, {0, 0}};
-    if (thread != 0) return found;
+    if (warp != 0) return found;
     for (int i = 0; i < WARPS; ++i) {
       found.inexact += shared[i].value[0], found.squares += shared[i].value[1];
       found.low[0] += shared[i].value[2], found.low[1] += shared[i].value[3];
@@ -394,7 +406,10 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     mu_out[b * places + row] = mu;
 #endif
   };
-  if (thread == 0) prove(row_error<FEWEST_DIGITS, OF_COLUMNS>(of_row, *columns, width), FEWEST_DIGITS);
+  if (warp == 0) {
+    const double error = error_of_row<FEWEST_DIGITS>(of_row, *columns, width);
+    if (lane == 0) prove(error, FEWEST_DIGITS);
+  }
   __syncthreads();
   if (chosen[0] == 0) {
     mu = exponent(second_rule);
@@ -405,7 +420,10 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
     const uint64_t squares = of_row.squares;
     of_row = of_block(more, MOST_DIGITS, mu);
     of_row.squares = squares;
-    if (thread == 0) prove(row_error<MOST_DIGITS, OF_COLUMNS>(of_row, *columns, width), MOST_DIGITS);
+    if (warp == 0) {
+      const double error = error_of_row<MOST_DIGITS>(of_row, *columns, width);
+      if (lane == 0) prove(error, MOST_DIGITS);
+    }
     __syncthreads();
   }
   if (chosen[0] == 0) {

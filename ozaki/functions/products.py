@@ -266,7 +266,8 @@ def matmul(
     half = half_asked(asked)[0] if plan is None else plan.dtype
     if half in HALVES:
         raise ValueError(
-            f"devices: products rounded to {half} have no such option; omit it, or give a and b as float32 with accuracy='fp32'"
+            f"devices: products rounded to {half} have no such option; omit it, or give a and b as float32 with "
+            "accuracy='fp32'"
         )
     told = progress_of(progress)
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
