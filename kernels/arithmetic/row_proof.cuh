@@ -125,14 +125,15 @@ HD double rounded_root(double x) {
 }
 HD double double_power(int e) { return double_of(static_cast<uint64_t>(e + 1023) << 52); }
 
-// The bound of the errors of a row is a sum of products of square roots. ROOTS<Q>: how many there are with Q digits of the
-// columns; under_root: the number under root i: inexact elements and squares, of the row and of the columns, then for
-// each pair of digits that is left out the product of their sums of squares. Of P digits of the row.
+// The bound of the errors of a row is a sum of products of square roots. ROOTS<Q>: how many there are with Q digits of
+// the columns; under_root: the number under root i: inexact elements and squares, of the row and of the columns, then
+// for each pair of digits that is left out the product of their sums of squares. Of P digits of the row.
 template <int Q> constexpr int ROOTS = 4 + Q * (Q - 1) / 2;
 template <int P, int Q> HD double under_root(int i, const OfRow& row, const Columns& columns) {
   static_assert(P >= Q && Q - 1 <= MOST_LOW, "pairs of other digits would be left out");
   if (i < 4)
-    return static_cast<double>(i == 0 ? row.inexact : i == 1 ? columns.inexact : i == 2 ? row.squares : columns.squares);
+    return static_cast<double>(i < 2 ? (i == 0 ? row.inexact : columns.inexact)
+                                     : (i == 2 ? row.squares : columns.squares));
   double found = 0.0;
   int place = 4;
 #pragma unroll
@@ -146,8 +147,8 @@ template <int P, int Q> HD double under_root(int i, const OfRow& row, const Colu
   return found;
 }
 
-// A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the column):
-// of P digits of it and Q of the columns, whose magnitudes have `width` bits; `roots` of the numbers above.
+// A bound of the errors of all entries of a row, before the rounding, in units of 2^(top of the row + top of the
+// column): of P digits of it and Q of the columns, whose magnitudes have `width` bits; `roots` of the numbers above.
 template <int P, int Q> HD double row_error(const double (&roots)[ROOTS<Q>], int width) {
   const double unit = double_power(-width);
   const double of_row = rounded_product(roots[0], double_power(-8 * P));

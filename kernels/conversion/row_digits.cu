@@ -3,8 +3,8 @@
 // Macros:
 // - FORMAT: BFloat16 or Float16
 // - COLUMNS: 1 for the columns of B, all of which have OF_COLUMNS digits, and whose summary is made; 0 for the rows of
-//   A, which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, which are more, if these are not, none:
-//   the row is exact
+//   A, which have FEWEST_DIGITS digits or, if these are not proven, MOST_DIGITS, which are more, if these are not,
+//   none: the row is exact
 // - THREADS: of a block: 256 where rows are few; where they are many 128, since most of a row's time is what all of its
 //   threads wait for one by one, and a multiprocessor has room for ten rows then
 // - HELD: 1 if dynamic shared memory holds FEWEST_DIGITS (of columns OF_COLUMNS) bytes for each of the k_padded
@@ -27,13 +27,13 @@
 // for b < own_batch: the matrices that the operand itself has.
 // Of A, COMPACTED: row_of[b places + place] = row; else row_of[b rows + row] is the number of digits, 0 if the row is
 // exact. COUNTED: counts[2 b], counts[2 b + 1] are the rows of FEWEST_DIGITS and of MOST_DIGITS digits, `exact` lists
-// b rows + row of all exact rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of a
-// float64. Else worst[b rows + row] is that of the row, 0 of an exact one. All counts, the summary and, COUNTED, `worst`
-// are zero before.
+// b rows + row of all exact rows, exact_count is their number; worst[0] the largest proven error of a row, the bits of
+// a float64. Else worst[b rows + row] is that of the row, 0 of an exact one. All counts, the summary and, COUNTED,
+// `worst` are zero before.
 //
-// k < 2^31. THREADS threads; grid batch * rows: a block for each row. What it reads again after the first time is in the
-// first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096 of them
-// 19 microseconds of an H100, which needs about 20 for their 64 MB.
+// k < 2^31. THREADS threads; grid batch * rows: a block for each row. What it reads again after the first time is in
+// the first-level cache. An element of bfloat16 takes about 25 instructions, and a row those of 1500 more: 4096 x 4096
+// of them 19 microseconds of an H100, which needs about 20 for their 64 MB.
 //
 // Phases:
 // 1. The largest magnitude, and NaN and Inf.
@@ -93,7 +93,8 @@ __device__ __forceinline__ void load_eight(const uint16_t* row, int h, int k, bo
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      raw[i] = (h + 2 * i < k ? row[h + 2 * i] : 0u) | (h + 2 * i + 1 < k ? static_cast<uint32_t>(row[h + 2 * i + 1]) << 16 : 0u);
+      raw[i] = (h + 2 * i < k ? row[h + 2 * i] : 0u) |
+               (h + 2 * i + 1 < k ? static_cast<uint32_t>(row[h + 2 * i + 1]) << 16 : 0u);
   }
 }
 // The bits of the float32 that element i of eight is; zero for NaN and Inf, of which ordinary rows have none.
@@ -138,7 +139,8 @@ template <int P> __device__ __forceinline__ double error_of_row(const OfRow& row
 typedef uint32_t Histogram[THRESHOLDS + 1][32];  // the last one counts what no threshold does
 
 // A thread's share of the sums of a row; and, if it is the FIRST time, of squares of its elements and of counts. The
-// thread keeps the digits of the first time for itself: digit s of the eight elements from h on in held[s * groups + h / 8].
+// thread keeps the digits of the first time for itself: digit s of the eight elements from h on in
+// held[s * groups + h / 8].
 template <int DIGITS, bool ORDINARY, bool FIRST>
 __device__ __forceinline__ Sums sums_of(const uint16_t* row, int k, bool aligned, int top, int mu, int width,
                                         Histogram& histogram, uint2* held, int groups) {
@@ -178,7 +180,8 @@ __device__ __forceinline__ void write_digits(const uint16_t* row, int k, int k_p
                                              const Slices& to, int64_t b, int place, const uint2* held) {
 #if TILE
   const int r = permuted_column<NEIGHBOURS>(place % TILE);
-  uint8_t* const out = to.slices + b * to.batch_stride + static_cast<int64_t>(place / TILE) * (k_padded / 128) * (TILE * 128);
+  const int64_t of_tile = static_cast<int64_t>(place / TILE) * (k_padded / 128) * (TILE * 128);
+  uint8_t* const out = to.slices + b * to.batch_stride + of_tile;
 #else
   uint8_t* const out = to.slices + b * to.batch_stride + place * to.row_stride;
 #endif
@@ -355,7 +358,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   // 3. Into the summary.
   if (top != EMPTY_TOP) {
     const auto merge = [](uint64_t& to, uint64_t value) {
-      if (value > *static_cast<volatile uint64_t*>(&to)) atomicMax(reinterpret_cast<Count*>(&to), static_cast<Count>(value));
+      if (value > *static_cast<volatile uint64_t*>(&to))
+        atomicMax(reinterpret_cast<Count*>(&to), static_cast<Count>(value));
     };
     if (thread < THRESHOLDS) {
       const uint32_t missing = static_cast<uint32_t>(k) - reached[thread];
