@@ -66,63 +66,76 @@ def product_program(
     if plan.undecided_apart and plan.workspace_limit is not None:
         listed = list_bytes((prod(plan.batch), plan.shape[0], plan.shape[2]))
         plan = replace(plan, workspace_limit=max(plan.workspace_limit - listed, 0))
-    once = expression is not None and expression.once
     made = made.without_level(b)
+    result = out.array("c", b.given)
     if isinstance(plan.scheme, RowDigits):
-        result = out.array("c", b.given)
-        assert isinstance(result, Array)
-        weighed = expression is not None and once and (expression.alpha, expression.beta) != (1.0, 1.0)
-        weighed = weighed or (once and inputs.addend is None)
-        of_rows = row_engine(device, plan, weighed)
-        columns: Slices | Array
-        if (prepared_columns := inputs.prepared.get("right")) is None:
-            columns = inputs.rows_given["right"]
-        else:  # which may be prepared for an engine that rounds nothing but products
-            same = engine_of_columns(of_rows) == engine_of_columns(row_engine(device, plan))
-            columns = prepared_columns if same else prepared_columns.described.x
-        finish: Round | Combine = Round(result)
-        if expression is not None and once:
-            beta = 0.0 if inputs.addend is None else expression.beta
-            unread = replace(result, dtype=DTYPES["f"])
-            finish = Combine(result, expression.alpha, beta, inputs.addend or unread)
-        rows_of_digits.multiply(b, device, of_rows, plan, inputs.rows_given["left"], columns, finish, reports)
+        _multiply_row_digits(b, device, plan, inputs, result, expression, reports)
     elif plan.scheme is None:
         made.without_slices(b)
-        result = out.array("c", b.given)
         assert isinstance(result, Array)
         native(b, inputs.given["left"], inputs.given["right"], plan.dtype, result)
     elif as_stack(device, plan, inputs, expression):
         made.without_slices(b)
-        result = out.array("c", b.given)
         assert isinstance(result, Array)
-        left_rows, right_rows = (inputs.rows_given[side] for side in SIDES)
-        stacks.multiply(b, device, plan, left_rows, right_rows, result)
+        left, right = (inputs.rows_given[side] for side in SIDES)
+        stacks.multiply(b, device, plan, left, right, result)
     else:
-        left: product.Given
-        right: product.Given
-        engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
-        if made.early is not None and _serves(made.early, plan, engine):
-            _, _, left, right = made.early
-        else:
-            made = made.without_slices(b)
-            # Operands may be prepared for an engine that rounds nothing but products.
-            prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
-            if plan.inner_scaling:
-                rows = Descriptions(b, inputs, made.scaled or Made(), inner_scaling=True).both()
-                left, right = (prepared.get(side) or of for side, of in zip(SIDES, rows, strict=True))
-            else:
-                left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
-        result = out.array("c", b.given)
-        epilogue: Round | Combine = Round(result)
-        if expression is not None and once:
-            assert isinstance(result, Array)
-            beta = 0.0 if inputs.addend is None else expression.beta
-            epilogue = Combine(result, expression.alpha, beta, inputs.addend or result)
-        product.multiply(b, device, engine, plan, left, right, epilogue, inputs.seed)
-        made.without_slices(b)
-    if expression is not None and not once:
+        _multiply_slices(b, device, plan, inputs, made, result, expression)
+    if expression is not None and not expression.once:
         _combine(b, result, expression, inputs.addend)
     return b.program()
+
+
+def _multiply_row_digits(
+    b: Builder, device: Device, plan: Plan, inputs: Inputs, result: Array | NumbersArray,
+    expression: Expression | None, reports: bool,
+) -> None:  # fmt: skip
+    """Add the steps of a product of 16-bit floats."""
+    assert isinstance(result, Array)
+    once = expression is not None and expression.once
+    weighed = expression is not None and once and (expression.alpha, expression.beta) != (1.0, 1.0)
+    engine = row_engine(device, plan, weighed or (once and inputs.addend is None))
+    columns: Slices | Array
+    if (prepared := inputs.prepared.get("right")) is None:
+        columns = inputs.rows_given["right"]
+    else:  # which may be prepared for an engine that rounds nothing but products
+        same = engine_of_columns(engine) == engine_of_columns(row_engine(device, plan))
+        columns = prepared if same else prepared.described.x
+    epilogue: Round | Combine = Round(result)
+    if expression is not None and once:
+        beta = 0.0 if inputs.addend is None else expression.beta
+        unread = replace(result, dtype=DTYPES["f"])
+        epilogue = Combine(result, expression.alpha, beta, inputs.addend or unread)
+    rows_of_digits.multiply(b, device, engine, plan, inputs.rows_given["left"], columns, epilogue, reports)
+
+
+def _multiply_slices(
+    b: Builder, device: Device, plan: Plan, inputs: Inputs, made: Made, result: Array | NumbersArray,
+    expression: Expression | None,
+) -> None:  # fmt: skip
+    """Add the steps of a product of slices or words, of which some may be made already, and free these."""
+    once = expression is not None and expression.once
+    left: product.Given
+    right: product.Given
+    engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
+    if made.early is not None and _serves(made.early, plan, engine):
+        _, _, left, right = made.early
+    else:
+        made = made.without_slices(b)
+        # Operands may be prepared for an engine that rounds nothing but products.
+        prepared = inputs.prepared if inputs.prepared and engine == engine_for(device, plan, inputs) else {}
+        if plan.inner_scaling:
+            rows = Descriptions(b, inputs, made.scaled or Made(), inner_scaling=True).both()
+            left, right = (prepared.get(side) or of for side, of in zip(SIDES, rows, strict=True))
+        else:
+            left, right = (prepared.get(side) or _operand(b, inputs, made, side) for side in SIDES)
+    epilogue: Round | Combine = Round(result)
+    if expression is not None and once:
+        assert isinstance(result, Array)
+        beta = 0.0 if inputs.addend is None else expression.beta
+        epilogue = Combine(result, expression.alpha, beta, inputs.addend or result)
+    product.multiply(b, device, engine, plan, left, right, epilogue, inputs.seed)
+    made.without_slices(b)
 
 
 def as_stack(device: Device, plan: Plan, inputs: Inputs, expression: Expression | None = None) -> bool:
