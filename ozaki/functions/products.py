@@ -189,7 +189,7 @@ def matmul(
         once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
         complex if an operand is; `numpy_quaddtype.QuadPrecDType()` for what is "mp113", or exact, rounded to quads.
         "bfloat16", "float16": as accuracy="bf16", "fp16". Default: that of the operands; of 16-bit ones float32 where
-        an accuracy of more bits or a scheme is named.
+        another accuracy, a scheme, an engine, `inner_scaling` or `verify` is asked for, which those have not.
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the options above but `dtype`. One made from
         other operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
