@@ -52,9 +52,8 @@ def rows_of_all_kinds(rng, m, k, name):
     x[2::6] *= rng.random((len(x[2::6]), k)) < 0.1
     x[3::6] *= np.exp2(rng.integers(-60, 40, (len(x[3::6]), k)) * (1.0 if name == "bfloat16" else 0.2))
     x[4::6] = np.rint(4 * x[4::6])
-    x[5::12, 3:] = 0
-    x[11::12] *= 2.0**-9
-    x[11::12, 0] = 30000
+    x[5::12, 1:] = 0
+    x[11::12, 0] = 3000
     return rounded_to(x, name)
 
 
@@ -141,9 +140,9 @@ def expression_of(alpha, beta, c):
 
 
 def operands(rng, name, m=40, k=300, n=60):
-    """Rows of all kinds, and columns of normal numbers, of which one is zero."""
+    """Rows of all kinds, and columns of normal numbers, of which one is zero, and one has a number no digit reaches."""
     a, b = rows_of_all_kinds(rng, m, k, name), rounded_to(rng.standard_normal((k, n)), name)
-    b[:, n // 2] = 0
+    b[:, n // 2], b[0, 0] = 0, 2.0**-24
     return a, b
 
 

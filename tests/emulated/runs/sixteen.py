@@ -112,9 +112,9 @@ def _engines(m: int, k: int, half: Half) -> list[RowEngine]:
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
 
 
-def _as_if_many(rng: np.random.Generator) -> None:
+def _as_if_many(generator: np.random.Generator) -> None:
     """For the rest of a run, perhaps, take blocks as for many rows."""
-    mock.patch.object(rows_of_digits, "_MANY_ROWS", int(rng.choice([1, 1024]))).start()
+    mock.patch.object(rows_of_digits, "_MANY_ROWS", int(generator.choice([1, 1024]))).start()
 
 
 def kinds_of_rows(rng: np.random.Generator) -> None:
