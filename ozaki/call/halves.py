@@ -181,8 +181,7 @@ def as_given(c: Any, half: str, operands: tuple[Any, Any]) -> Any:
         if isinstance(x, HalfArray):
             return HalfArray(np.asarray(c) if isinstance(c, np.generic) else c, half)
         if not isinstance(x, Prepared):
-            native = x.dtype.newbyteorder("=")
-            return c if c.dtype == native else c.view(native)
+            return c if c.dtype == x.dtype else c.view(x.dtype.newbyteorder("="))
     if half == "float16":
         return c.view(half)
     try:
