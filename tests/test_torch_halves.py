@@ -10,6 +10,7 @@ import ozaki
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
@@ -242,3 +243,15 @@ def test_errors_of_operators_name_the_argument(accuracy, half):
         assert matmul(a, x).dtype == torch.float32
         with pytest.raises(ValueError, match=f"accuracy: '{accuracy}' is of two .* and b is"):
             matmul(a, x, accuracy=accuracy)
+
+
+@pytest.mark.parametrize("eight", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("other", [None, torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_compiled_programs_know_the_dtype_of_products_of_8_bits(eight, other):
+    """Floats of 8 bits count as bfloat16, also of tensors without elements, by which a program is compiled."""
+    torch.manual_seed(0)
+    a, b = torch.randn(4, 8).to(eight), torch.randn(8, 3).to(other or eight)
+    wanted = torch.promote_types(torch.bfloat16, other or torch.bfloat16)
+    assert matmul(a, b).dtype == wanted
+    with FakeTensorMode() as fake:
+        assert matmul(fake.from_tensor(a), fake.from_tensor(b)).dtype == wanted

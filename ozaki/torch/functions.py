@@ -18,7 +18,7 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     ----------
     a : tensor, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, on a CPU or a CUDA device
         The product of two of float16, or of bfloat16, is rounded once to that format; with an accuracy of more bits, as
-        "fp32", it is float32.
+        "fp32", it is float32. Floats of 8 bits count as bfloat16.
     b : tensor, shape (..., k, n) or (k,), on the same device
     **options
         As for `ozaki.matmul`; of `scheme` names alone. Products of gradients have the same.

@@ -16,6 +16,7 @@ from ozaki.call.halves import half_asked, half_by_default
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.functions.products import matmul as multiply
+from ozaki.interchange.halves import EIGHT_BITS
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.options import AccuracyOptions, Options
 from ozaki.records.shapes import shapes
@@ -125,11 +126,13 @@ def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any
 def _dtype(a: Any, b: Any, options: tuple[Any, ...]) -> torch.dtype:
     """The dtype of a product: that which both promote to; of 16-bit floats theirs, or float32 if options say so."""
     asked = Options(**_options(options))
-    half = half_asked(asked)[0] or half_by_default([str(x.dtype).removeprefix("torch.") for x in (a, b)], asked)
+    names = [str(x.dtype).removeprefix("torch.") for x in (a, b)]
+    formats = ["bfloat16" if name.startswith(EIGHT_BITS) else name for name in names]  # which has all of these numbers
+    half = half_asked(asked)[0] or half_by_default(formats, asked)
     if half is not None:
         of_half: torch.dtype = getattr(torch, half)
         return of_half
-    found = torch.promote_types(a.dtype, b.dtype)
+    found = torch.promote_types(*(getattr(torch, name) for name in formats))
     return torch.float32 if found in (torch.float16, torch.bfloat16) else found
 
 
