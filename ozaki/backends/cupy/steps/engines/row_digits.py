@@ -247,8 +247,8 @@ def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
     fused = (few or not combined) and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
     if plan.engine == "fused" and not fused:
         raise ValueError(
-            "engine: 'fused' multiplies 16-bit floats with moderate k, without an addend if m > 64, on devices of "
-            "compute capability 9.0; use engine='auto'"
+            "engine: 'fused' multiplies 16-bit floats with moderate k on devices of compute capability 9.0, and rounds "
+            "alpha A B + beta C if m <= 64 or both factors are 1; use engine='auto'"
         )
     if plan.engine == "cublas" or not fused:
         return cublas
