@@ -101,6 +101,18 @@ def test_products_without_sums_are_those_of_numpy(rng, accuracy):
         assert not differ.any()
 
 
+@pytest.mark.parametrize(("name", "bits"), [("float16", 0x7E00), ("bfloat16", 0x7FC0)])
+def test_products_without_sums_of_tensors_have_one_nan(name, bits):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.ones((1, 1), dtype=getattr(torch, name))
+    other = torch.tensor([[bits + 1 - 2**15]], dtype=torch.int16).view(
+        x.dtype
+    )  # of the other sign, with another payload
+    assert other.isnan().all()
+    c = ozaki.einsum("ij,jk->ijk", x, other)
+    assert c.dtype == x.dtype and int(c.view(torch.int16)) == bits
+
+
 def test_one_product_is_that_of_matmul_and_of_each_row_alone(made):
     a, b = made(6, 4, 5), made(5, 7)
     a[2] *= 100

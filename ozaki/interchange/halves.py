@@ -116,8 +116,12 @@ def widened(x: Any) -> Any:
 def narrowed(x: Any, half: str) -> HalfArray:
     """Float32 numbers, an array of NumPy or CuPy, rounded to a 16-bit format."""
     if half == "float16":
-        return HalfArray(x.astype(np.float16).view(np.uint16), half)
-    bits = x.view(np.uint32)
-    rounded = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16  # to nearest, ties to even
-    is_nan = bits & 0x7FFFFFFF > 0x7F800000
-    return HalfArray(np.where(is_nan, 0x7FC0, rounded).astype(np.uint16), half)
+        rounded = x.astype(np.float16).view(np.uint16)
+    else:
+        bits = x.view(np.uint32)
+        rounded = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16  # to nearest, ties to even
+    return HalfArray(np.where(np.isnan(x), _NAN[half], rounded).astype(np.uint16), half)
+
+
+_NAN = {"float16": 0x7E00, "bfloat16": 0x7FC0}
+"""The bits of the NaN that results have."""
