@@ -49,8 +49,9 @@ _SUMMARY = 288
 _MOST_HELD = 32768
 """Bytes of digits of a row that blocks hold, five on a multiprocessor; of longer rows they are found twice."""
 
-_MANY_ROWS = 1024
-"""From so many rows on a GPU has several for each multiprocessor at all times."""
+_MANY_ROWS, _OF_TEN = 1024, 12288
+"""From so many rows on a GPU has several for each multiprocessor at all times; bytes of digits of a row, at most, that
+blocks hold of which ten fit a multiprocessor."""
 
 _NONFINITE = 5
 """The field of a description that alone is there: NaN and Inf of each row."""
@@ -197,9 +198,12 @@ def nonfinite_of(of: Described) -> Array:
     return of.fields.at_index(0, _NONFINITE)
 
 
-def _threads(rows: int) -> int:
-    """Threads of a block, which has one row: fewer where rows are many (kernels/conversion/row_digits.cu)."""
-    return 128 if rows >= _MANY_ROWS else 256
+def _threads(rows: int, nbytes: int) -> int:
+    """Threads of a block, which has one row, of so many bytes of digits.
+
+    Fewer where there are many rows, and room for ten of them (kernels/conversion/row_digits.cu).
+    """
+    return 128 if rows >= _MANY_ROWS and nbytes <= _OF_TEN else 256
 
 
 @cached(1024)
@@ -209,8 +213,8 @@ def _kernel(
     """`how`: the places of rows, and whether rows are compacted, and counted."""
     places, compacted, counted = how
     own, rows, k = x.shape
-    threads = _threads(batch * rows)
     first, most = (scheme.columns, scheme.columns) if side == "right" else (scheme.fewest, scheme.kinds[-1])
+    threads = _threads(batch * rows, first * layout.k)
     macros: Macros = {
         "FORMAT": FORMATS[scheme.format], "COLUMNS": int(side == "right"), "OF_COLUMNS": scheme.columns,
         "FEWEST_DIGITS": scheme.fewest, "MOST_DIGITS": scheme.kinds[-1], "REVERSED": int(side == "right"),
