@@ -111,9 +111,9 @@ def tensors_at_once(rng: np.random.Generator) -> None:
     tensors_elsewhere(rng)
 
 
-def prepared_for_tensors(rng: np.random.Generator) -> None:
+def prepared_for_tensors(generator: np.random.Generator) -> None:
     """Prepared weights; and how many calls of Python tensors take."""
-    a, b = operand(rng, (4, 64), bfloat16), operand(rng, (64, 32), bfloat16)
+    a, b = operand(generator, (4, 64), bfloat16), operand(generator, (64, 32), bfloat16)
     plan = ozaki.plan(a, b, accuracy="bf16")
     right = ozaki.prepare(b, "right", plan)
     expected = ozaki.matmul(a, right, plan=plan)
@@ -127,14 +127,14 @@ def prepared_for_tensors(rng: np.random.Generator) -> None:
         check_calls(lambda: ozaki.matmul(x, y), MOST_OF_TENSORS)
 
 
-def tensors_not_at_once(rng: np.random.Generator) -> None:
+def tensors_not_at_once(generator: np.random.Generator) -> None:
     """What has to be refused, converted or told of a call is so, also where a program is kept of such a call."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     options: dict[str, Any] = {"scheme": "residues", "slices": 6}
-    a, b = operand(rng, (5, 40), "c8"), operand(rng, (40, 30), "c8")
-    u, v = operand(rng, (5, 40), bfloat16), operand(rng, (40, 30), bfloat16)
+    a, b = operand(generator, (5, 40), "c8"), operand(generator, (40, 30), "c8")
+    u, v = operand(generator, (5, 40), bfloat16), operand(generator, (40, 30), bfloat16)
     for _ in range(2):
         ozaki.matmul(a, b, **options)
         ozaki.matmul(u, v)
@@ -158,11 +158,11 @@ def tensors_not_at_once(rng: np.random.Generator) -> None:
         assert calls.repeated == 2
 
 
-def tensors_elsewhere(rng: np.random.Generator) -> None:
+def tensors_elsewhere(generator: np.random.Generator) -> None:
     """Tensors on another device than the current one, and on a stream of their own."""
     options: dict[str, Any] = {"scheme": "residues", "slices": 6}
     with cp.cuda.Device(1):
-        a, b = operand(rng, (5, 40), "f8"), operand(rng, (40, 30), "f8")
+        a, b = operand(generator, (5, 40), "f8"), operand(generator, (40, 30), "f8")
         expected = cp.asnumpy(ozaki.matmul(a, b, **options))
         stream = cp.cuda.Stream()
     with seen() as calls:
