@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ozaki.call.halves import half_asked, half_result
-from ozaki.interchange.halves import EIGHT_BITS
+from ozaki.interchange.halves import plain_halves
 from ozaki.interchange.plain import check_plain, plain
 from ozaki.jax.primitive import product
 from ozaki.planning.asking import check_alone
@@ -232,7 +232,7 @@ def _promoted(a: Any, b: Any, options: Options, wanted: Any = None) -> tuple[Any
     ------
     TypeError, ValueError
     """
-    a, b = (_without_eight_bits(_array(name, x)) for name, x in (("a", a), ("b", b)))
+    a, b = (plain_halves(_array(name, x)) for name, x in (("a", a), ("b", b)))
     half = half_result(a, b, options, None)
     if half is not None and wanted is not None and wanted != half:
         if half_asked(options)[0] is not None:
@@ -247,8 +247,3 @@ def _promoted(a: Any, b: Any, options: Options, wanted: Any = None) -> tuple[Any
     if dtype.name not in (*DTYPES, *HALVES):
         raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; expected floats or complex numbers")
     return a.astype(dtype), b.astype(dtype)
-
-
-def _without_eight_bits(x: Any) -> Any:
-    """An array of 8-bit floats as bfloat16, which has all of these numbers; any other as it is."""
-    return x.astype(jnp.bfloat16) if x.dtype.name.startswith(EIGHT_BITS) else x
