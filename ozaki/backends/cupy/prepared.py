@@ -109,7 +109,7 @@ def _split_columns(rows: Any, plan: Plan, device: Device, b: Builder, execution:
     x = b.given("right", view_of(rows))
     execution.bind([x.buffer], [rows])
     assert isinstance(plan.scheme, RowDigits)
-    slices = split_columns(b, row_engine(device, plan), plan.scheme, x)
+    slices = split_columns(b, row_engine(device, plan, plan.shape[0]), plan.scheme, x)
     described = slices.described
     assert described.summary is not None
     wanted = [described.fields, slices.planes, slices.mu, described.summary]

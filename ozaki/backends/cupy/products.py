@@ -94,12 +94,13 @@ def _multiply_row_digits(
     assert isinstance(result, Array)
     once = expression is not None and expression.once
     weighed = expression is not None and once and (expression.alpha, expression.beta) != (1.0, 1.0)
-    engine = row_engine(device, plan, weighed or (once and inputs.addend is None))
+    rows = result.shape[1]
+    engine = row_engine(device, plan, rows, weighed or (once and inputs.addend is None))
     columns: Slices | Array
     if (prepared := inputs.prepared.get("right")) is None:
         columns = inputs.rows_given["right"]
     else:  # which may be prepared for an engine that rounds nothing but products
-        same = engine_of_columns(engine) == engine_of_columns(row_engine(device, plan))
+        same = engine_of_columns(engine) == engine_of_columns(row_engine(device, plan, rows))
         columns = prepared if same else prepared.described.x
     epilogue: Round | Combine = Round(result)
     if expression is not None and once:

@@ -71,6 +71,7 @@ FUNCTIONS = {
         ),
         *("of-callers", "hopper-of-callers", "rows-within-limits", "hopper-rows-within-limits"),
         *("sixteen-expressions", "hopper-sixteen-expressions", "hopper-few-rows", "hopper-steps-of-few-rows"),
+        *("few-rows-of-many", "hopper-few-rows-of-many"),
         *("sixteen-contracted", "hopper-sixteen-contracted", "weights-within-limits", "hopper-weights-within-limits"),
     ),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),

@@ -108,7 +108,7 @@ def _multiplied(
 def _engines(m: int, k: int, half: Half) -> list[RowEngine]:
     """The engine of the device for so many rows, and the one of every device."""
     device = Part().device
-    own = row_engine(device, ozaki.plan((m, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"))
+    own = row_engine(device, ozaki.plan((m, k), (k, 1), accuracy="bf16" if half == "bfloat16" else "fp16"), m)
     return [own] if isinstance(own, CublasRowDigits) else [own, CublasRowDigits(device)]
 
 
@@ -354,6 +354,25 @@ def steps_of_few_rows(rng: np.random.Generator) -> None:
         _same(expected, cp.asnumpy(ozaki.matmul(x, replace(for_many, plan=plan), plan=plan).bits))
     kernels = "row_digits", "few_rows"  # and what the first call reports
     assert found.names == [*kernels, "copy to host", "arrive", *kernels], found.names
+
+
+def few_rows_of_many(rng: np.random.Generator) -> None:
+    """Matrices of few rows that share the columns of B are one of many rows, with an addend as well."""
+    half, name = _HALVES[which := int(rng.integers(2))], ("bf16", "fp16")[which]
+    matrices, m, k, n = int(rng.integers(2, 6)), int(rng.integers(33, 65)), 40, 50
+    a, b = _hard(rng, (matrices, m, k), half), _bits(rng.standard_normal((k, n)), half)
+    c = _bits(rng.standard_normal((matrices, m, n)), half)
+    host, given = [_host(each, half) for each in (a, b, c)], [HalfArray(cp.asarray(each), half) for each in (a, b, c)]
+    plan = ozaki.plan(a.shape, b.shape, accuracy=name)
+    with np.errstate(all="ignore"):
+        _same(ozaki.matmul(*host[:2], accuracy=name).view(np.uint16), cp.asnumpy(ozaki.matmul(*given[:2]).bits))
+        beside = given[0], ozaki.prepare(given[1], "right", plan)
+        _same(ozaki.matmul(*host[:2], plan=plan).view(np.uint16), cp.asnumpy(ozaki.matmul(*beside, plan=plan).bits))
+        for alpha, beta in ((1.0, 1.0), (2.0, -1.0)):
+            for of_b in (given[1], beside[1]):
+                expected = ozaki.gemm(alpha, host[0], host[1], beta, host[2], plan=plan)
+                got = ozaki.gemm(alpha, given[0], of_b, beta, given[2], plan=plan)
+                _same(expected.view(np.uint16), cp.asnumpy(got.bits))
 
 
 def sixteen_contracted(rng: np.random.Generator) -> None:

@@ -64,7 +64,7 @@ def engine_of(
         return word_engine(device, plan.scheme, batch, m, k, n)
     if isinstance(plan.scheme, RowDigits):
         # For its name, and for what is prepared: `steps.rows_of_digits` asks for the one that multiplies.
-        return cast(Engine, engine_of_columns(row_engine(device, plan)))
+        return cast(Engine, engine_of_columns(row_engine(device, plan, m)))
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype) or plan.inner_scaling)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)

@@ -230,10 +230,11 @@ def engine_of_columns(engine: RowEngine) -> RowEngine:
     return FusedRowDigits(engine.device) if isinstance(engine, FewRowDigits) else engine
 
 
-def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
+def row_engine(device: Device, plan: Plan, rows: int, combined: bool = False) -> RowEngine:
     """The fastest engine of a device for such a product, within the plan's limit of workspace.
 
-    `combined`: it rounds alpha A B + beta C once, with other factors than 1.
+    `rows`: those beside the columns of a matrix of B, more than the plan's m where matrices of A share one. `combined`:
+    it rounds alpha A B + beta C once, with other factors than 1.
 
     Raises
     ------
@@ -243,7 +244,7 @@ def row_engine(device: Device, plan: Plan, combined: bool = False) -> RowEngine:
     scheme, k, limit = plan.scheme, plan.shape[1], plan.workspace_limit
     assert isinstance(scheme, RowDigits)
     cublas = CublasRowDigits(device)
-    few = plan.shape[0] <= MOST_ROWS
+    few = rows <= MOST_ROWS
     fused = (few or not combined) and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
     if plan.engine == "fused" and not fused:
         raise ValueError(
