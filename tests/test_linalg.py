@@ -14,8 +14,8 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg._arrays import added
-from ozaki.linalg._products import native_error, native_product
+from ozaki.linalg.common.arrays import added
+from ozaki.linalg.common.products import native_error, native_product
 
 
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])

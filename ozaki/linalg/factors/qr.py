@@ -15,8 +15,11 @@ import numpy as np
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, exactly, rounded
-from ozaki.linalg._correcting import (
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, rounded
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.products import product_within
+from ozaki.linalg.common.scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
+from ozaki.linalg.factors.correcting import (
     Corrected,
     Product,
     Products,
@@ -27,11 +30,8 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import least_squares_inverse
-from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._products import product_within
-from ozaki.linalg._scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
-from ozaki.linalg._solution import empty
+from ozaki.linalg.systems.inverses import least_squares_inverse
+from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 

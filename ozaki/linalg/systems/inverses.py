@@ -19,8 +19,8 @@ import numpy as np
 from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg._arrays import adjoint, array_library, rounded
-from ozaki.linalg._products import (
+from ozaki.linalg.common.arrays import adjoint, array_library, rounded
+from ozaki.linalg.common.products import (
     UNIT,
     Bounds,
     componentwise,
@@ -31,7 +31,7 @@ from ozaki.linalg._products import (
     product_of_inverses,
     tolerance_for,
 )
-from ozaki.linalg._upper import LEAST, column_norm, column_norms, column_sizes, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, column_norm, column_norms, column_sizes, magnitudes, row_norm
 
 LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""

@@ -9,7 +9,7 @@ import numpy as np
 from ozaki.backends import backend_of
 from ozaki.call.integers import as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of
-from ozaki.linalg._arrays import array_library
+from ozaki.linalg.common.arrays import array_library
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.floats import not_finite

@@ -15,8 +15,13 @@ import numpy as np
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import array_library, exactly, rounded
-from ozaki.linalg._correcting import (
+from ozaki.linalg.common.arrays import array_library, exactly, rounded
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.products import product_of_inverses, product_within
+from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.upper import row_norm
+from ozaki.linalg.factors.correcting import (
     Corrected,
     Product,
     Products,
@@ -27,15 +32,10 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import LIMIT, MOST_FACTORS, left_inverse
-from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._products import product_of_inverses, product_within
-from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
-from ozaki.linalg._solution import Solution, empty
-from ozaki.linalg._solving import System
-from ozaki.linalg._targets import target_of
-from ozaki.linalg._upper import row_norm
+from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
+from ozaki.linalg.systems.refinement import inverse_within
+from ozaki.linalg.systems.solution import Solution, empty
+from ozaki.linalg.systems.solving import System
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 

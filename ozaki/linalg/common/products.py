@@ -19,7 +19,7 @@ from ozaki.bounds import native
 from ozaki.caches import cached
 from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg._upper import LEAST, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.accuracy import Accuracy

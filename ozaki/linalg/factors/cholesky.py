@@ -16,8 +16,12 @@ import numpy as np
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, exactly, hermitian, masked, rounded
-from ozaki.linalg._correcting import (
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, hermitian, masked, rounded
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.products import product_of_inverses, product_within
+from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.upper import column_norm, row_norm
+from ozaki.linalg.factors.correcting import (
     Corrected,
     Product,
     Products,
@@ -28,13 +32,9 @@ from ozaki.linalg._correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg._inverses import MOST_FACTORS, left_inverse
-from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._products import product_of_inverses, product_within
-from ozaki.linalg._refinement import inverse_within
-from ozaki.linalg._scaling import Powers, scaled, tops_or_zero, without_tiny
-from ozaki.linalg._solution import empty
-from ozaki.linalg._upper import column_norm, row_norm
+from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
+from ozaki.linalg.systems.refinement import inverse_within
+from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ozaki.driver.watching import step
-from ozaki.linalg._arrays import added, array_library, exactly, masked, rounded
-from ozaki.linalg._products import UNIT, native_error, native_product, not_tiny, residual
-from ozaki.linalg._scaling import Powers
-from ozaki.linalg._solution import formatted, too_small
-from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import LEAST, least_norms, magnitudes, norms
+from ozaki.linalg.common.arrays import added, array_library, exactly, masked, rounded
+from ozaki.linalg.common.products import UNIT, native_error, native_product, not_tiny, residual
+from ozaki.linalg.common.scaling import Powers
+from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
+from ozaki.linalg.systems.solution import formatted, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from ozaki.driver.watching import named, reached, step
 from ozaki.functions.products import gemm, matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import Sum, added, adjoint, array_library, exactly, hermitian, on_host, rounded
-from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
-from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._products import UNIT, componentwise, native_error, native_product, not_tiny, product, residual
-from ozaki.linalg._scaling import ZERO, Powers, scaled, tops, without_tiny
-from ozaki.linalg._solution import empty, formatted, in_format, missing, too_small
-from ozaki.linalg._upper import LEAST, column_norm, least_magnitudes, magnitudes, norms, row_norm
+from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, exactly, hermitian, on_host, rounded
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product, residual
+from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
+from ozaki.linalg.common.upper import LEAST, column_norm, least_magnitudes, magnitudes, norms, row_norm
+from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, factor_target, native
+from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf, isfinite, isnan
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from ozaki.linalg._arrays import Sum, array_library, exactly
-from ozaki.linalg._products import Bounds
-from ozaki.linalg._scaling import Powers, float_scaled, scaled, tops_or_zero
-from ozaki.linalg._targets import SMALLEST, Target
-from ozaki.linalg._upper import LEAST, column_sizes, least_magnitudes, magnitudes
+from ozaki.linalg.common.arrays import Sum, array_library, exactly
+from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.scaling import Powers, float_scaled, scaled, tops_or_zero
+from ozaki.linalg.common.targets import SMALLEST, Target
+from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import is_multiprecision, precision_of

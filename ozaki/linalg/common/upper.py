@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg._arrays import Sum, array_library, on_host, rounded
+from ozaki.linalg.common.arrays import Sum, array_library, on_host, rounded
 from ozaki.multiprecision.numbers import Numbers
 
 LEAST = 2.0**-1000

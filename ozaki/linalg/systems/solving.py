@@ -9,15 +9,15 @@ import numpy as np
 from ozaki.driver.watching import named, reached
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
-from ozaki.linalg._inverses import least_squares_inverse, left_inverse
-from ozaki.linalg._matrices import as_columns, check_matrix, matrices
-from ozaki.linalg._products import UNIT, componentwise, native_error, native_product
-from ozaki.linalg._refinement import Inversion, Refinement
-from ozaki.linalg._scaling import Exponents, Powers, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
-from ozaki.linalg._solution import Solution, empty, solution
-from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import column_norm, column_sizes
+from ozaki.linalg.common.arrays import adjoint, array_library, masked, rounded
+from ozaki.linalg.common.matrices import as_columns, check_matrix, matrices
+from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
+from ozaki.linalg.common.scaling import Exponents, Powers, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.upper import column_norm, column_sizes
+from ozaki.linalg.systems.inverses import least_squares_inverse, left_inverse
+from ozaki.linalg.systems.refinement import Inversion, Refinement
+from ozaki.linalg.systems.solution import Solution, empty, solution
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 

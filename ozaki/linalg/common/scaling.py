@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg._arrays import Sum, array_library, on_host
+from ozaki.linalg.common.arrays import Sum, array_library, on_host
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg._arrays import Sum, added, array_library, exactly
-from ozaki.linalg._inverses import LeastSquaresInverse, LeftInverse, left_inverse
-from ozaki.linalg._products import (
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly
+from ozaki.linalg.common.products import (
     UNIT,
     Bounds,
     componentwise,
@@ -22,8 +21,9 @@ from ozaki.linalg._products import (
     residual,
     tolerance_for,
 )
-from ozaki.linalg._scaling import without_tiny
-from ozaki.linalg._upper import LEAST, column_norms, column_sizes, row_norm
+from ozaki.linalg.common.scaling import without_tiny
+from ozaki.linalg.common.upper import LEAST, column_norms, column_sizes, row_norm
+from ozaki.linalg.systems.inverses import LeastSquaresInverse, LeftInverse, left_inverse
 
 MOST_CORRECTIONS = 200
 """The most corrections of a solution: 900 bits take fewer than 100."""

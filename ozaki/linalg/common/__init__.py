@@ -1,0 +1,1 @@
+"""Checked operands, arrays of all kinds alike, products and bounds inside of linear algebra."""

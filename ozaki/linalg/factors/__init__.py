@@ -1,0 +1,1 @@
+"""Factors of matrices, corrected until their product is the matrix."""

@@ -1,0 +1,1 @@
+"""Systems of equations: inverses with their residuals, refinement, solutions."""
