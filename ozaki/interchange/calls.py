@@ -146,7 +146,9 @@ def _call(
                 each if field in numpy else _returned(kind, each, device, out if place == 0 else None)
                 for place, (field, each) in enumerate(zip(fields, found, strict=True))
             ]
-            return found._make(returned) if hasattr(found, "_make") else tuple(returned)
+            if hasattr(found, "_replace"):  # keeps what a result has beside its items
+                return found._replace(**dict(zip(fields, returned, strict=True)))
+            return tuple(returned)
         return _returned(kind, found, device, out)
 
 
