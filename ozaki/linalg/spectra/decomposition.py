@@ -181,12 +181,13 @@ class Decomposition:
 
     def _gaps(self) -> Bounds:
         """Lower bounds of the distances of each value to the next, ascending; below zero, if they may be equal."""
-        values = self.values
+        values, rounding = self.values, LEAST
         if isinstance(values, Sum):
             between = (values.high[1:] - values.high[:-1]) + (values.low[1:] - values.low[:-1])
+            rounding += 2.0**-104 * self.largest
         else:
             between = rounded(values[1:] - values[:-1])
-        found: Bounds = on_host(between) * (1 - 2.0**-50) - 2.0**-104 * self.largest - LEAST
+        found: Bounds = on_host(between) * (1 - 2.0**-50) - rounding
         return found
 
     def refined(self, share: float) -> tuple[Any, Bounds]:
