@@ -121,7 +121,7 @@ class Decomposition:
         norm_b = 1.0 if b is None else row_norm(b)
         self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
         # The errors of the products enter the bound with these factors.
-        gain = 8 * columns_x * norm_x
+        gain = 8 * columns_x * norm_x * (1 if b is None else 4 * a.shape[0] ** 2)
         fine = min(tolerance / (gain * (norm_a / self.largest + 5 * norm_b)), 2.0**-8)
         of_gram = min(of_gram / (gain * 5 * norm_b), 2.0**-8)
         if min(fine, of_gram) < LEAST:
@@ -159,7 +159,9 @@ class Decomposition:
         else:
             # X and P may be large, and their product small: it is computed in many bits.
             allowed = max(self._spectral_of_rest * columns_x, LEAST)
-            coupling = rounded(product_within(adjoint(self.vectors), self._rest, allowed))
+            left, rest = adjoint(self.vectors), self._rest
+            some = bool(magnitudes(rest).any())
+            coupling = rounded(product_within(left, rest, allowed) if some else rest)
             self._of_coupling = columns_x * n**0.5 * of_rest + n * allowed + UNIT * frobenius(coupling) + n * LEAST
             self._coupling = coupling
             missed = row_norm(coupling) + n**0.5 * self._of_coupling
@@ -254,15 +256,17 @@ class Decomposition:
         if self._rough:
             self._rough = False
             self._measure_in_float64(tolerance)
+        if isinstance(self.values, Sum):  # later corrections take sharper residuals
+            bits = self._bits(tolerance)
+            self.vectors, self.values = (exactly(each).round_to(bits) for each in (self.vectors, self.values))
+            self._measure(*self._tolerances(tolerance))
+            if self.bound <= tolerance:
+                return
         small, change, clusters = self._rotation_and_change()
         n, xp = len(small), self._xp
         self.steps += 1
         first = self.steps == 1 and not self._values_alone and self._b is None
         if first and not clusters and self._correct_in_float64(small, change):
-            if not self.bound <= tolerance:  # later corrections take sharper residuals
-                bits = self._bits(tolerance)
-                self.vectors, self.values = (exactly(each).round_to(bits) for each in (self.vectors, self.values))
-                self._measure(*self._tolerances(tolerance))
             return
         bits, gram = self._bits(tolerance), rounded(self._gram)
         rotation = xp.eye(n) + small
