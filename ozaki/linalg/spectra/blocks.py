@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.arrays import adjoint, array_library, on_host
+from ozaki.linalg.common.arrays import Sum, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product
 from ozaki.linalg.common.upper import LEAST, column_norm, magnitudes, norms, row_norm
+from ozaki.multiprecision.numbers import Numbers
 
 
 def frobenius(x: Any) -> float:
     """An upper bound of the root of the sum of squares of a matrix's elements, and so of its spectral norm."""
+    if not isinstance(x, Numbers | Sum):
+        flat = x.reshape(-1)
+        squares = float(array_library(x).vdot(flat, flat).real)
+        if 2.0**-900 < squares < 2.0**900:  # what underflows is far smaller
+            return float(squares**0.5 * (1 + (x.size + 8) * UNIT))
     return float(norms(norms(x, 0)[None, :], 1)[0])
 
 

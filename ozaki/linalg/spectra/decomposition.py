@@ -69,8 +69,11 @@ class Decomposition:
         self._a, self._b, self._xp, self._values_alone = a, b, array_library(a), values_alone
         self.values, self.vectors = first
         self.steps, self.bound = 0, inf
+        self._coupling: Any = None
         self._rough = b is None and values_alone
-        if b is None:
+        if self._rough:
+            self._measure_for_values(tolerance)
+        elif b is None:
             self._measure_in_float64(tolerance)
         else:
             self._measure(*self._tolerances(tolerance))
@@ -78,38 +81,42 @@ class Decomposition:
     # Residuals -------------------------------------------------------------------------------------------------------
 
     def _measure_in_float64(self, tolerance: float) -> None:
-        """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound.
+        """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound."""
+        x, xp, columns_x = self.vectors, self._xp, column_norm(self.vectors)
+        left, right, left_out = self._factors_of_rest()
+        terms = _product_norm(left, right)
+        fine = _FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
+        fine = not_tiny(min(fine, 2.0**-8))
+        self._rest = product(left, right, fine, multiprecision=False)
+        of_rest = fine * terms + UNIT * row_norm(self._rest) + x.shape[0] ** 0.5 * left_out
+        eye = xp.eye(x.shape[0])  # one product is quicker than a residual, which adds a matrix
+        left, right = xp.concatenate([adjoint(x), eye], axis=1), xp.concatenate([-x, eye])
+        terms = _product_norm(left, right)
+        fine = not_tiny(min(_FINER * max(tolerance, 2.0**-80) / (32 * terms), 2.0**-8))
+        self._gram = product(left, right, fine, multiprecision=False)
+        self._bound_by(of_rest, fine * terms + UNIT * row_norm(self._gram))
 
-        While `_rough`, G is a native product: of refined values it bounds what is of second order alone.
-        """
+    def _measure_for_values(self, tolerance: float) -> None:
+        """As `_measure_in_float64`, for refined values alone: G, which bounds what is of second order, is native."""
+        left, right, left_out = self._factors_of_rest()
+        x, terms = self.vectors, frobenius(left) * frobenius(right)
+        fine = not_tiny(min(max(tolerance, 2.0**-100) * self.largest / (32 * terms), 2.0**-8))
+        self._rest = product(left, right, fine, multiprecision=False)
+        self._spectral_of_rest = fine * terms + UNIT * frobenius(self._rest) + left_out
+        adjoint_x = adjoint(x)
+        self._gram = self._xp.eye(len(x)) - native_product(adjoint_x, x)
+        of_gram = (native_error(adjoint_x, x) + 2 * UNIT) * (frobenius(x) ** 2 + 1)
+        self._spectral_gram = (frobenius(self._gram) + of_gram) * (1 + 2.0**-40)
+
+    def _factors_of_rest(self) -> tuple[Any, Any, float]:
+        """Two float64 matrices with the product P = A X - X D, and the spectral norm of what they leave out of A X."""
         a, x, d, xp = self._a, self.vectors, self.values, self._xp
-        columns_x, self.largest = column_norm(x), float(on_host(magnitudes(d)).max()) or 1.0
+        self.largest = float(on_host(magnitudes(d)).max()) or 1.0
         words, left_out = [rounded(a)], 0.0
         if isinstance(a, Numbers):
             words += [rounded(a - exactly(words[0]))]
             left_out = 2.0**-104 * frobenius(a) * frobenius(x)
-        left, right = xp.concatenate([*words, x], axis=1), xp.concatenate([*[x] * len(words), xp.diag(-d)])
-        terms, of_elements = _product_norm(left, right), frobenius(left) * frobenius(right)
-        if self._rough:
-            fine = max(tolerance, 2.0**-100) * self.largest / (32 * of_elements)
-        else:
-            fine = _FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
-        fine = not_tiny(min(fine, 2.0**-8))
-        self._rest = product(left, right, fine, multiprecision=False)  # P = A X - X D
-        of_rest = fine * terms + UNIT * row_norm(self._rest) + len(d) ** 0.5 * left_out
-        spectral = fine * of_elements + UNIT * frobenius(self._rest) + left_out
-        left, eye = adjoint(x), xp.eye(len(d))
-        if self._rough:
-            self._gram = eye - native_product(left, x)
-            fine, terms = native_error(left, x) + UNIT, columns_x * row_norm(x)
-            of_elements = frobenius(x) ** 2
-        else:  # one product, quicker than a residual, which adds a matrix
-            left, right = xp.concatenate([left, eye], axis=1), xp.concatenate([-x, eye])
-            terms, of_elements = _product_norm(left, right), frobenius(left) * frobenius(right)
-            fine = not_tiny(min(_FINER * max(tolerance, 2.0**-80) / (32 * terms), 2.0**-8))
-            self._gram = product(left, right, fine, multiprecision=False)
-        of_gram = fine * terms + UNIT * row_norm(self._gram)
-        self._bound_by(of_rest, of_gram, spectral, fine * of_elements + UNIT * frobenius(self._gram))
+        return xp.concatenate([*words, x], axis=1), xp.concatenate([*[x] * len(words), xp.diag(-d)]), left_out
 
     def _measure(self, tolerance: float, of_gram: float) -> None:
         """Find the residuals of the present D and X, and the bound: P with relative errors of the tolerance.
@@ -139,22 +146,15 @@ class Decomposition:
         of_rest = fine * (norm_a * norm_x + 3 * size_x * self.largest) + of_bx * norm_b * norm_x * self.largest
         self._bound_by(of_rest, columns_x * (of_gram * size_x + of_bx * norm_b * norm_x) + of_gram)
 
-    def _bound_by(
-        self, of_rest: float, of_gram: float, spectral: float | None = None, spectral_gram: float | None = None
-    ) -> None:
-        """Bound the errors by the residuals, whose own errors have row norms of at most `of_rest` and `of_gram`.
-
-        Their spectral norms are at most the others, or the root of n times these.
-        """
+    def _bound_by(self, of_rest: float, of_gram: float) -> None:
+        """Bound the errors by the residuals, whose own errors have row norms of at most `of_rest` and `of_gram`."""
         columns_x, n = column_norm(self.vectors), self._a.shape[0]
         self._of_rest, self._of_gram = of_rest, of_gram
-        self._spectral_of_rest = n**0.5 * of_rest if spectral is None else spectral
+        self._spectral_of_rest = n**0.5 * of_rest
         self._norm_gram = row_norm(self._gram) + of_gram
-        spectral_gram = n**0.5 * of_gram if spectral_gram is None else spectral_gram
-        self._spectral_gram = min(self._norm_gram, frobenius(self._gram) + spectral_gram) * (1 + 2.0**-40)
+        self._spectral_gram = min(self._norm_gram, frobenius(self._gram) + n**0.5 * of_gram) * (1 + 2.0**-40)
         self.before, self.bound = self.bound, inf
         if self._b is None:
-            self._coupling: Any = None
             missed = columns_x * (row_norm(self._rest) + of_rest)
         else:
             # X and P may be large, and their product small: it is computed in many bits.
@@ -175,7 +175,7 @@ class Decomposition:
             return self._coupling, self._of_coupling
         left, rest = adjoint(rounded(self.vectors)), rounded(self._rest)
         found = native_product(left, rest)
-        of_product = (native_error(left, rest) + 4 * UNIT) * frobenius(left) * frobenius(rest)
+        of_product = (native_error(left, rest) + 4 * UNIT) * frobenius(self.vectors) * frobenius(rest)
         error = of_product + (1 + self._spectral_gram) * self._spectral_of_rest + len(left) * LEAST
         return found, error * (1 + 2.0**-40)
 
@@ -205,12 +205,13 @@ class Decomposition:
         if not (gram <= 0.25 and size < inf):
             return self.values, np.full(n, inf)
         change, errors, gaps = self._xp.diagonal(half).real.copy(), np.zeros(n), self._gaps()
+        self._xp.fill_diagonal(half, 0)
         blocks = ranges(gaps <= 8 * size + min(4 * size * (size / share), _WIDEST * size))
         for part in _several(blocks):
             offsets = self._offsets(part)
-            found, _, errors[part] = decomposed_block(half[part, part], offsets)
+            found, _, errors[part] = decomposed_block(half[part, part] + self._xp.diag(change[part]), offsets)
             change[part] = found - offsets
-        columns = on_host(norms(half * (1 - self._xp.eye(n)), 0))
+        columns = on_host(norms(half, 0))
         errors += errors_by_coupling(columns, gaps - 2 * size, blocks, size) + missed
         if isinstance(self.values, Sum | Numbers):
             return exactly(self.values) + exactly(change), errors * (1 + 2.0**-40) + LEAST
