@@ -205,7 +205,7 @@ class Decomposition:
         if not (gram <= 0.25 and size < inf):
             return self.values, np.full(n, inf)
         change, errors, gaps = self._xp.diagonal(half).real.copy(), np.zeros(n), self._gaps()
-        self._xp.fill_diagonal(half, 0)
+        half = half - self._xp.diag(change)
         blocks = ranges(gaps <= 8 * size + min(4 * size * (size / share), _WIDEST * size))
         for part in _several(blocks):
             offsets = self._offsets(part)
@@ -253,10 +253,11 @@ class Decomposition:
         return (max(tolerance, next_one * 2.0**-50), next_one) if self._values_alone else (next_one, next_one)
 
     def correct(self, tolerance: float) -> None:
-        """One correction; `tolerance` is what is wanted in the end."""
+        """One correction, or sharper residuals, if these may be enough; `tolerance` is what is wanted in the end."""
         if self._rough:
             self._rough = False
             self._measure_in_float64(tolerance)
+            return
         if isinstance(self.values, Sum):  # later corrections take sharper residuals
             bits = self._bits(tolerance)
             self.vectors, self.values = (exactly(each).round_to(bits) for each in (self.vectors, self.values))

@@ -145,7 +145,8 @@ class Problem(NamedTuple):
         if self.is_zero:
             found = self.decomposition(0.5)
             return found, found.values * 0, np.zeros(self.a.shape[0])
-        found, last = self.decomposition(goal, values_alone), np.inf
+        # Of a relative accuracy the smallest value decides, and a sharper residual takes hardly longer.
+        found, last = self.decomposition(goal * 2.0**-24 if relative else goal, values_alone), np.inf
         while True:
             if values_alone:
                 values, errors = found.refined(goal * found.largest / 2)
