@@ -142,9 +142,6 @@ class Problem(NamedTuple):
         relative, goal = target.measure == "relative", target.tolerance / 2
         if relative and self.is_zero:
             raise ValueError(_ZERO_VALUE)
-        if self.is_zero:
-            found = self.decomposition(0.5)
-            return found, found.values * 0, np.zeros(self.a.shape[0])
         # Of a relative accuracy the smallest value decides, and a sharper residual takes hardly longer.
         found, last = self.decomposition(goal * 2.0**-24 if relative else goal, values_alone), np.inf
         while True:
@@ -156,13 +153,17 @@ class Problem(NamedTuple):
             worst = float(errors.max())
             step("correction %d: error of eigenvalues up to %s of the largest", found.steps, worst / found.largest)
             sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
+            if self.is_zero and worst <= target.tolerance * found.largest:
+                return found, rounded(values) * 0, np.zeros(self.a.shape[0])
             if (errors <= target.tolerance * (sizes if relative else sizes.max())).all():
                 return found, values, errors
             if relative and worst <= goal * found.largest:
                 least = float(sizes.min()) / found.largest
-                goal = min(goal / 4, target.tolerance * least / 4) if least else goal * 2.0**-60
-                if goal < SMALLEST:
+                if goal == SMALLEST or (least and target.tolerance * least < 4 * SMALLEST):
                     raise ValueError(_ZERO_VALUE)
+                # Corrections take few bits first, and it is asked after each whether these are enough.
+                goal = min(goal / 4, target.tolerance * least / 4) if least else SMALLEST
+                goal = max(goal, SMALLEST)
             if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not worst < last / 2 and not relative):
                 raise np.linalg.LinAlgError(NOT_CONVERGING)
             last = worst if isfinite(worst) else last
