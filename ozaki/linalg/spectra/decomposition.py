@@ -102,7 +102,7 @@ class Decomposition:
         x, terms = self.vectors, frobenius(left) * frobenius(right)
         fine = not_tiny(min(max(tolerance, 2.0**-100) * self.largest / (32 * terms), 2.0**-8))
         self._rest = product(left, right, fine, multiprecision=False)
-        self._spectral_of_rest = fine * terms + UNIT * frobenius(self._rest) + left_out
+        self._spectral_of_rest = fine * terms + UNIT * frobenius(self._rest) + left_out + len(x) * LEAST
         adjoint_x = adjoint(x)
         self._gram = self._xp.eye(len(x)) - native_product(adjoint_x, x)
         of_gram = (native_error(adjoint_x, x) + 2 * UNIT) * (frobenius(x) ** 2 + 1)
@@ -322,21 +322,24 @@ class Decomposition:
 
         The first is K of `eigh`; the last are the clusters of eigenvalues, with eigenvectors of the blocks of each.
         """
-        xp, gram, (coupling, _), between = self._xp, rounded(self._gram), self._coupled(), self._gaps()
-        coupled = float(abs(coupling).max() + abs(gram).max() * self.largest) + LEAST
+        xp, (coupling, missed), between, size = self._xp, self._coupled(), self._gaps(), self._spectral_gram
+        half = (coupling + adjoint(coupling)) / 2
+        coupled = float(abs(half - xp.diag(xp.diagonal(half))).max())
+        # What else there may be: errors of N, and terms of second order (docs/linalg.md, L11).
+        coupled += missed + 5 * size * size * self.largest + 2 * size * frobenius(half) + LEAST
         # Without clusters the first correction is quick, and mostly enough, even if it is as large as a 32nd.
         close = 32 if self.steps == 0 and (between > 32 * coupled).all() else _CLOSE
         blocks = ranges(between <= close * coupled)
         places = xp.asarray(np.repeat(np.arange(len(blocks)), [last - first for first, last in blocks]))
         together = places[None, :] == places[:, None]
         gaps = rounded(self.values[None, :] - self.values[:, None])
-        small = xp.where(together, 0.0, (coupling + adjoint(coupling)) / (2 * xp.where(together, 1.0, gaps)))
+        small = xp.where(together, 0.0, half / xp.where(together, 1.0, gaps))
         # The Rayleigh quotients of the vectors, less the eigenvalues so far.
-        change = xp.diagonal(coupling).real / (1 - xp.diagonal(gram).real)
+        change = xp.diagonal(coupling).real / (1 - xp.diagonal(rounded(self._gram)).real)
         clusters = []
         for part in _several(blocks):
-            block, offsets = (coupling[part, part] + adjoint(coupling[part, part])) / 2, self._offsets(part)
-            found, of_cluster = xp.linalg.eigh(block + xp.diag(offsets))
+            offsets = self._offsets(part)
+            found, of_cluster = xp.linalg.eigh(half[part, part] + xp.diag(offsets))
             change[part] = found - offsets
             clusters.append((part, of_cluster))
         if not all(bool(xp.isfinite(x).all()) for x in (small, change, *(of_cluster for _, of_cluster in clusters))):
