@@ -273,6 +273,8 @@ def test_what_is_refused(function):
         (lambda: function(eye, np.ones(2)), ValueError, r"^b: shape \(2,\); expected a square matrix"),
         (lambda: function(eye, nan), ValueError, r"^b: element \[1, 0\] is nan"),
         (lambda: function(eye, UPLO="X"), ValueError, r"^UPLO: 'X'; expected 'L' or 'U'"),
+        (lambda: function(eye, "U"), TypeError, r"^b: 'U'; expected a matrix \(UPLO='U' names a triangle\)"),
+        (lambda: function(eye, lower="no"), TypeError, r"^lower: 'no'; expected True or False"),
         (lambda: function(eye, accuracy="exact"), ValueError, r"^accuracy: 'exact'"),
         (lambda: function(eye, accuracy=Accuracy("componentwise", 0.1)), ValueError, r"^accuracy: measure"),
         (lambda: function(eye, accuracy=901), ValueError, r"^accuracy: 901"),

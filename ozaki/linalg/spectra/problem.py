@@ -35,6 +35,10 @@ def operands(a: Any, b: Any, lower: bool, uplo: str | None) -> tuple[Any, Any, l
     ValueError, TypeError
         For operands that cannot be used.
     """
+    if isinstance(b, str):
+        raise TypeError(f"b: {b!r}; expected a matrix (UPLO={b!r} names a triangle)")
+    if not isinstance(lower, bool | np.bool_):
+        raise TypeError(f"lower: {lower!r}; expected True or False")
     if uplo is not None:
         if uplo not in ("L", "U", "l", "u"):
             raise ValueError(f"UPLO: {uplo!r}; expected 'L' or 'U'")
