@@ -70,20 +70,26 @@ class Decomposition:
         self.values, self.vectors = first
         self.steps, self.bound = 0, inf
         self._coupling: Any = None
-        self._rough = b is None and values_alone
+        self._rough = values_alone and not isinstance(self.vectors, Numbers)
         if self._rough:
             self._measure_for_values(tolerance)
-        elif b is None:
+        else:
+            self._measure_first(tolerance)
+
+    # Residuals -------------------------------------------------------------------------------------------------------
+
+    def _measure_first(self, tolerance: float) -> None:
+        """Find the residuals of the first D and X, and the bound."""
+        if self._b is None:
             self._measure_in_float64(tolerance)
         else:
             self._measure(*self._tolerances(tolerance))
 
-    # Residuals -------------------------------------------------------------------------------------------------------
-
     def _measure_in_float64(self, tolerance: float) -> None:
         """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound."""
         x, xp, columns_x = self.vectors, self._xp, column_norm(self.vectors)
-        left, right, left_out = self._factors_of_rest()
+        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
+        left, right, left_out = self._factors_of_rest([x])
         terms = _product_norm(left, right)
         fine = _FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
         fine = not_tiny(min(fine, 2.0**-8))
@@ -97,26 +103,51 @@ class Decomposition:
         self._bound_by(of_rest, fine * terms + UNIT * row_norm(self._gram))
 
     def _measure_for_values(self, tolerance: float) -> None:
-        """As `_measure_in_float64`, for refined values alone: G, which bounds what is of second order, is native."""
-        left, right, left_out = self._factors_of_rest()
-        x, terms = self.vectors, frobenius(left) * frobenius(right)
-        fine = not_tiny(min(max(tolerance, 2.0**-100) * self.largest / (32 * terms), 2.0**-8))
+        """As `_measure_in_float64`, also for pairs, for refined values alone: G bounds what is of second order."""
+        x, d, size = self.vectors, self.values, frobenius(self.vectors)
+        self.largest = float(on_host(magnitudes(d)).max()) or 1.0
+        tolerance = max(tolerance, 2.0**-100)
+        b_x, of_b_x = self._words_of_b_x(tolerance / (64 * size))
+        left, right, left_out = self._factors_of_rest(b_x)
+        terms = frobenius(left) * frobenius(right)
+        gain = 32 * (1 if self._b is None else size)
+        fine = not_tiny(min(tolerance * self.largest / (gain * terms), 2.0**-8))
         self._rest = product(left, right, fine, multiprecision=False)
         self._spectral_of_rest = fine * terms + UNIT * frobenius(self._rest) + left_out + len(x) * LEAST
-        adjoint_x = adjoint(x)
-        self._gram = self._xp.eye(len(x)) - native_product(adjoint_x, x)
-        of_gram = (native_error(adjoint_x, x) + 2 * UNIT) * (frobenius(x) ** 2 + 1)
+        self._spectral_of_rest += of_b_x * self.largest
+        adjoint_x, eye = adjoint(x), self._xp.eye(len(x))
+        if self._b is None:
+            self._gram = eye - native_product(adjoint_x, x)
+            of_gram = (native_error(adjoint_x, x) + 2 * UNIT) * (size**2 + 1)
+        else:
+            left = self._xp.concatenate([*[adjoint_x] * len(b_x), eye], axis=1)
+            right = self._xp.concatenate([*(-each for each in b_x), eye])
+            terms = frobenius(left) * frobenius(right)
+            fine = not_tiny(min(2.0**-10 * tolerance**0.5 / terms, 2.0**-8))
+            self._gram = product(left, right, fine, multiprecision=False)
+            of_gram = fine * terms + UNIT * frobenius(self._gram) + size * of_b_x
         self._spectral_gram = (frobenius(self._gram) + of_gram) * (1 + 2.0**-40)
 
-    def _factors_of_rest(self) -> tuple[Any, Any, float]:
-        """Two float64 matrices with the product P = A X - X D, and the spectral norm of what they leave out of A X."""
-        a, x, d, xp = self._a, self.vectors, self.values, self._xp
-        self.largest = float(on_host(magnitudes(d)).max()) or 1.0
-        words, left_out = [rounded(a)], 0.0
-        if isinstance(a, Numbers):
-            words += [rounded(a - exactly(words[0]))]
-            left_out = 2.0**-104 * frobenius(a) * frobenius(x)
-        return xp.concatenate([*words, x], axis=1), xp.concatenate([*[x] * len(words), xp.diag(-d)]), left_out
+    def _words_of_b_x(self, tolerance: float) -> tuple[list[Any], float]:
+        """B X as a sum of float64 matrices, and a bound of the spectral norm of what it is off by."""
+        b, x, xp = self._b, self.vectors, self._xp
+        if b is None:
+            return [x], 0.0
+        words, left_out = _words(b), 2.0**-104 * frobenius(b) * frobenius(x)
+        high = native_product(words[0], x)
+        left, right = xp.concatenate([*words, xp.eye(len(x))], axis=1), xp.concatenate([*[x] * len(words), -high])
+        terms = frobenius(left) * frobenius(right)
+        fine = not_tiny(min(tolerance / terms, 2.0**-8))
+        low = product(left, right, fine, multiprecision=False)
+        return [high, low], fine * terms + UNIT * frobenius(low) + len(words) * left_out + len(x) * LEAST
+
+    def _factors_of_rest(self, b_x: list[Any]) -> tuple[Any, Any, float]:
+        """Two float64 matrices with the product P = A X - B X D, and a bound of what they leave out of A X."""
+        a, x, xp = self._a, self.vectors, self._xp
+        words = _words(a)
+        left_out = 2.0**-104 * frobenius(a) * frobenius(x) if len(words) > 1 else 0.0
+        right = xp.concatenate([*[x] * len(words), *[xp.diag(-self.values)] * len(b_x)])
+        return xp.concatenate([*words, *b_x], axis=1), right, left_out
 
     def _measure(self, tolerance: float, of_gram: float) -> None:
         """Find the residuals of the present D and X, and the bound: P with relative errors of the tolerance.
@@ -176,7 +207,8 @@ class Decomposition:
         left, rest = adjoint(rounded(self.vectors)), rounded(self._rest)
         found = native_product(left, rest)
         of_product = (native_error(left, rest) + 4 * UNIT) * frobenius(self.vectors) * frobenius(rest)
-        error = of_product + (1 + self._spectral_gram) * self._spectral_of_rest + len(left) * LEAST
+        size = 1 + self._spectral_gram if self._b is None else frobenius(self.vectors)
+        error = of_product + size * self._spectral_of_rest + len(left) * LEAST
         return found, error * (1 + 2.0**-40)
 
     # Bounds ----------------------------------------------------------------------------------------------------------
@@ -256,7 +288,7 @@ class Decomposition:
         """One correction, or sharper residuals, if these may be enough; `tolerance` is what is wanted in the end."""
         if self._rough:
             self._rough = False
-            self._measure_in_float64(tolerance)
+            self._measure_first(tolerance)
             return
         if isinstance(self.values, Sum):  # later corrections take sharper residuals
             bits = self._bits(tolerance)
@@ -350,6 +382,12 @@ class Decomposition:
 def _product_norm(x: Any, y: Any) -> float:
     """An upper bound of the row norm of a matrix whose elements are norm(x_i) norm(y_j), Euclidean norms."""
     return float(norms(x, 1).max()) * float(norms(y, 0).sum()) * (1 + 2.0**-30)
+
+
+def _words(a: Any) -> list[Any]:
+    """A matrix as a sum of float64 ones: of many bits two, which leave out less than a 2**-104th of each element."""
+    high = rounded(a)
+    return [high, rounded(a - exactly(high))] if isinstance(a, Numbers) else [high]
 
 
 def _several(blocks: list[tuple[int, int]]) -> list[slice]:
