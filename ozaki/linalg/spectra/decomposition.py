@@ -61,7 +61,6 @@ class Decomposition:
     values, vectors : float64 arrays, Sums or MPArrays
     largest : the largest abs of the values, rounded up; 1 if all are zero
     bound : an upper bound of the error of each of `values`, relative to `largest`
-    before : `bound` one correction before
     steps : corrections so far
     """
 
@@ -184,7 +183,7 @@ class Decomposition:
         self._spectral_of_rest = n**0.5 * of_rest
         self._norm_gram = row_norm(self._gram) + of_gram
         self._spectral_gram = min(self._norm_gram, frobenius(self._gram) + n**0.5 * of_gram) * (1 + 2.0**-40)
-        self.before, self.bound = self.bound, inf
+        self.bound = inf
         if self._b is None:
             missed = columns_x * (row_norm(self._rest) + of_rest)
         else:
