@@ -69,8 +69,10 @@ FUNCTIONS = {
     "lstsq a": (lambda x: linalg.lstsq(x, A), "a"),
     "lstsq b": (lambda x: linalg.lstsq(A, x), "b"),
     **{
-        name: (getattr(linalg, name), "a") for name in ("inv", "lu_factor", "cholesky", "qr", "eigh")
+        name: (getattr(linalg, name), "a") for name in ("inv", "lu_factor", "cholesky", "qr", "eigh", "eigvalsh")
     },
+    "eigh b": (lambda x: linalg.eigh(A, x), "b"),
+    "eigvalsh b": (lambda x: linalg.eigvalsh(A, x), "b"),
 }  # fmt: skip
 
 
@@ -300,7 +302,7 @@ def test_byte_orders_are_alike(dtype):
 
     x = A.astype(dtype)
     for name, (run, argument) in FUNCTIONS.items():
-        if argument != "out" and name not in ("prepare", "inv", "lu_factor", "cholesky", "qr", "eigh"):
+        if argument != "out" and name not in ("prepare", "inv", "lu_factor", "cholesky", "qr", "eigh", "eigvalsh"):
             assert outcome(run, x.astype(x.dtype.newbyteorder())) == outcome(run, x), name
 
 

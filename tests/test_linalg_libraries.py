@@ -1,6 +1,7 @@
 """Linear algebra of arrays of every library: results are of their kind, bounds of their results hold."""
 
 from contextlib import nullcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,9 +61,20 @@ FUNCTIONS = {
     "cholesky": lambda a, b, **options: linalg.cholesky(a, **options),
     "qr": lambda a, b, **options: linalg.qr(a, **options),
     "eigh": lambda a, b, **options: linalg.eigh(a, **options),
+    "eigvalsh": lambda a, b, **options: linalg.eigvalsh(a, **options),
 }
 
-ARRAYS = {"solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "qr": 2, "eigh": 2}
+ARRAYS = {
+    "solve": 1,
+    "inv": 1,
+    "lstsq": 1,
+    "lu_factor": 3,
+    "lu_solve": 1,
+    "cholesky": 1,
+    "qr": 2,
+    "eigh": 2,
+    "eigvalsh": 1,
+}
 """How many arrays, which are of the kind of the operands, each result begins with."""
 
 
@@ -73,6 +85,10 @@ def check(function, found):
         assert error(arrays[0], exact_solve(fractions(A), fractions(B))) <= found.error_bound
     elif function == "inv":
         assert error(arrays[0], exact_solve(fractions(A), np.eye(3, dtype=int))) <= found.error_bound
+    elif function == "eigvalsh":
+        exact = linalg.eigh(A, accuracy=200, dtype="mp").values.to_fractions()
+        assert abs(fractions(arrays[0]) - exact).max() <= Fraction(found.error_bound + 2.0**-190) * abs(exact).max()
+        assert type(found.error_bounds) is np.ndarray and found.error_bounds.dtype == np.float64
     elif function == "eigh":
         values, vectors = fractions(arrays[0]), fractions(arrays[1])
         assert abs(fractions(A) @ vectors - vectors * values).max() < 2e-6

@@ -35,6 +35,7 @@ FUNCTIONS = {
     "lu_factor": ((6, 6, 6), "row-column"),
     "lu_solve": ((6, 6, 1), "normwise"),
     "eigh": ((6, 6, 6), "eigenvalue"),
+    "eigvalsh": ((6, 6, 1), "eigenvalue"),
 }
 
 

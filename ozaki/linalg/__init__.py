@@ -4,6 +4,7 @@ from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, qr
 from ozaki.linalg.spectra.eigh import Eigen, eigh
+from ozaki.linalg.spectra.eigvalsh import Eigenvalues, eigvalsh
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
 
@@ -12,9 +13,11 @@ __all__ = [
     "QR",
     "Cholesky",
     "Eigen",
+    "Eigenvalues",
     "Solution",
     "cholesky",
     "eigh",
+    "eigvalsh",
     "inv",
     "lstsq",
     "lu_factor",

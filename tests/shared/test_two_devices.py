@@ -153,7 +153,12 @@ FUNCTIONS = {
     "set_num_threads": [case(by_one_thread, A, B)],
     "tensordot": [case(lambda a, b: ozaki.tensordot(a, b, axes=1, **R), A, B)],
     "linalg.cholesky": [case(linalg.cholesky, S)],
-    "linalg.eigh": [case(linalg.eigh, S)],
+    "linalg.eigh": [case(linalg.eigh, S), case(linalg.eigh, S, S)],
+    "linalg.eigvalsh": [
+        case(linalg.eigvalsh, S),
+        case(linalg.eigvalsh, np.eye(3) + 1e-14 * S),
+        case(linalg.eigvalsh, S, mparray(S)),
+    ],
     "linalg.inv": [case(linalg.inv, S), case(lambda a: linalg.inv(a, accuracy=100, dtype="mp"), mparray(S))],
     "linalg.lstsq": [case(linalg.lstsq, A.T, B[:, 0])],
     "linalg.lu_factor": [case(linalg.lu_factor, S)],

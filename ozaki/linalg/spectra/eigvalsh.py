@@ -1,0 +1,98 @@
+"""Eigenvalues of Hermitian matrices, and of pairs of them, to a named accuracy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.driver.watching import named, reached
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.spectra.problem import Problem, operands
+from ozaki.linalg.systems.solution import empty
+from ozaki.process.environment import default_environment
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import part_of
+
+
+class Eigenvalues(NamedTuple):
+    """Eigenvalues, and what is proven of them.
+
+    Attributes
+    ----------
+    values : array or MPArray, shape (n,), real, ascending
+    error_bound : float
+        The largest of `error_bounds`.
+    error_bounds : float64 array, NumPy, shape (n,)
+        No eigenvalue differs from the exact one of the same place by more than this times the largest abs of the exact
+        ones ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype
+        included.
+    iterations : int
+        Corrections of eigenvectors: mostly none.
+    """
+
+    values: Any
+    error_bound: float
+    error_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+@any_arrays("a", "b", numpy=("error_bounds",))
+@default_environment
+@np.errstate(all="ignore")
+@named("eigvalsh", solves=True)
+def eigvalsh(
+    a: Any,
+    b: Any = None,
+    *,
+    lower: bool = True,
+    UPLO: str | None = None,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> Eigenvalues:
+    """Find the eigenvalues of a Hermitian matrix, or the w of a x = w b x, to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), symmetric or Hermitian
+    b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
+        Default: the identity. An ill-conditioned one costs time, not digits.
+    lower, UPLO, accuracy, dtype
+        As in `eigh`.
+
+    Returns
+    -------
+    Eigenvalues
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
+        As in `eigh`.
+
+    Notes
+    -----
+    The library's own eigenvectors X and eigenvalues D, in float64, leave residuals P = a X - X D and G = I - X^H X.
+    The eigenvalues of a are those of D + (X^H P + P^H X) / 2, but for terms of second order, which are bounded: the
+    squares of norms of columns over the distances of eigenvalues. Eigenvalues that are too close for that are those of
+    a block. So float64 results take one product of this library, and no correction of vectors (docs/linalg.md, L11).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> hilbert = 1 / (1 + np.add.outer(np.arange(8.0), np.arange(8.0)))
+    >>> found = ozaki.linalg.eigvalsh(hilbert, accuracy=ozaki.Accuracy("relative", 2**-53))
+    >>> found.values[0], found.error_bound < 3e-16
+    (np.float64(1.11153...e-10), True)
+    """
+    a, b, formats = operands(a, b, lower, UPLO)
+    target = target_of(accuracy, dtype, formats)
+    if not a.size:
+        values = empty((0,), part_of(target.dtype), a)
+        return reached(Eigenvalues(values, 0.0, np.zeros(0), 0), a.shape, values, "eigenvalue")
+    problem = Problem.of(a, b)
+    found, values, errors = problem.solved(target, values_alone=True)
+    result, bounds = problem.rounded_values(values, errors, target)
+    kept = Eigenvalues(result, float(bounds.max()), bounds, found.steps)
+    return reached(kept, a.shape, result, "eigenvalue")

@@ -1,0 +1,193 @@
+"""Hermitian eigenvalue problems a x = w x and a x = w b x: operands, scaled; what is reached, rounded."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ozaki.driver.watching import step
+from ozaki.linalg.common.arrays import adjoint, array_library, hermitian, masked, on_host, rounded
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
+from ozaki.linalg.common.targets import SMALLEST, Target
+from ozaki.linalg.common.upper import LEAST, least_magnitudes
+from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
+from ozaki.linalg.spectra.decomposition import NOT_CONVERGING, Decomposition
+from ozaki.linalg.spectra.generalised import NOT_POSITIVE, first_of_pair
+from ozaki.linalg.systems.solution import formatted, missing, too_small
+from ozaki.multiprecision.convert import is_matrix
+from ozaki.multiprecision.objects import mparray
+from ozaki.records.formats import part_of
+
+_ZERO_VALUE = (
+    "accuracy: an eigenvalue is zero, or too small to be told from it; ask for Accuracy('normwise', tolerance)"
+)
+
+
+def operands(a: Any, b: Any, lower: bool, uplo: str | None) -> tuple[Any, Any, list[str]]:
+    """A Hermitian matrix, another one or None, from one triangle of each, and the formats that they had.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For operands that cannot be used.
+    """
+    if isinstance(b, str):
+        raise TypeError(f"b: {b!r}; expected a matrix (UPLO={b!r} names a triangle)")
+    if not isinstance(lower, bool | np.bool_):
+        raise TypeError(f"lower: {lower!r}; expected True or False")
+    if uplo is not None:
+        if uplo not in ("L", "U", "l", "u"):
+            raise ValueError(f"UPLO: {uplo!r}; expected 'L' or 'U'")
+        lower = uplo in ("L", "l")
+    given = {"a": a} if b is None else {"a": a, "b": b}
+    given = given if lower else {name: _adjoint_of(x) for name, x in given.items()}
+    found, formats = matrices(lower=True, **given)
+    for name, x in zip(given, found, strict=True):
+        check_matrix(name, x, square=True)
+        if x.shape != found[0].shape:
+            raise ValueError(f"{name}: shape {tuple(x.shape)} does not fit a of shape {tuple(found[0].shape)}")
+    found = [hermitian(x) if x.size else x for x in found]
+    return found[0], found[1] if len(found) > 1 else None, formats
+
+
+def _adjoint_of(x: Any) -> Any:
+    """The conjugate transpose of an operand as a caller names it; what is no matrix as it is."""
+    if isinstance(x, tuple):
+        return tuple(_adjoint_of(word) for word in x)
+    if is_matrix(x):
+        rows = x.tolist()
+        if not rows or len(rows) != len(rows[0]):
+            return x
+        # Below the diagonal of the result, as nothing else is read: it may be NaN.
+        below = [[_conjugate(rows[j][i]) if j < i else 0 for j in range(len(rows))] for i in range(len(rows))]
+        return mparray([[getattr(rows[i][i], "real", rows[i][i]) if i == j else each for j, each in enumerate(row)]
+                        for i, row in enumerate(below)])  # fmt: skip
+    if isinstance(x, list):
+        x = np.asarray(x)
+    return adjoint(x) if getattr(x, "ndim", 0) == 2 else x
+
+
+def _conjugate(x: Any) -> Any:
+    """The conjugate of a number of mpmath or python-flint; a real one as it is."""
+    return x.conjugate() if hasattr(x, "conjugate") else x
+
+
+class Problem(NamedTuple):
+    """An eigenvalue problem that is scaled by powers of two, so that the largest elements are about 1.
+
+    Attributes
+    ----------
+    a, b : Hermitian matrices; b with a diagonal of about 1, or None
+    of_values, of_vectors : powers of two by which values and vectors are to be multiplied afterwards
+    cleared : whether tiny elements were left out
+    is_zero : whether a is zero
+    """
+
+    a: Any
+    b: Any
+    of_values: Powers
+    of_vectors: Powers
+    cleared: bool
+    is_zero: bool
+
+    @staticmethod
+    def of(a: Any, b: Any) -> Problem:
+        """The problem of two Hermitian matrices that are not empty.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the diagonal of b is not positive.
+        """
+        n, cleared_b, of_rows = a.shape[0], False, np.zeros(a.shape[0], np.int64)
+        if b is not None:
+            diagonal = tops(masked(b, array_library(b).eye(n)), 0)
+            if (diagonal == ZERO).any():
+                raise np.linalg.LinAlgError(NOT_POSITIVE)
+            of_rows = -(diagonal // 2)
+            b, cleared_b = without_tiny(scaled(b, Powers(of_rows, of_rows)))
+            if not bool((array_library(b).diagonal(rounded(b)).real > 0).all()):
+                raise np.linalg.LinAlgError(NOT_POSITIVE)
+        highest = tops(a, 0, Powers(of_rows, of_rows)).max()
+        by = 0 if highest == ZERO else highest
+        unit, cleared = without_tiny(scaled(a, Powers(None if b is None else of_rows, of_rows - by)))
+        values = Powers(columns=np.full(n, by))
+        return Problem(unit, b, values, Powers(rows=of_rows), cleared or cleared_b, bool(highest == ZERO))
+
+    def decomposition(self, tolerance: float, values_alone: bool = False) -> Decomposition:
+        """The library's own eigenvalues and eigenvectors, of which corrections start.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If there are none, or b is not positive definite.
+        """
+        if self.b is None:
+            eigh = array_library(self.a).linalg.eigh
+            first = native(eigh, rounded(self.a), "float64 finds no eigenvalues")
+        else:
+            first = first_of_pair(self.a, self.b)
+        return Decomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
+
+    def solved(self, target: Target, values_alone: bool) -> tuple[Decomposition, Any, Bounds]:
+        """A decomposition that meets the target; its values, and upper bounds of their errors.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If corrections do not converge.
+        ValueError
+            If an eigenvalue cannot be told from zero, and its relative error is to be small.
+        """
+        relative, goal = target.measure == "relative", target.tolerance / 2
+        if relative and self.is_zero:
+            raise ValueError(_ZERO_VALUE)
+        # Of a relative accuracy the smallest value decides, and a sharper residual takes hardly longer.
+        found, last = self.decomposition(goal * 2.0**-24 if relative else goal, values_alone), np.inf
+        while True:
+            if values_alone:
+                values, errors = found.refined(goal * found.largest / 2)
+            else:
+                values, errors = found.values, np.full(self.a.shape[0], found.bound * found.largest)
+            errors = errors + LEAST * found.largest * self.cleared
+            worst = float(errors.max())
+            step("correction %d: error of eigenvalues up to %s of the largest", found.steps, worst / found.largest)
+            sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
+            if self.is_zero and worst <= target.tolerance * found.largest:
+                return found, rounded(values) * 0, np.zeros(self.a.shape[0])
+            if (errors <= target.tolerance * (sizes if relative else sizes.max())).all():
+                return found, values, errors
+            if relative and worst <= goal * found.largest:
+                least = float(sizes.min()) / found.largest
+                if goal == SMALLEST or (least and target.tolerance * least < 4 * SMALLEST):
+                    raise ValueError(_ZERO_VALUE)
+                # Corrections take few bits first, and it is asked after each whether these are enough.
+                goal = min(goal / 4, target.tolerance * least / 4) if least else SMALLEST
+                goal = max(goal, SMALLEST)
+            if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not worst < last / 2 and not relative):
+                raise np.linalg.LinAlgError(NOT_CONVERGING)
+            last = worst if isfinite(worst) else last
+            found.correct(goal)
+
+    def rounded_values(self, values: Any, errors: Bounds, target: Target) -> tuple[Any, Bounds]:
+        """Values in the target's format, and upper bounds of the errors of each, in the target's measure.
+
+        Raises
+        ------
+        OverflowError
+            If one is too large for the format, or too small.
+        """
+        dtype = part_of(target.dtype)
+        result, kept = formatted(values, self.of_values, dtype)
+        missed = errors + on_host(missing(values, kept))
+        sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
+        if target.measure == "normwise":
+            sizes = np.full(len(missed), 1.0 if self.is_zero else sizes.max())
+        bounds: Bounds = missed / sizes * (1 + 2.0**-40)
+        if not bounds.max() < 1:
+            too_small(dtype)
+        return result, bounds
