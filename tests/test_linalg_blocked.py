@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 from exact_linalg import fractions, product_error
 
-from ozaki import mparray
+import ozaki
 from ozaki.linalg.factors.blocked import cholesky_by_blocks, lu_by_blocks
 
 SIZES = [(1, 4), (4, 4), (7, 3), (12, 5), (9, 1)]
@@ -57,13 +57,13 @@ def test_cholesky(rng, n, width):
 def test_complex_matrices(rng):
     x = rng.standard_normal((9, 9)) + 1j * rng.standard_normal((9, 9))
     order, lower, upper, error = lu_by_blocks(x, factors, 4)
-    missed = mparray(x[order]) - mparray(lower) @ mparray(upper)
+    missed = ozaki.residual(lower, upper, x[order], dtype="mp")
     sizes = np.outer(np.linalg.norm(lower, axis=1), np.linalg.norm(upper, axis=0))
     assert (abs(missed.astype("complex128")) <= error * sizes * (1 + 2.0**-40)).all()
     a = x @ x.conj().T / 9 + np.eye(9)
     a = (a + a.conj().T) / 2
     lower, error = cholesky_by_blocks(a, np.linalg.cholesky, 4)
-    missed = mparray(a) - mparray(lower) @ mparray(lower.conj().T.copy())
+    missed = ozaki.residual(lower, lower.conj().T.copy(), a, dtype="mp")
     norms = np.linalg.norm(lower, axis=1)
     assert (abs(missed.astype("complex128")) <= error * np.outer(norms, norms) * (1 + 2.0**-40)).all()
 
