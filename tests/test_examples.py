@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[1] / "examples"
 PRINTED = {
     "distributed_product": "4 processes: in each layout the bits of one process",
     "batch_bits": "the same bits in batches of (1, 7, 64)",
+    "filip": "all certified digits of the coefficients",
     "fibonacci": "the recurrence in Python's integers gives the same number",
     "hilbert": "all 400 entries are those of scipy.linalg.invhilbert",
     "interpolation": "from the polynomial",
