@@ -1,0 +1,111 @@
+"""Residuals C - X Y of stacks of float64 matrices by native products of slices.
+
+Leading slices have so few bits that native products of them are exact, whatever the order of summation (S. M. Rump, T.
+Ogita and S. Oishi, "Accurate floating-point summation", SIAM J. Sci. Comput. 31, 2008; K. Ozaki and others, "Error-free
+transformations of matrix multiplication", Numer. Algorithms 59, 2012). What the slices leave is multiplied natively,
+too, with an error that is as small as these rests. Of a few columns, or of small matrices, this takes less time than
+planning a product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ozaki.call.operands import holds_complex
+from ozaki.linalg.common.arrays import Sum, added, array_library
+from ozaki.linalg.common.products import native_error
+
+MOST = 3
+"""The most slices: with three, ten products err by some 2**-106 of sums of 100 terms."""
+
+_SUMS = 64 * 2.0**-106
+"""What all two-sums leave is added up with at most seven roundings, and is at most six times the unit roundoff of sums:
+an error of at most 42 of its squares."""
+
+
+def count_for(tolerance: float, x: Any, y: Any) -> int:
+    """The fewest slices with which `residual` errs by no more than the tolerance, of y and C below 1; or `MOST`."""
+    return next((count for count in range(1, MOST) if sum(_errors(count, x, y)) <= tolerance), MOST)
+
+
+def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Sum, Any]:
+    """C - X Y as the sum of two float64 arrays, and upper bounds of its errors in each column, but for underflow.
+
+    The second array is far smaller than sums that are formed on the way. No rounding to one array is in the bound.
+
+    Parameters
+    ----------
+    c : stack of matrices, shape (..., m, n); parts of elements are at most 1
+    x : stack of matrices, shape (..., m, k); parts of elements are below 1, or below 2**e, e of its rows in `x_tops`
+    y : stack of matrices, shape (..., k, n), of any size
+    count : how many slices
+    """
+    bits, y_tops = _bits(x, y), tops(y, -2)
+    of_x, x_rests = _slices(x, 1.0 if x_tops is None else power(x_tops)[..., :, None], bits, count)
+    of_y, y_rests = _slices(y, power(y_tops)[..., None, :], bits, count)
+    high, low = c, 0.0
+    for last in range(count):
+        for i in range(last + 1):
+            high, left = added(high, -(of_x[i] @ of_y[last - i]))
+            low = low + left
+    rests = x_rests[count] @ y
+    for i in range(count):
+        rests = rests + of_x[i] @ y_rests[count - i]
+    of_products, of_c = _errors(count, x, y)
+    sizes = power(y_tops) if x_tops is None else power(x_tops.max(axis=-1))[..., None] * power(y_tops)
+    return Sum(high, low - rests), of_products * sizes + of_c
+
+
+def _errors(count: int, x: Any, y: Any) -> tuple[float, float]:
+    """Bounds of the errors of an element of `residual`, parts of x and y below 1: of products, and of sums with C.
+
+    Of each of the count + 1 native products one factor is at most 2**(-p bits), the other 2**(-q bits), p + q = count.
+    In complex products abs of parts are at most 2 k, and moduli the root of 2 times that.
+    """
+    k, moduli = max(x.shape[-1], 1), 4 if holds_complex(x) or holds_complex(y) else 1
+    native = native_error(x, y) * (count + 1) * 2.0 ** (-count * _bits(x, y))
+    return moduli * k * (native + _SUMS), moduli * _SUMS
+
+
+def tops(x: Any, axis: int) -> Any:
+    """Along an axis of a stack of matrices, the exponents e of the largest part: below 2**e; 0 of zeros."""
+    return exponents(parts(x).max(axis=axis))
+
+
+def exponents(sizes: Any) -> Any:
+    """The exponents e of numbers, which are below 2**e; 0 of 0."""
+    return array_library(sizes).frexp(sizes)[1]
+
+
+def power(exponents: Any) -> Any:
+    """Powers of two as float64 numbers, which may over- or underflow."""
+    xp = array_library(exponents)
+    return xp.ldexp(xp.ones(exponents.shape), exponents)
+
+
+def parts(x: Any) -> Any:
+    """The abs of real elements, or of the larger part of complex ones."""
+    return array_library(x).maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
+
+
+def _bits(x: Any, y: Any) -> int:
+    """How many bits slices have, so that sums of k products are exact: at most 2**53 in units of the last ones.
+
+    Complex products are four real ones, perhaps of sums of two parts.
+    """
+    terms = max(int(x.shape[-1]), 1) * (4 if holds_complex(x) or holds_complex(y) else 1)
+    return (53 - (terms - 1).bit_length()) // 2
+
+
+def _slices(x: Any, above: Any, bits: int, count: int) -> tuple[list[Any], list[Any]]:
+    """The leading slices of elements below the powers of two `above`, and x without the first 0, 1, ... of them.
+
+    Adding and subtracting a number whose last bit has the weight of the slice's last one rounds to that, exactly.
+    """
+    found, rests = [], [x]
+    above = above * (1 + 1j if x.dtype.kind == "c" else 1.0)
+    for i in range(1, count + 1):
+        weight = above * (1.5 * 2.0 ** (52 - i * bits))
+        found.append((rests[-1] + weight) - weight)
+        rests.append(rests[-1] - found[-1])
+    return found, rests
