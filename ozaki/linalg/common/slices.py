@@ -40,20 +40,23 @@ def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Su
     y : stack of matrices, shape (..., k, n), of any size
     count : how many slices
     """
-    bits, y_tops = _bits(x, y), tops(y, -2)
-    of_x, x_rests = _slices(x, 1.0 if x_tops is None else power(x_tops)[..., :, None], bits, count)
-    of_y, y_rests = _slices(y, power(y_tops)[..., None, :], bits, count)
-    high, low = c, 0.0
-    for last in range(count):
-        for i in range(last + 1):
-            high, left = added(high, -(of_x[i] @ of_y[last - i]))
-            low = low + left
-    rests = x_rests[count] @ y
+    xp, bits, y_tops = array_library(x), _bits(x, y), tops(y, -2)
+    of_y, y_rests, above = [], [y], power(y_tops)[..., None, :]
+    for i in range(1, count + 1):
+        of_y.append(_slice(y_rests[-1], above, i * bits))
+        y_rests.append(y_rests[-1] - of_y[-1])
+    high, low, rests, left_over = c, 0.0, 0.0, x
+    above = xp.ones(1) if x_tops is None else power(x_tops)[..., :, None]
     for i in range(count):
-        rests = rests + of_x[i] @ y_rests[count - i]
-    of_products, of_c = _errors(count, x, y)
+        of_x = _slice(left_over, above, (i + 1) * bits)
+        left_over = left_over - of_x
+        for each in of_y[: count - i]:
+            high, lost = added(high, -(of_x @ each))
+            low = low + lost
+        rests = rests + of_x @ y_rests[count - i]
     sizes = power(y_tops) if x_tops is None else power(x_tops.max(axis=-1))[..., None] * power(y_tops)
-    return Sum(high, low - rests), of_products * sizes + of_c
+    of_products, of_c = _errors(count, x, y)
+    return Sum(high, low - (rests + left_over @ y)), of_products * sizes + of_c
 
 
 def _errors(count: int, x: Any, y: Any) -> tuple[float, float]:
@@ -97,15 +100,12 @@ def _bits(x: Any, y: Any) -> int:
     return (53 - (terms - 1).bit_length()) // 2
 
 
-def _slices(x: Any, above: Any, bits: int, count: int) -> tuple[list[Any], list[Any]]:
-    """The leading slices of elements below the powers of two `above`, and x without the first 0, 1, ... of them.
+def _slice(x: Any, above: Any, bits: int) -> Any:
+    """Elements, below 2**(51 - bits) times the powers of two `above`, rounded to multiples of 2**-bits times these.
 
-    Adding and subtracting a number whose last bit has the weight of the slice's last one rounds to that, exactly.
+    Adding and subtracting a number whose last bit has that weight rounds so, and what it leaves of x is a float, too.
     """
-    found, rests = [], [x]
-    above = above * (1 + 1j if x.dtype.kind == "c" else 1.0)
-    for i in range(1, count + 1):
-        weight = above * (1.5 * 2.0 ** (52 - i * bits))
-        found.append((rests[-1] + weight) - weight)
-        rests.append(rests[-1] - found[-1])
-    return found, rests
+    weight = above * ((1.5 + 1.5j if x.dtype.kind == "c" else 1.5) * 2.0 ** (52 - bits))
+    found = x + weight
+    found -= weight
+    return found

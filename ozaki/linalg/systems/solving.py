@@ -40,12 +40,24 @@ def solve(
     """Solve a x = b to a named accuracy, with a proven bound of the error.
 
     The library's own inverse, in float64, is a first one; residuals of this library correct it, and x, in as many bits
-    as are needed. So a condition number of 1e30 takes more time than one of 10, but no digit.
+    as are needed. So a condition number of 1e30 takes more time than one of 10, but no digit. A stack is solved at
+    once; of its matrices only those that take more bits, and multiprecision ones, are solved one by one.
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
-    b : array or MPArray, shape (n,) or (n, columns)
+    a : array or MPArray, shape (..., n, n), real or complex
+    b : array or MPArray, shape (n,) or (..., n, columns)
+        Leading axes broadcast to those of a; with one axis, the right-hand side of every matrix.
+    lower : bool, optional
+        Which triangle is read of a matrix that `assume_a` says is symmetric or Hermitian; else it is ignored.
+    assume_a : str, optional
+        What is read of a, by the names of SciPy; NaN and Inf may stand in the rest of an array. "diagonal",
+        "tridiagonal", "upper triangular", "lower triangular": the elements there. "symmetric" or "sym", "hermitian" or
+        "her", "positive definite" or "pos": one triangle, of Hermitian matrices ("her", "pos") real parts of the
+        diagonal. "banded", "general" or "gen", and None: every element. No name is a claim: nothing of the bound rests
+        on it, and "pos" solves matrices that are not positive definite, too (`cholesky` refuses these).
+    transposed : bool, optional
+        Solve a.T x = b, with the transpose of a that is read so. Complex matrices are not conjugated.
     accuracy : Accuracy, str, int or float, optional
         Before x is rounded to its dtype. "fp64", a number of bits, or a tolerance t: no element of x may differ from
         the exact solution by more than t times the largest element of its column. `Accuracy("relative", t)`: by no
@@ -57,7 +69,8 @@ def solve(
     Returns
     -------
     Solution
-        x, of the shape of b, its proven error bound, and how many corrections it took.
+        x, of shape (..., n) if b has one axis, else (..., n, columns), its proven error bound, and how many corrections
+        it took. `error_bounds` has one for each column, or of a relative accuracy for each element.
 
     Raises
     ------
@@ -70,11 +83,14 @@ def solve(
         If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
         small.
 
+    Errors about one matrix of a stack end with its index, as "(matrix [3] of the stack)".
+
     Notes
     -----
     With R the inverse found, E = I - R a and d = R (b - a x), the solution is x + (I - E)^-1 d, so x + d is off by no
     more than norm(E) norm(d) / (1 - norm(E)). The norm of E, and everything that products and roundings add, is
-    bounded; norm(E) is at most 2^-10 (docs/linalg.md, L1). S. M. Rump, "Verification methods", Acta Numerica 2010.
+    bounded; norm(E) is at most 2^-10 (docs/linalg.md, L1 and L13). S. M. Rump, "Verification methods", Acta Numerica
+    2010.
 
     Examples
     --------
@@ -83,6 +99,11 @@ def solve(
     >>> x, error_bound, iterations = ozaki.linalg.solve(hilbert, np.ones(12), accuracy="fp64")
     >>> x[:3], error_bound < 2e-16
     (array([   -11.6...,   1657...]), True)
+    >>> stack = np.array([np.eye(2), [[2.0, 1.0], [1.0, 2.0]]])
+    >>> found = ozaki.linalg.solve(stack, np.array([[3.0, 6.0], [3.0, 0.0]]))
+    >>> found.x[1], found.error_bound.shape, found.error_bounds.shape
+    (array([[ 1.,  4.],
+           [ 1., -2.]]), (2,), (2, 2))
     """
     a = structured(a, assume_a, lower, transposed)
     (a, b), formats = matrices(a=a, b=b)
@@ -104,13 +125,14 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
     accuracy, dtype
         As in `solve`, whose x the columns of the inverse are.
 
     Returns
     -------
     Solution
+        x of the shape of a, with bounds as of `solve`.
 
     Raises
     ------
@@ -120,7 +142,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     Notes
     -----
     With E = I - X a the inverse is (I - E)^-1 X, so that its columns differ from those of X by no more than
-    norm(E) / (1 - norm(E)) times their largest elements (docs/linalg.md, L2). G. Schulz, 1933.
+    norm(E) / (1 - norm(E)) times their largest elements (docs/linalg.md, L2 and L13). G. Schulz, 1933.
 
     Examples
     --------
@@ -153,15 +175,16 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
-    b : array or MPArray, shape (m,) or (m, columns)
+    a : array or MPArray, shape (..., m, n), m >= n, real or complex, of n independent columns
+    b : array or MPArray, shape (m,) or (..., m, columns)
+        As in `solve`.
     accuracy, dtype
         As in `solve`.
 
     Returns
     -------
     Solution
-        x of shape (n,) or (n, columns).
+        x of shape (..., n) or (..., n, columns), with bounds as of `solve`.
 
     Raises
     ------

@@ -137,7 +137,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     xp = array_library(a)
     columns = -tops(a, -2)
     a = a * power(columns)[..., None, :]
-    sizes, unit = _right_sides(b, np.int32(0))
+    sizes, unit = _right_sides(b, xp.zeros(a.shape[-2], np.int32))
     live = _largest(unit) > 0
     s = xp.triu(_inverse(xp.linalg.qr(a, mode="r")))
     of_a, of_s = adjoint(a), adjoint(s)
@@ -155,7 +155,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     gains = on_host(norm_s * columns_s * columns_a)[on_host(good)].max(initial=1.0)
     count = count_for(target.tolerance / (64 * gains), a, x)
     rest, of_rest = residual(unit, a, x, count)
-    minus, of_minus = residual(xp.zeros_like(x), of_a, rest.high, count)
+    minus, of_minus = residual(0 * x, of_a, rest.high, count)
     right = native_product(of_a, rest.low) - (minus.high + minus.low)
     # norm(S) (norm(G) norm(u) + norm(f)) / (1 - norm(G)) + norm(g) of L3
     gain, tall = (norm_s * columns_s)[..., None], native_error(of_a, a) + UNIT
