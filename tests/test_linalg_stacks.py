@@ -254,6 +254,16 @@ def test_bounds_stand_beside_three_items(rng):
         assert (again.error_bounds == found.error_bounds).all() and again.iterations == 7 and type(again) is type(found)
 
 
+@pytest.mark.parametrize(("dtype", "least"), [("float64", -1074), ("float32", -149)])
+def test_bounds_hold_for_subnormal_solutions(dtype, least, rng):
+    a = rng.standard_normal((9, 3, 3)) + 4 * np.eye(3)
+    b = np.ldexp(rng.uniform(1, 2, (9, 3, 1)), (least + np.arange(5, 50, 5))[:, None, None])
+    found = linalg.solve(a, b, dtype=dtype)
+    assert found.iterations == 1
+    assert holds(found, lambda i: exact_solve(fractions(a[i]), fractions(b[i])), "normwise")
+    assert (np.diff(np.log2(found.error_bound[:3])) < -1).all()
+
+
 def test_a_column_of_zeros_is_exact_beside_others(rng):
     a = rng.standard_normal((2, 4, 4))
     b = rng.standard_normal((2, 4, 3))

@@ -108,9 +108,9 @@ def solve(
     a = structured(a, assume_a, lower, transposed)
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True, stack=True)
-    columns_for("b", b, a)  # refuses other shapes before any work
+    columns, _ = columns_for("b", b, a)
     target = target_of(accuracy, dtype, formats)
-    return System(a, formats, target).solve(b, target)
+    return System(a, formats, target, columns.shape[-1]).solve(b, target)
 
 
 @any_arrays("a", numpy=("error_bound",))
@@ -160,7 +160,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     solved = Inverses(a).inverses(target) if at_once(target, a.shape[-1], a) else None
 
     def one(index: Index) -> Solution:
-        scales, unit, cleared = equilibrated(a[index])
+        scales, unit, cleared = _equilibrated(a[index])
         return solution(Inversion(left_inverse(unit)), Powers(scales.columns, scales.rows), target, cleared)
 
     return returned(gathered(solved, a.shape[:-2], one), a, target)
@@ -233,7 +233,7 @@ class System:
     ----------
     a : square matrices, shape (..., n, n), which must not change
     formats : the formats that a solution depends on
-    target : that of all solutions, if it is known
+    target, columns : that of all solutions, if it is known, and how many right-hand sides there are at once
 
     Raises
     ------
@@ -241,10 +241,10 @@ class System:
         If a matrix is singular, or its condition number is too large.
     """
 
-    def __init__(self, a: Any, formats: list[str], target: Target | None = None) -> None:
+    def __init__(self, a: Any, formats: list[str], target: Target | None = None, columns: int = 1) -> None:
         self.formats, self.a = formats, a
         self._single: dict[Index, _Single] = {}
-        self._inverses = Inverses(a) if a.size and at_once(target, 1, a) else None
+        self._inverses = Inverses(a) if a.size and at_once(target, columns, a) else None
         good = np.zeros(a.shape[:-2], bool) if self._inverses is None else self._inverses.good
         if a.size and not good.all():
             for index in map(tuple, np.argwhere(~good).tolist()):
@@ -260,8 +260,8 @@ class System:
         shape = (*batch, *columns.shape[-2:])
         if 0 in shape:
             return returned(without_elements(shape, target, b), self.a, target, b)
-        quick = self._inverses is not None and at_once(target, columns.shape[-1], self.a, columns)
-        solved = self._inverses.solve(columns, target) if self._inverses is not None and quick else None
+        inverses = self._inverses if at_once(target, columns.shape[-1], self.a, columns) else None
+        solved = None if inverses is None else inverses.solve(columns, target)
 
         def one(index: Index) -> Solution:
             return self._of(place(self.a, index)).solve(columns[place(columns, index)], target)
@@ -279,7 +279,7 @@ class _Single:
     """A matrix, scaled, and its inverse."""
 
     def __init__(self, a: Any) -> None:
-        self._scales, unit, self._cleared = equilibrated(a)
+        self._scales, unit, self._cleared = _equilibrated(a)
         self._inverse = left_inverse(unit)
 
     def solve(self, b: Any, target: Target) -> Solution:
@@ -291,7 +291,7 @@ class _Single:
         return solution(refinement, Powers(self._scales.columns, sizes), target, cleared or self._cleared)
 
 
-def equilibrated(a: Any) -> tuple[Powers, Any, bool]:
+def _equilibrated(a: Any) -> tuple[Powers, Any, bool]:
     """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1.
 
     It is cleared of tiny elements; whether it had any comes last.
