@@ -61,7 +61,7 @@ def at_once(target: Target | None, columns: int, *operands: Any) -> bool:
 
 
 _MANY = 1024
-"""Up to so many rows and columns of one matrix on a GPU native products of slices are taken. Six are 13 Gflop then: 13 ms
+"""Up to so many rows and columns of a matrix on a GPU native products of slices are taken. Six are 13 Gflop then: 13 ms
 where float64 is slow, 1 Tflop/s; planning and rounding a product of this library takes more, of larger ones less."""
 
 
