@@ -13,19 +13,15 @@ from typing import Any
 
 from ozaki.call.operands import holds_complex
 from ozaki.linalg.common.arrays import Sum, added, array_library
-from ozaki.linalg.common.products import native_error
+from ozaki.linalg.common.products import UNIT, native_error
 
-MOST = 3
-"""The most slices: with three, ten products err by some 2**-106 of sums of 100 terms."""
-
-_SUMS = 64 * 2.0**-106
-"""What all two-sums leave is added up with at most seven roundings, and is at most six times the unit roundoff of sums:
-an error of at most 42 of its squares."""
+MOST = 4
+"""The most slices: with four, fifteen products err by some 2**-125 of sums of 100 terms."""
 
 
 def count_for(tolerance: float, x: Any, y: Any) -> int:
-    """The fewest slices with which `residual` errs by no more than the tolerance, of y and C below 1; or `MOST`."""
-    return next((count for count in range(1, MOST) if sum(_errors(count, x, y)) <= tolerance), MOST)
+    """The fewest slices with which products in `residual` err by at most the tolerance, if y is below 1; or `MOST`."""
+    return next((count for count in range(1, MOST) if _error(count, x, y) <= tolerance), MOST)
 
 
 def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Sum, Any]:
@@ -35,7 +31,7 @@ def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Su
 
     Parameters
     ----------
-    c : stack of matrices, shape (..., m, n); parts of elements are at most 1
+    c : stack of matrices, shape (..., m, n)
     x : stack of matrices, shape (..., m, k); parts of elements are below 1, or below 2**e, e of its rows in `x_tops`
     y : stack of matrices, shape (..., k, n), of any size
     count : how many slices
@@ -45,29 +41,30 @@ def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Su
     for i in range(1, count + 1):
         of_y.append(_slice(y_rests[-1], above, i * bits))
         y_rests.append(y_rests[-1] - of_y[-1])
-    high, low, rests, left_over = c, 0.0, 0.0, x
+    high, low, rests, left_over, sums = c, None, 0.0, x, 0.0
     above = xp.ones(1) if x_tops is None else power(x_tops)[..., :, None]
     for i in range(count):
         of_x = _slice(left_over, above, (i + 1) * bits)
         left_over = left_over - of_x
         for each in of_y[: count - i]:
             high, lost = added(high, -(of_x @ each))
-            low = low + lost
+            low = lost if low is None else low + lost
+            sums = sums + abs(low)
         rests = rests + of_x @ y_rests[count - i]
+    low = low - (rests + left_over @ y)
     sizes = power(y_tops) if x_tops is None else power(x_tops.max(axis=-1))[..., None] * power(y_tops)
-    of_products, of_c = _errors(count, x, y)
-    return Sum(high, low - (rests + left_over @ y)), of_products * sizes + of_c
+    # Each sum that is rounded errs by half of UNIT times what it is.
+    return Sum(high, low), _error(count, x, y) * sizes + UNIT * (sums + abs(low)).max(axis=-2)
 
 
-def _errors(count: int, x: Any, y: Any) -> tuple[float, float]:
-    """Bounds of the errors of an element of `residual`, parts of x and y below 1: of products, and of sums with C.
+def _error(count: int, x: Any, y: Any) -> float:
+    """A bound of what native products and their sums in an element of `residual` err by, parts of x and y below 1.
 
-    Of each of the count + 1 native products one factor is at most 2**(-p bits), the other 2**(-q bits), p + q = count.
-    In complex products abs of parts are at most 2 k, and moduli the root of 2 times that.
+    Of each of the count + 1 products one factor is at most 2**(-p bits), the other 2**(-q bits), p + q = count. Abs of
+    complex numbers are at most the root of 2 times those of parts.
     """
-    k, moduli = max(x.shape[-1], 1), 4 if holds_complex(x) or holds_complex(y) else 1
-    native = native_error(x, y) * (count + 1) * 2.0 ** (-count * _bits(x, y))
-    return moduli * k * (native + _SUMS), moduli * _SUMS
+    k, moduli = max(int(x.shape[-1]), 1), 2 if holds_complex(x) or holds_complex(y) else 1
+    return moduli * k * native_error(x, y) * (count + 1) * 2.0 ** (-count * _bits(x, y))
 
 
 def tops(x: Any, axis: int) -> Any:

@@ -37,8 +37,8 @@ def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solutio
         x, bounds = (np.stack(each) for each in zip(*((each.x, each.error_bounds) for each in found), strict=True))
         x, bounds = (each.reshape(batch + each.shape[1:]) for each in (x, bounds))
         return _solution(x, bounds, len(batch), max(each.iterations for each in found))
-    x, bounds, meet, iterations = solved.x, on_host(solved.error_bounds), on_host(solved.reached), 1
-    step("correction 1, in float64: enough for %d of %d matrices", np.count_nonzero(meet), meet.size)
+    x, bounds, meet, iterations = solved.x, on_host(solved.error_bounds), on_host(solved.reached), solved.steps
+    step("correction %d, in float64: enough for %d of %d matrices", iterations, np.count_nonzero(meet), meet.size)
     if not meet.all():
         bounds = bounds.copy()
         for index in map(tuple, np.argwhere(~meet).tolist()):

@@ -89,7 +89,7 @@ def solve(
     -----
     With R the inverse found, E = I - R a and d = R (b - a x), the solution is x + (I - E)^-1 d, so x + d is off by no
     more than norm(E) norm(d) / (1 - norm(E)). The norm of E, and everything that products and roundings add, is
-    bounded; norm(E) is at most 2^-10 (docs/linalg.md, L1 and L13). S. M. Rump, "Verification methods", Acta Numerica
+    bounded; norm(E) is at most 2^-5 (docs/linalg.md, L1 and L13). S. M. Rump, "Verification methods", Acta Numerica
     2010.
 
     Examples

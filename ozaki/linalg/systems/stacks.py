@@ -19,20 +19,27 @@ from ozaki.backends import backend_of
 from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, native_error, native_product
-from ozaki.linalg.common.slices import count_for, exponents, parts, power, residual, tops
+from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual, tops
 from ozaki.linalg.common.targets import Target
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision
 
-CONTRACTION = 2.0**-20
-"""The largest bound of norm(I - R A) with which native products prove enough; norms of R are below 2**33 then."""
+_NATIVE = 2.0**-20
+"""The largest bound of norm(I - R A), of a native product, with which no other one is looked for."""
+
+CONTRACTION = 2.0**-5
+"""The largest bound with which R is taken as an inverse. It has more than 2**-200 norm(R) in it, so that norms of
+R are below 2**200."""
+
+_MOST_CORRECTIONS = 6
+"""A condition number of 2**40 takes two or three of a solution, and four of an inverse."""
 
 _UP = 1 + 2.0**-40
 """More than all roundings of a bound make up."""
 
-_TINY = 2.0**-900
+_TINY = 2.0**-600
 """More than everything that underflows makes up, of matrices and solutions with largest elements of about 1: at most
-2**-1074 in an element, times norms of matrices, which are below 2**80, and numbers of elements."""
+2**-1074 in an element, times norms of two matrices, which are below 2**400, and numbers of elements."""
 
 
 class Solved(NamedTuple):
@@ -43,11 +50,13 @@ class Solved(NamedTuple):
     x : array, shape (..., n, columns)
     error_bounds : float64 array, shape (..., columns), or of a relative accuracy (..., n, columns)
     reached : array of bools, shape (...)
+    steps : corrections
     """
 
     x: Any
     error_bounds: Any
     reached: Any
+    steps: int = 1
 
 
 def at_once(target: Target | None, columns: int, *operands: Any) -> bool:
@@ -90,8 +99,23 @@ class Inverses:
         e = xp.eye(a.shape[-1]) - native_product(self._r, self._a)
         self._unit = native_error(self._r, self._a) + UNIT
         self._contraction = (_norm(e) + self._unit * self._norm_r * self._norm_a) * _UP + _TINY
-        self.good: npt.NDArray[np.bool_] = on_host(self._contraction <= CONTRACTION)
+        if not (enough := on_host(self._contraction <= _NATIVE)).all():
+            self._look_closer(xp.asarray(~enough))
+        self._is_good = self._contraction <= CONTRACTION
+        self.good: npt.NDArray[np.bool_] = on_host(self._is_good)
         step("inverses in float64: norms of I - R A up to %s", self._contraction)
+
+    def _look_closer(self, which: Any) -> None:
+        """Bound the norms of I - R A of some matrices by residuals of slices."""
+        xp, stack = array_library(self._a), self._a.ndim > 2
+        a, r = (self._a[which], self._r[which]) if stack else (self._a, self._r)
+        rest, missed = residual(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
+        norm = _norm(rest.high + rest.low) * (1 + UNIT)
+        found = (norm + missed.sum(axis=-1)) * _UP + _TINY
+        if stack:
+            self._contraction[which] = found
+        else:
+            self._contraction = found
 
     def solve(self, b: Any, target: Target) -> Solved:
         """Solutions of A x = b for b of shape (..., n, columns), whose leading axes broadcast to those of A.
@@ -100,35 +124,53 @@ class Inverses:
         """
         sizes, unit = _right_sides(b, self._rows)
         live = _largest(unit) > 0
-        x = native_product(self._r, unit)
         gain = on_host(self._norm_r)[self.good].max(initial=1.0)
-        count = count_for(target.tolerance / (32 * gain), self._a, x)
-        rest, missed = residual(unit, self._a, x, count)
-        r = rest.high + rest.low
-        d = native_product(self._r, r)
-        # (norm(E) norm(d) + norm(f)) / (1 - norm(E)) of L1
-        f = self._norm_r[..., None] * (missed + (self._unit + UNIT) * _largest(r))
-        contraction = self._contraction[..., None]
-        errors = (contraction * _largest(d) + f) / (1 - contraction) * _UP + _TINY
-        return _rounded(added(x, d), errors * live, (self._columns, sizes), target, self._contraction <= CONTRACTION)
+        contraction, norm_a, norm_r = (each[..., None] for each in (self._contraction, self._norm_a, self._norm_r))
+        x = Sum(native_product(self._r, unit), 0.0)
+        count = count_for(target.tolerance / (32 * gain), self._a, x.high)
+        for steps in range(1, _MOST_CORRECTIONS + 1):
+            rest, missed = residual(unit, self._a, x.high, count)
+            sum_errors: Any = 0.0
+            if steps > 1:
+                missed = missed + self._unit * norm_a * _largest(x.low)
+                rest = Sum(rest.high, rest.low - native_product(self._a, x.low))
+                sum_errors = UNIT * _largest(x.low)
+            r = rest.high + rest.low
+            d = native_product(self._r, r)
+            # (norm(E) norm(d) + norm(f)) / (1 - norm(E)) of L1
+            f = norm_r * (missed + (self._unit + UNIT) * _largest(r))
+            errors = ((contraction * _largest(d) + f) / (1 - contraction) + sum_errors) * _UP + _TINY
+            x = _sum(x, d)
+            found = _rounded(x, errors * live, (self._columns, sizes), target, self._is_good)
+            if not on_host(self._is_good > found.reached).any():
+                break
+        return found._replace(steps=steps)
 
     def inverses(self, target: Target) -> Solved:
-        """The inverses, corrected by one Newton-Schulz step."""
-        xp, a, r, n = array_library(self._a), self._a, self._r, self._a.shape[-1]
-        r_tops = tops(r, -1)
-        largest = 2 * _largest(r).max(axis=-1)
-        gain = on_host(largest)[self.good].max(initial=1.0)
-        count = count_for(target.tolerance / (32 * n * gain), r, a)
-        rest, missed = residual(xp.eye(n), r, a, count, x_tops=r_tops)
-        e = rest.high + rest.low
-        # norm(E)^2 + norm(F) (1 + norm(E)) + norm(H) norm(A) of L2
-        of_e = missed.sum(axis=-1) + UNIT * _norm(e)
-        contraction = _norm(e) + of_e
-        of_product = self._unit * contraction * self._norm_r * self._norm_a
-        contraction = (contraction * contraction + of_e * (1 + contraction) + of_product) * _UP + _TINY
-        x = added(r, native_product(e, r))
-        errors = (contraction / (1 - contraction))[..., None] * _largest(x.high) * _UP
-        return _rounded(x, errors, (self._columns, self._rows), target, self._contraction <= CONTRACTION)
+        """The inverses, corrected by Newton-Schulz steps."""
+        xp, a, n = array_library(self._a), self._a, self._a.shape[-1]
+        x = Sum(self._r, 0.0)
+        gain = 2 * on_host(_largest(x.high).max(axis=-1))[self.good].max(initial=1.0)
+        count = count_for(target.tolerance / (32 * n * gain), x.high, a)
+        for steps in range(1, _MOST_CORRECTIONS + 1):
+            rest, missed = residual(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
+            of_e, norm_low = missed.sum(axis=-1), 0.0
+            if steps > 1:
+                norm_low = _norm(x.low)
+                rest = Sum(rest.high, rest.low - native_product(x.low, a))
+                of_e = of_e + self._unit * norm_low * self._norm_a
+            e = rest.high + rest.low
+            # norm(E)^2 + norm(F) (1 + norm(E)) + norm(H) norm(A) of L2
+            of_e = of_e + UNIT * _norm(e)
+            contraction = _norm(e) + of_e
+            of_product = (self._unit * _norm(x.high) + norm_low) * contraction + UNIT * norm_low
+            contraction = (contraction**2 + of_e * (1 + contraction) + of_product * self._norm_a) * _UP + _TINY
+            x = _sum(x, native_product(e, x.high))
+            errors = xp.where(contraction < 0.5, contraction / (1 - contraction), np.inf)[..., None]
+            found = _rounded(x, errors * _largest(x.high) * _UP, (self._columns, self._rows), target, self._is_good)
+            if not on_host(self._is_good > found.reached).any():
+                break
+        return found._replace(steps=steps)
 
 
 def least_squares(a: Any, b: Any, target: Target) -> Solved:
@@ -148,7 +190,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     rows_d, columns_d = of_w * norm_a * norm_s, of_w * columns_a * columns_s
     missed = native_error(of_a, a) * columns_w * norm_w + columns_d * norm_w + columns_w * rows_d + columns_d * rows_d
     contraction = (_norm(gram) + missed) * _UP + _TINY
-    good = contraction <= CONTRACTION
+    good = contraction <= _NATIVE
     step("inverses in float64: norms of I - (A S)^H (A S) up to %s", contraction)
     x = native_product(s, native_product(of_s, native_product(of_a, unit)))
     gains = on_host(norm_s * columns_s * columns_a)[on_host(good)].max(initial=1.0)
@@ -196,6 +238,12 @@ def _inverse(a: Any) -> Any:
         if a.ndim == 2:
             return xp.eye(len(a))
         return xp.stack([_inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
+
+
+def _sum(x: Sum, d: Any) -> Sum:
+    """The sum of x and d, but for a rounding of `x.low`; its second part is no more than one of the first one."""
+    high, low = added(x.high, d)
+    return added(high, low + x.low)
 
 
 def _norm(x: Any) -> Any:
