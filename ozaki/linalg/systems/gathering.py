@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ozaki.driver.watching import reached, step
-from ozaki.linalg.common.arrays import on_host
+from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.stacks import Solved
+from ozaki.multiprecision.numbers import Numbers
 
 Index = tuple[int, ...]
 
@@ -34,7 +35,9 @@ def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solutio
         found = [_one(one, index) for index in np.ndindex(batch)]
         if not batch:
             return found[0]
-        x, bounds = (np.stack(each) for each in zip(*((each.x, each.error_bounds) for each in found), strict=True))
+        numbers = isinstance(found[0].x, Numbers)  # which NumPy's functions take
+        x = (np if numbers else array_library(found[0].x)).stack([each.x for each in found])
+        bounds = np.stack([each.error_bounds for each in found])
         x, bounds = (each.reshape(batch + each.shape[1:]) for each in (x, bounds))
         return _solution(x, bounds, len(batch), max(each.iterations for each in found))
     x, bounds, meet, iterations = solved.x, on_host(solved.error_bounds), on_host(solved.reached), solved.steps
