@@ -100,20 +100,21 @@ class Inverses:
         self._unit = native_error(self._r, self._a) + UNIT
         self._contraction = (_norm(e) + self._unit * self._norm_r * self._norm_a) * _UP + _TINY
         if not (enough := on_host(self._contraction <= _NATIVE)).all():
-            self._look_closer(xp.asarray(~enough))
+            self._look_closer(~enough)
         self._is_good = self._contraction <= CONTRACTION
         self.good: npt.NDArray[np.bool_] = on_host(self._is_good)
         step("inverses in float64: norms of I - R A up to %s", self._contraction)
 
-    def _look_closer(self, which: Any) -> None:
+    def _look_closer(self, which: npt.NDArray[np.bool_]) -> None:
         """Bound the norms of I - R A of some matrices by residuals of slices."""
         xp, stack = array_library(self._a), self._a.ndim > 2
-        a, r = (self._a[which], self._r[which]) if stack else (self._a, self._r)
+        index = tuple(xp.asarray(each) for each in np.nonzero(which)) if stack else ...
+        a, r = self._a[index], self._r[index]
         rest, missed = residual(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
         norm = _norm(rest.high + rest.low) * (1 + UNIT)
         found = (norm + missed.sum(axis=-1)) * _UP + _TINY
         if stack:
-            self._contraction[which] = found
+            self._contraction[index] = found
         else:
             self._contraction = found
 
@@ -129,18 +130,17 @@ class Inverses:
         x = Sum(native_product(self._r, unit), 0.0)
         count = count_for(target.tolerance / (32 * gain), self._a, x.high)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            rest, missed = residual(unit, self._a, x.high, count)
-            sum_errors: Any = 0.0
+            (high, low), missed = residual(unit, self._a, x.high, count)
             if steps > 1:
-                missed = missed + self._unit * norm_a * _largest(x.low)
-                rest = Sum(rest.high, rest.low - native_product(self._a, x.low))
-                sum_errors = UNIT * _largest(x.low)
-            r = rest.high + rest.low
+                low = low - native_product(self._a, x.low)
+                missed = missed + self._unit * norm_a * _largest(x.low) + UNIT * _largest(low)
+            r = high + low
             d = native_product(self._r, r)
             # (norm(E) norm(d) + norm(f)) / (1 - norm(E)) of L1
             f = norm_r * (missed + (self._unit + UNIT) * _largest(r))
-            errors = ((contraction * _largest(d) + f) / (1 - contraction) + sum_errors) * _UP + _TINY
-            x = _sum(x, d)
+            errors = (contraction * _largest(d) + f) / (1 - contraction)
+            before, x = x.high, _sum(x, d)
+            errors = (errors + _OF_SUM * (_largest(before) + _largest(x.high))) * _UP + _TINY
             found = _rounded(x, errors * live, (self._columns, sizes), target, self._is_good)
             if not on_host(self._is_good > found.reached).any():
                 break
@@ -153,19 +153,19 @@ class Inverses:
         gain = 2 * on_host(_largest(x.high).max(axis=-1))[self.good].max(initial=1.0)
         count = count_for(target.tolerance / (32 * n * gain), x.high, a)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            rest, missed = residual(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
-            of_e, norm_low = missed.sum(axis=-1), 0.0
+            (high, low), missed = residual(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
+            of_e, norm_x, norm_low = missed.sum(axis=-1), _norm(x.high), 0.0
             if steps > 1:
                 norm_low = _norm(x.low)
-                rest = Sum(rest.high, rest.low - native_product(x.low, a))
-                of_e = of_e + self._unit * norm_low * self._norm_a
-            e = rest.high + rest.low
+                low = low - native_product(x.low, a)
+                of_e = of_e + self._unit * norm_low * self._norm_a + UNIT * _norm(low)
+            e = high + low
             # norm(E)^2 + norm(F) (1 + norm(E)) + norm(H) norm(A) of L2
             of_e = of_e + UNIT * _norm(e)
             contraction = _norm(e) + of_e
-            of_product = (self._unit * _norm(x.high) + norm_low) * contraction + UNIT * norm_low
-            contraction = (contraction**2 + of_e * (1 + contraction) + of_product * self._norm_a) * _UP + _TINY
             x = _sum(x, native_product(e, x.high))
+            h = (self._unit * norm_x + norm_low) * contraction + _OF_SUM * (norm_x + _norm(x.high))
+            contraction = (contraction**2 + of_e * (1 + contraction) + h * self._norm_a) * _UP + _TINY
             errors = xp.where(contraction < 0.5, contraction / (1 - contraction), np.inf)[..., None]
             found = _rounded(x, errors * _largest(x.high) * _UP, (self._columns, self._rows), target, self._is_good)
             if not on_host(self._is_good > found.reached).any():
@@ -202,7 +202,8 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     gain, tall = (norm_s * columns_s)[..., None], native_error(of_a, a) + UNIT
     u = native_product(of_s, right)
     d = native_product(s, u)
-    f = columns_a[..., None] * (of_rest + (tall + UNIT) * _largest(rest.low)) + of_minus + UNIT * _largest(minus.high)
+    f = columns_a[..., None] * (of_rest + (tall + UNIT) * _largest(rest.low)) + of_minus
+    f = f + UNIT * (_largest(minus.high) + _largest(minus.low))
     f = gain * (f + (of_w + UNIT) * _largest(right)) * _UP
     spread = norm_s[..., None] * contraction[..., None] * _largest(u) + f
     errors = spread / (1 - contraction[..., None]) + (of_w + UNIT) * norm_s[..., None] * _largest(u)
@@ -240,8 +241,12 @@ def _inverse(a: Any) -> Any:
         return xp.stack([_inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
 
 
+_OF_SUM = UNIT * UNIT
+"""More than `_sum` errs by, relative to the sum of abs of x and of the result."""
+
+
 def _sum(x: Sum, d: Any) -> Sum:
-    """The sum of x and d, but for a rounding of `x.low`; its second part is no more than one of the first one."""
+    """The sum of x and d: what x.high + d leaves, and x.low, are roundings of the first parts, and so is their sum."""
     high, low = added(x.high, d)
     return added(high, low + x.low)
 
