@@ -511,9 +511,9 @@ def test_eigenvalues_with_gaps_among_the_subnormal_numbers():
 # How much is multiplied ----------------------------------------------------------------------------------------------
 
 CALLS = {
-    "solve": (1, lambda a, s, b: linalg.solve(a, b)),
-    "inv": (1, lambda a, s, b: linalg.inv(a)),
-    "lstsq": (2, lambda a, s, b: linalg.lstsq(a, b)),
+    "solve": (0, lambda a, s, b: linalg.solve(a, b)),
+    "inv": (0, lambda a, s, b: linalg.inv(a)),
+    "lstsq": (0, lambda a, s, b: linalg.lstsq(a, b)),
     "cholesky": (1, lambda a, s, b: linalg.cholesky(s)),
     "qr": (2, lambda a, s, b: linalg.qr(a)),
     "lu_factor": (1, lambda a, s, b: linalg.lu_factor(a)),
@@ -718,7 +718,7 @@ EYE, ONE = np.eye(2), np.ones(2)
 
 REFUSED = {
     "not square": (lambda: linalg.solve(np.ones((2, 3)), ONE), ValueError, r"^a: shape \(2, 3\); expected a square"),
-    "stack": (lambda: linalg.inv(np.ones((2, 3, 3))), ValueError, "of a stack, call it for each"),
+    "stack": (lambda: linalg.cholesky(np.ones((2, 3, 3))), ValueError, "of a stack, call it for each"),
     "rows": (lambda: linalg.solve(EYE, np.ones(3)), ValueError, r"^b: shape \(3,\); expected \(2,\)"),
     "wide": (lambda: linalg.lstsq(np.ones((2, 3)), ONE), ValueError, "^a: .*as many rows as columns"),
     "wide qr": (lambda: linalg.qr(np.ones((2, 3))), ValueError, "^a: .*as many rows as columns"),

@@ -36,7 +36,7 @@ def recording() -> Recording:
     >>> a = np.array([[1e16, 1.0], [3.0, -1e16]])
     >>> with ozaki.recording() as run:
     ...     c = ozaki.matmul(a, a, accuracy="dd")
-    ...     x = ozaki.linalg.solve(a, c)
+    ...     x = ozaki.linalg.solve(a, c, accuracy=100, dtype="mp")
     >>> print(run.account)
     1 product ran through ozaki
           1  matmul    (2 x 2) (2 x 2)                 float64     28 residues         componentwise error <= 1.2e-16

@@ -164,7 +164,11 @@ FUNCTIONS = {
     "linalg.lu_factor": [case(linalg.lu_factor, S)],
     "linalg.lu_solve": [case(lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b), S, V)],
     "linalg.qr": [case(linalg.qr, S[:, :2])],
-    "linalg.solve": [case(linalg.solve, S, V), case(linalg.solve, S, mparray(V))],
+    "linalg.solve": [
+        case(linalg.solve, S, V),
+        case(linalg.solve, S, mparray(V)),
+        case(linalg.solve, np.stack([S, 2 * S]), V),
+    ],
     "reference.componentwise_error": [case(reference.componentwise_error, C, A, B, mixes=True)],
     "reference.componentwise_errors": [case(reference.componentwise_errors, C, A, B, mixes=True)],
     "reference.exact_entries": [case(lambda a, b: reference.exact_entries(a, b, rows=[1]), A, B, mixes=True)],

@@ -58,11 +58,11 @@ def array_library(x: Any) -> Any:
 
 
 def masked(a: Any, mask: Any) -> Any:
-    """The elements of a where the mask is 1, and zeros elsewhere."""
+    """The elements of a where the mask is 1, and zeros elsewhere, also in place of NaN."""
     if isinstance(a, Numbers):
         signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
         return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
-    return a * mask
+    return array_library(a).where(mask != 0, a, a.dtype.type(0))
 
 
 def hermitian(a: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         elif lower and x.ndim == 2:
             x = _read(x)
         if not isinstance(x, Numbers) and are_integers(x):
-            x, form = mparray(as_numbers(x)), "float64"
+            x, form = _of_integers(x), "float64"
         else:
             form = dtype_of(name, x)
         if not isinstance(x, Numbers):
@@ -52,6 +53,13 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
         found.append(x)
         formats.append(form)
     return found, formats
+
+
+def _of_integers(x: Any) -> Any:
+    """Integers as float64 numbers, if these hold all of them, else as multiprecision numbers."""
+    if x.dtype.kind in "bui" and (x.dtype.itemsize < 8 or not x.size or max(int(x.max()), -int(x.min())) <= 2**53):
+        return x.astype(np.float64)
+    return mparray(as_numbers(x))
 
 
 def _sum_of_words(name: str, x: tuple[Any, ...]) -> MPArray:
@@ -90,17 +98,18 @@ def _objects_read(x: Any) -> Any:
     return mparray(rows) if rows else x
 
 
-def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False) -> None:
-    """Refuse what is no matrix, no square one, or one with fewer rows than columns.
+def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False, stack: bool = False) -> None:
+    """Refuse what is no matrix, no square one, or one with fewer rows than columns; or, with `stack`, no stack of them.
 
     Raises
     ------
     ValueError
     """
-    if x.ndim != 2 or (square and x.shape[0] != x.shape[1]):
-        expected = "a square matrix, as (3, 3)" if square else "a matrix, as (5, 3)"
-        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {expected} (of a stack, call it for each matrix)")
-    if tall and x.shape[0] < x.shape[1]:
+    if x.ndim < 2 or (x.ndim > 2 and not stack) or (square and x.shape[-2] != x.shape[-1]):
+        what = "a square matrix, as (3, 3)" if square else "a matrix, as (5, 3)"
+        what += ", or a stack of them" if stack else " (of a stack, call it for each matrix)"
+        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {what}")
+    if tall and x.shape[-2] < x.shape[-1]:
         raise ValueError(f"{name}: shape {tuple(x.shape)}; expected at least as many rows as columns")
 
 
@@ -115,3 +124,27 @@ def as_columns(name: str, b: Any, rows: int) -> Any:
     if b.ndim not in (1, 2) or b.shape[0] != rows:
         raise ValueError(f"{name}: shape {tuple(b.shape)}; expected ({rows},) or ({rows}, columns), rows as of a")
     return b.reshape(rows, 1) if b.ndim == 1 else b
+
+
+def columns_for(name: str, b: Any, a: Any) -> tuple[Any, tuple[int, ...]]:
+    """Right-hand sides as columns of matrices, shape (..., rows, columns), and the leading axes that they and a make.
+
+    One with a single axis is a vector for each matrix of a, as in NumPy 2 and the array API.
+
+    Raises
+    ------
+    ValueError
+        If they have not as many rows as a, or leading axes that do not fit its.
+    """
+    rows = a.shape[-2]
+    if b.ndim == 1 and b.shape[0] == rows:
+        return b.reshape(rows, 1), a.shape[:-2]
+    if b.ndim > 1 and b.shape[-2] == rows:
+        if b.ndim == a.ndim == 2:
+            return b, ()
+        with suppress(ValueError):
+            return b, np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    raise ValueError(
+        f"{name}: shape {tuple(b.shape)}; expected ({rows},) or (..., {rows}, columns), rows and leading axes as of a, "
+        f"whose shape is {tuple(a.shape)}"
+    )

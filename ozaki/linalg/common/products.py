@@ -47,7 +47,7 @@ def native_product(x: Any, y: Any) -> Any:
 
 def native_error(x: Any, y: Any) -> float:
     """The factor of the error of `native_product` (docs/bounds.md, B5 and B11), and some roundings more."""
-    k, is_complex = x.shape[1], holds_complex(x) and holds_complex(y)
+    k, is_complex = x.shape[-1], holds_complex(x) and holds_complex(y)
     return native.bound(2 * k + 4, "float64", 1.5) if is_complex else native.bound(k + 4, "float64")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, isnan
+from math import inf, isfinite
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from ozaki.linalg.common.arrays import Sum, array_library, exactly
+from ozaki.linalg.common.arrays import Sum, array_library, exactly, on_host
 from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import Powers, float_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes
@@ -26,23 +27,27 @@ _UNREACHED = {
 }
 
 
-class Solution(NamedTuple):
-    """A solution, and what is proven of it.
+class _Items(NamedTuple):
+    x: Any
+    error_bound: Any
+    iterations: int
+
+
+class Solution(Bounded, _Items):
+    """A solution, or those of a stack, and what is proven of it: the tuple (x, error_bound, iterations), and more.
 
     Attributes
     ----------
     x : array or MPArray
-    error_bound : float
+    error_bound : float, or of a stack a NumPy array of float64, one bound for each matrix
         No element differs from the exact solution by more than this times the largest element of its column
         ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype of x
         included.
     iterations : int
-        Corrections of the first solution, or steps of an iteration.
+        Corrections of the first solution, or steps of an iteration; of a stack the most of any matrix.
+    error_bounds : NumPy array of float64, shape (..., columns), or ("relative") the shape of x
+        Such a bound for each column of x, of which a vector has one, or ("relative") for each element.
     """
-
-    x: Any
-    error_bound: float
-    iterations: int
 
 
 class Iteration(Protocol):
@@ -88,7 +93,7 @@ def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool
         errors = array_library(x).asarray(errors)[None, :]
         errors = float_scaled(errors, to_unit) + LEAST * (errors > 0)
         unit = scaled(x, to_unit)  # the largest elements of columns are about 1
-        reached = _ratio(unit, errors, target.measure)
+        reached = _largest(_ratios(unit, errors, target.measure))
         if reached <= target.tolerance:
             break
         goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
@@ -96,10 +101,10 @@ def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool
             raise ValueError(_UNREACHED[target.measure])
     found, kept = formatted(x, powers, target.dtype)
     kept = scaled(kept, to_unit)
-    bound = _ratio(kept, errors + missing(unit, kept), target.measure)
-    if bound == inf:
+    bounds = _ratios(kept, errors + missing(unit, kept), target.measure)
+    if (bound := _largest(bounds)) == inf:
         too_small(target.dtype)
-    return Solution(found, bound, iteration.steps)
+    return Solution.of(found, bound, iteration.steps, error_bounds=on_host(bounds))
 
 
 def formatted(x: Any, powers: Powers, dtype: str) -> tuple[Any, Any]:
@@ -162,11 +167,14 @@ def empty(shape: tuple[int, ...], dtype: str, like: Any) -> Any:
     return mparray(x) if wide else x
 
 
-def _ratio(x: Any, errors: Any, measure: str) -> float:
-    """The largest error of x in a measure, rounded up."""
+def _ratios(x: Any, errors: Any, measure: str) -> Any:
+    """The errors of x in a measure, of each column or element, rounded up."""
     xp, sizes = array_library(errors), least_magnitudes(x)
     if measure == "normwise":
         sizes, errors = sizes.max(axis=0), errors.max(axis=0)
-    found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0)
-    largest = float(found.max()) * (1 + _ROUNDINGS)
-    return inf if isnan(largest) else largest
+    found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0) * (1 + _ROUNDINGS)
+    return xp.where(xp.isnan(found), inf, found)
+
+
+def _largest(bounds: Any) -> float:
+    return float(bounds.max())

@@ -6,36 +6,58 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.driver.watching import named, reached
-from ozaki.functions.products import matmul
+from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, masked, rounded
-from ozaki.linalg.common.matrices import as_columns, check_matrix, matrices
-from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
-from ozaki.linalg.common.scaling import Exponents, Powers, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.arrays import array_library
+from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
+from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import column_norm, column_sizes
-from ozaki.linalg.systems.inverses import least_squares_inverse, left_inverse
+from ozaki.linalg.systems.gathering import Index, gathered, named_in_stack, place, returned, without_elements
+from ozaki.linalg.systems.inverses import left_inverse
+from ozaki.linalg.systems.least_squares import least_squares_of
 from ozaki.linalg.systems.refinement import Inversion, Refinement
-from ozaki.linalg.systems.solution import Solution, empty, solution
+from ozaki.linalg.systems.solution import Solution, solution
+from ozaki.linalg.systems.stacks import Inverses, at_once, least_squares
+from ozaki.linalg.systems.structure import structured
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("solve", solves=True)
-def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+def solve(
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    *,
+    assume_a: str | None = None,
+    transposed: bool = False,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> Solution:
     """Solve a x = b to a named accuracy, with a proven bound of the error.
 
     The library's own inverse, in float64, is a first one; residuals of this library correct it, and x, in as many bits
-    as are needed. So a condition number of 1e30 takes more time than one of 10, but no digit.
+    as are needed. So a condition number of 1e30 takes more time than one of 10, but no digit. A stack is solved at
+    once; of its matrices only those that take more bits, and multiprecision ones, are solved one by one.
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
-    b : array or MPArray, shape (n,) or (n, columns)
+    a : array or MPArray, shape (..., n, n), real or complex
+    b : array or MPArray, shape (n,) or (..., n, columns)
+        Leading axes broadcast to those of a; with one axis, the right-hand side of every matrix.
+    lower : bool, optional
+        Which triangle is read of a matrix that `assume_a` says is symmetric or Hermitian; else it is ignored.
+    assume_a : str, optional
+        What is read of a, by the names of SciPy; NaN and Inf may stand in the rest of an array. "diagonal",
+        "tridiagonal", "upper triangular", "lower triangular": the elements there. "symmetric" or "sym", "hermitian" or
+        "her", "positive definite" or "pos": one triangle, of Hermitian matrices ("her", "pos") real parts of the
+        diagonal. "banded", "general" or "gen", and None: every element. No name is a claim: nothing of the bound rests
+        on it, and "pos" solves matrices that are not positive definite, too (`cholesky` refuses these).
+    transposed : bool, optional
+        Solve a.T x = b, with the transpose of a that is read so. Complex matrices are not conjugated.
     accuracy : Accuracy, str, int or float, optional
         Before x is rounded to its dtype. "fp64", a number of bits, or a tolerance t: no element of x may differ from
         the exact solution by more than t times the largest element of its column. `Accuracy("relative", t)`: by no
@@ -47,7 +69,8 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     Returns
     -------
     Solution
-        x, of the shape of b, its proven error bound, and how many corrections it took.
+        x, of shape (..., n) if b has one axis, else (..., n, columns), its proven error bound, and how many corrections
+        it took. `error_bounds` has one for each column, or of a relative accuracy for each element.
 
     Raises
     ------
@@ -60,11 +83,14 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
         If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
         small.
 
+    Errors about one matrix of a stack end with its index, as "(matrix [3] of the stack)".
+
     Notes
     -----
     With R the inverse found, E = I - R a and d = R (b - a x), the solution is x + (I - E)^-1 d, so x + d is off by no
     more than norm(E) norm(d) / (1 - norm(E)). The norm of E, and everything that products and roundings add, is
-    bounded; norm(E) is at most 2^-10 (docs/linalg.md, L1). S. M. Rump, "Verification methods", Acta Numerica 2010.
+    bounded; norm(E) is at most 2^-5 (docs/linalg.md, L1 and L13). S. M. Rump, "Verification methods", Acta Numerica
+    2010.
 
     Examples
     --------
@@ -73,15 +99,21 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     >>> x, error_bound, iterations = ozaki.linalg.solve(hilbert, np.ones(12), accuracy="fp64")
     >>> x[:3], error_bound < 2e-16
     (array([   -11.6...,   1657...]), True)
+    >>> stack = np.array([np.eye(2), [[2.0, 1.0], [1.0, 2.0]]])
+    >>> found = ozaki.linalg.solve(stack, np.array([[3.0, 6.0], [3.0, 0.0]]))
+    >>> found.x[1], found.error_bound.shape, found.error_bounds.shape
+    (array([[ 1.,  4.],
+           [ 1., -2.]]), (2,), (2, 2))
     """
+    a = structured(a, assume_a, lower, transposed)
     (a, b), formats = matrices(a=a, b=b)
-    check_matrix("a", a, square=True)
-    as_columns("b", b, a.shape[0])  # refuses other shapes before any work
+    check_matrix("a", a, square=True, stack=True)
+    columns, _ = columns_for("b", b, a)
     target = target_of(accuracy, dtype, formats)
-    return System(a, formats).solve(b, target)
+    return System(a, formats, target, columns.shape[-1]).solve(b, target)
 
 
-@any_arrays("a")
+@any_arrays("a", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("inv", solves=True)
@@ -93,13 +125,14 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
     accuracy, dtype
         As in `solve`, whose x the columns of the inverse are.
 
     Returns
     -------
     Solution
+        x of the shape of a, with bounds as of `solve`.
 
     Raises
     ------
@@ -109,7 +142,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     Notes
     -----
     With E = I - X a the inverse is (I - E)^-1 X, so that its columns differ from those of X by no more than
-    norm(E) / (1 - norm(E)) times their largest elements (docs/linalg.md, L2). G. Schulz, 1933.
+    norm(E) / (1 - norm(E)) times their largest elements (docs/linalg.md, L2 and L13). G. Schulz, 1933.
 
     Examples
     --------
@@ -120,17 +153,20 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
              [-2.0,  6.0]], bits=102)
     """
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, square=True)
+    check_matrix("a", a, square=True, stack=True)
     target = target_of(accuracy, dtype, formats)
     if not a.size:
-        found = Solution(empty(a.shape, target.dtype, a), 0.0, 0)
-    else:
-        scales, unit, cleared = _equilibrated(a)
-        found = solution(Inversion(left_inverse(unit)), Powers(scales.columns, scales.rows), target, cleared)
-    return reached(found, a.shape, found.x, target.measure)
+        return returned(without_elements(a.shape, target, a), a, target)
+    solved = Inverses(a).inverses(target) if at_once(target, a.shape[-1], a) else None
+
+    def one(index: Index) -> Solution:
+        scales, unit, cleared = _equilibrated(a[index])
+        return solution(Inversion(left_inverse(unit)), Powers(scales.columns, scales.rows), target, cleared)
+
+    return returned(gathered(solved, a.shape[:-2], one), a, target)
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("lstsq", solves=True)
@@ -139,15 +175,16 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
-    b : array or MPArray, shape (m,) or (m, columns)
+    a : array or MPArray, shape (..., m, n), m >= n, real or complex, of n independent columns
+    b : array or MPArray, shape (m,) or (..., m, columns)
+        As in `solve`.
     accuracy, dtype
         As in `solve`.
 
     Returns
     -------
     Solution
-        x of shape (n,) or (n, columns).
+        x of shape (..., n) or (..., n, columns), with bounds as of `solve`.
 
     Raises
     ------
@@ -172,60 +209,86 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     array([0., 1., 2., 3., 4., 5.])
     """
     (a, b), formats = matrices(a=a, b=b)
-    check_matrix("a", a, tall=True)
-    columns = as_columns("b", b, a.shape[0])
+    check_matrix("a", a, tall=True, stack=True)
+    columns, batch = columns_for("b", b, a)
     target = target_of(accuracy, dtype, formats)
-    shape = (a.shape[1], *b.shape[1:])
-    if not a.shape[1]:
-        none = empty(shape, target.dtype, a)
-        return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
-    scales = -nonzero_tops(a, 0, "columns are dependent, column")
-    unit = scaled(a, Powers(columns=scales))  # rows are left: other weights would be another problem
-    sizes = tops_or_zero(columns, 0)
-    unit, columns, of_solutions, cleared = _projected(unit, scaled(columns, Powers(columns=-sizes)))
-    inverse = least_squares_inverse(unit)
-    if not columns.shape[1]:
-        none = empty(shape, target.dtype, a)
-        return reached(Solution(none, 0.0, 0), a.shape, none, target.measure)
-    refinement = Refinement(inverse, scaled(columns, Powers(columns=-of_solutions)))
-    found = solution(refinement, Powers(scales, sizes + of_solutions), target, cleared)
-    return reached(found._replace(x=found.x.reshape(shape)), a.shape, found.x, target.measure)
+    n, count = a.shape[-1], columns.shape[-1]
+    if not n or 0 in batch:
+        return returned(without_elements((*batch, n, count), target, a), a, target, b)
+    if not count:  # columns of a may be dependent nevertheless
+        columns = array_library(a).zeros((a.shape[-2], 1))
+    solved = least_squares(a, columns, target) if at_once(target, columns.shape[-1], a, columns) else None
+
+    def one(index: Index) -> Solution:
+        return least_squares_of(a[place(a, index)], columns[place(columns, index)], target)
+
+    found = gathered(solved, batch, one)
+    return returned(found if count else without_elements((*batch, n, 0), target, a), a, target, b)
 
 
 class System:
-    """Linear equations with one matrix `a`, of which an inverse is found first.
+    """Linear equations with one matrix, or with each of a stack, of which inverses are found first.
 
     Parameters
     ----------
-    a : square matrix, which must not change
+    a : square matrices, shape (..., n, n), which must not change
     formats : the formats that a solution depends on
+    target, columns : that of all solutions, if it is known, and how many right-hand sides there are at once
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the matrix is singular, or its condition number is too large.
+        If a matrix is singular, or its condition number is too large.
     """
 
-    def __init__(self, a: Any, formats: list[str]) -> None:
+    def __init__(self, a: Any, formats: list[str], target: Target | None = None, columns: int = 1) -> None:
         self.formats, self.a = formats, a
-        self._scales, unit, self._cleared = _equilibrated(a)
-        self._inverse = left_inverse(unit) if a.size else None
+        self._single: dict[Index, _Single] = {}
+        self._inverses = Inverses(a) if a.size and at_once(target, columns, a) else None
+        good = np.zeros(a.shape[:-2], bool) if self._inverses is None else self._inverses.good
+        if a.size and not good.all():
+            for index in map(tuple, np.argwhere(~good).tolist()):
+                with named_in_stack(index):
+                    self._of(index)
 
     def __repr__(self) -> str:
-        return f"System({self.a.shape[0]} equations)"
+        return f"System({self.a.shape[-1]} equations)"
 
     def solve(self, b: Any, target: Target) -> Solution:
-        """The solution for right-hand sides of shape (n,) or (n, columns)."""
-        given = as_columns("b", b, self.a.shape[0])
-        if self._inverse is None or not given.size:
-            none = empty(b.shape, target.dtype, b)
-            return reached(Solution(none, 0.0, 0), self.a.shape, none, target.measure)
+        """The solutions for right-hand sides of shape (n,) or (..., n, columns)."""
+        columns, batch = columns_for("b", b, self.a)
+        shape = (*batch, *columns.shape[-2:])
+        if 0 in shape:
+            return returned(without_elements(shape, target, b), self.a, target, b)
+        inverses = self._inverses if at_once(target, columns.shape[-1], self.a, columns) else None
+        solved = None if inverses is None else inverses.solve(columns, target)
+
+        def one(index: Index) -> Solution:
+            return self._of(place(self.a, index)).solve(columns[place(columns, index)], target)
+
+        return returned(gathered(solved, batch, one), self.a, target, b)
+
+    def _of(self, index: Index) -> _Single:
+        """The matrix at an index, with an inverse for as many bits as are asked for."""
+        if index not in self._single:
+            self._single[index] = _Single(self.a[index])
+        return self._single[index]
+
+
+class _Single:
+    """A matrix, scaled, and its inverse."""
+
+    def __init__(self, a: Any) -> None:
+        self._scales, unit, self._cleared = _equilibrated(a)
+        self._inverse = left_inverse(unit)
+
+    def solve(self, b: Any, target: Target) -> Solution:
+        """The solution for right-hand sides of shape (n, columns)."""
         rows = self._scales.rows
-        sizes = tops_or_zero(given, 0, Powers(rows))
-        unit, cleared = without_tiny(scaled(given, Powers(rows, -sizes)))
+        sizes = tops_or_zero(b, 0, Powers(rows))
+        unit, cleared = without_tiny(scaled(b, Powers(rows, -sizes)))
         refinement = Refinement(self._inverse, unit)
-        found = solution(refinement, Powers(self._scales.columns, sizes), target, cleared or self._cleared)
-        return reached(found._replace(x=found.x.reshape(b.shape)), self.a.shape, found.x, target.measure)
+        return solution(refinement, Powers(self._scales.columns, sizes), target, cleared or self._cleared)
 
 
 def _equilibrated(a: Any) -> tuple[Powers, Any, bool]:
@@ -236,39 +299,3 @@ def _equilibrated(a: Any) -> tuple[Powers, Any, bool]:
     rows = -nonzero_tops(a, 1, "singular, row")
     scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
     return scales, *without_tiny(scaled(a, scales))
-
-
-def _projected(a: Any, b: Any) -> tuple[Any, Any, Exponents, bool]:
-    """A least squares problem as it is solved, exponents of the size of a^H b, which solutions have, and if it differs.
-
-    The matrix and right-hand sides are cleared of tiny elements, and the last item says if there were any; but where a
-    solution is much smaller than b, it may depend on these, and they stay. Where a solution is zero, since b is
-    orthogonal to all columns of a, b becomes zero: no correction would come near to that, relative to its size.
-
-    Raises
-    ------
-    ValueError
-        If the smallest elements matter, and are too small.
-    """
-    (large, cleared_a), (large_b, cleared_b) = without_tiny(a), without_tiny(b)
-    of_a, of_b, sizes = adjoint(rounded(large)), rounded(large_b), column_sizes(large_b)
-    terms = column_norm(large) * sizes
-    products, missed = native_product(of_a, of_b), 2 * native_error(of_a, of_b) + 4 * UNIT
-    if not _clear(products, (_LEAST_SHARE + missed) * terms):
-        products, missed = matmul(adjoint(large), large_b, accuracy=componentwise(2.0**-60), dtype="mp"), 0.0
-    if _clear(products, (_LEAST_SHARE + missed) * terms):
-        return large, large_b, tops_or_zero(products, 0), cleared_a or cleared_b
-    check_span("a", a)
-    check_span("b", b)
-    products = matmul(adjoint(a), b, accuracy="exact", dtype="mp")
-    kept = np.broadcast_to(column_sizes(products) > 0, b.shape).astype(np.int8)
-    return a, masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0), False
-
-
-_LEAST_SHARE = 2.0**-50
-"""Where a^H b is larger than this share of the sums of its terms, tiny elements do not matter (docs/linalg.md, L6)."""
-
-
-def _clear(products: Any, limits: Any) -> bool:
-    """Whether each column of a^H b has an element above its limit; the limit of a column of zeros is 0."""
-    return bool(((column_sizes(products) > limits) | (limits == 0)).all())

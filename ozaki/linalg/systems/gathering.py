@@ -1,0 +1,97 @@
+"""Solutions of a stack put together: those that were found at once, and the ones that were found matrix by matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ozaki.driver.watching import reached, step
+from ozaki.linalg.common.arrays import array_library, on_host
+from ozaki.linalg.common.targets import Target
+from ozaki.linalg.systems.solution import Solution, empty
+from ozaki.linalg.systems.stacks import Solved
+from ozaki.multiprecision.numbers import Numbers
+
+Index = tuple[int, ...]
+
+
+def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solution]) -> Solution:
+    """The solution for a matrix, or those for a stack with the leading axes `batch`, of which none is empty.
+
+    Parameters
+    ----------
+    solved : what was found at once, if anything was tried
+    one : finds the solution for the matrix at an index; x has the shape (n, columns)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError, OverflowError
+        From `one`; of a stack the message ends with the index.
+    """
+    if solved is None:
+        found = [_one(one, index) for index in np.ndindex(batch)]
+        if not batch:
+            return found[0]
+        numbers = isinstance(found[0].x, Numbers)  # which NumPy's functions take
+        x = (np if numbers else array_library(found[0].x)).stack([each.x for each in found])
+        bounds = np.stack([each.error_bounds for each in found])
+        x, bounds = (each.reshape(batch + each.shape[1:]) for each in (x, bounds))
+        return _solution(x, bounds, len(batch), max(each.iterations for each in found))
+    x, bounds, meet, iterations = solved.x, on_host(solved.error_bounds), on_host(solved.reached), solved.steps
+    step("correction %d, in float64: enough for %d of %d matrices", iterations, np.count_nonzero(meet), meet.size)
+    if not meet.all():
+        bounds = bounds.copy()
+        for index in map(tuple, np.argwhere(~meet).tolist()):
+            single = _one(one, index)
+            if not batch:
+                return single
+            x[index], bounds[index], iterations = single.x, single.error_bounds, max(iterations, single.iterations)
+    return _solution(x, bounds, len(batch), iterations)
+
+
+def _one(one: Callable[[Index], Solution], index: Index) -> Solution:
+    with named_in_stack(index):
+        return one(index)
+
+
+@contextmanager
+def named_in_stack(index: Index) -> Iterator[None]:
+    """Errors about a matrix of a stack say which one it is."""
+    try:
+        yield
+    except (np.linalg.LinAlgError, ValueError, OverflowError) as error:
+        if not index:
+            raise
+        raise type(error)(f"{error} (matrix {[*index]} of the stack)") from None
+
+
+def _solution(x: Any, bounds: Any, axes: int, iterations: int) -> Solution:
+    """A solution whose first axes are those of a stack; its bound is the largest one of each matrix."""
+    largest = bounds.max(axis=tuple(range(axes, bounds.ndim)))
+    return Solution.of(x, largest if axes else float(largest), iterations, error_bounds=bounds)
+
+
+def place(x: Any, index: Index) -> Index:
+    """Where a stack x has the matrix that broadcasting puts at an index."""
+    sizes = x.shape[:-2]
+    return tuple(i if size > 1 else 0 for i, size in zip(index[len(index) - len(sizes) :], sizes, strict=True))
+
+
+def without_elements(shape: Index, target: Target, like: Any) -> Solution:
+    """The solution with this shape, which has no element, in the library of `like`."""
+    batch, of_bounds = shape[:-2], shape if target.measure == "relative" else (*shape[:-2], shape[-1])
+    bound = np.zeros(batch) if batch else 0.0
+    return Solution.of(empty(shape, target.dtype, like), bound, 0, error_bounds=np.zeros(of_bounds))
+
+
+def returned(found: Solution, a: Any, target: Target, b: Any = None) -> Solution:
+    """A solution as the caller gets it, logged and recorded; of one right-hand side b without an axis of columns."""
+    bound = float(np.max(found.error_bound, initial=0.0))
+    reached(found._replace(error_bound=bound), a.shape, found.x, target.measure)
+    if b is None or b.ndim > 1:
+        return found
+    bounds = found.error_bounds[..., 0] if target.measure == "relative" else found.error_bounds
+    return found._replace(x=found.x[..., 0], error_bounds=bounds)
