@@ -1,21 +1,27 @@
 """Linear algebra to a named accuracy: solutions and factors whose errors are proven."""
 
+from ozaki.linalg.factors.cho_solve import cho_solve
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
+from ozaki.linalg.factors.lq import LQ, lq
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
-from ozaki.linalg.factors.qr import QR, qr
+from ozaki.linalg.factors.qr import QR, PivotedQR, qr
 from ozaki.linalg.spectra.eigh import Eigen, eigh
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
 
 __all__ = [
+    "LQ",
     "LU",
     "QR",
     "Cholesky",
     "Eigen",
+    "PivotedQR",
     "Solution",
+    "cho_solve",
     "cholesky",
     "eigh",
     "inv",
+    "lq",
     "lstsq",
     "lu_factor",
     "lu_solve",
