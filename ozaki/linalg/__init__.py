@@ -1,5 +1,6 @@
 """Linear algebra to a named accuracy: solutions and factors whose errors are proven."""
 
+from ozaki.linalg import blas
 from ozaki.linalg.factors.cho_solve import cho_solve
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lq import LQ, lq
@@ -17,6 +18,7 @@ __all__ = [
     "Eigen",
     "PivotedQR",
     "Solution",
+    "blas",
     "cho_solve",
     "cholesky",
     "eigh",
