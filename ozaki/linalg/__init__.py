@@ -9,6 +9,7 @@ from ozaki.linalg.factors.qr import QR, PivotedQR, qr
 from ozaki.linalg.spectra.eigh import Eigen, eigh
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
+from ozaki.linalg.systems.triangular import solve_triangular
 
 __all__ = [
     "LQ",
@@ -29,4 +30,5 @@ __all__ = [
     "lu_solve",
     "qr",
     "solve",
+    "solve_triangular",
 ]

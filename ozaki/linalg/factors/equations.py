@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from ozaki.call.operands import holds_complex
 from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.transposition import Transposition
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import System
-
-Transposition = Literal[0, 1, 2]
-"""Which matrix equations have: a, its transpose, or its conjugate transpose."""
-
-_NAMES: dict[Any, Transposition] = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
-
-
-def transposition(trans: Any) -> Transposition:
-    """The transposition that a caller names, as SciPy's functions do.
-
-    Raises
-    ------
-    ValueError
-    """
-    known = isinstance(trans, int | str) and trans in _NAMES
-    if not known:
-        raise ValueError(f"trans: {trans!r}; expected 0, 1 or 2, or 'N', 'T' or 'C'")
-    return _NAMES[trans]
 
 
 class Equations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ozaki.linalg.common.products import product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.upper import row_norm
 from ozaki.linalg.factors.correcting import (
     Corrected,
@@ -33,7 +34,7 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg.factors.equations import Equations, transposition
+from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
@@ -254,7 +255,7 @@ def _factors(a: Any) -> tuple[Any, Any]:
 def lu_solve(
     factors: LU,
     b: Any,
-    trans: Literal[0, 1, 2] = 0,
+    trans: Transposition = 0,
     *,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
