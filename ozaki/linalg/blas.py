@@ -23,7 +23,7 @@ from ozaki.functions.products import gemm
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.triangles import Diagonal, mirrored, read, with_ones
 from ozaki.process.environment import default_environment
-from ozaki.records.options import ProductOptions, takes
+from ozaki.records.options import Options, ProductOptions, takes
 from ozaki.records.report import AskedReport
 
 __all__ = ["hemm", "herk", "symm", "syrk", "trmm"]
@@ -86,6 +86,7 @@ def trmm(
     >>> ozaki.linalg.blas.trmm(1.0, a, b, accuracy="exact", dtype="mp")[0] - 2
     mparray([1.0e-20], bits=...)
     """
+    Options.of("trmm", options)  # refuses what is none
     _check("lower", lower)
     _check("diag", diag)
     _check("trans_a", trans_a, 2)
@@ -146,6 +147,7 @@ def symm(
     array([[1., 2.],
            [2., 3.]])
     """
+    Options.of("symm", options)  # refuses what is none
     return _symmetric_times(alpha, a, b, beta, c, side, lower, False, return_report, options)
 
 
@@ -192,6 +194,7 @@ def hemm(
     array([[1.+0.j, 2.-1.j],
            [2.+1.j, 3.+0.j]])
     """
+    Options.of("hemm", options)  # refuses what is none
     return _symmetric_times(alpha, a, b, beta, c, side, lower, True, return_report, options)
 
 
@@ -246,6 +249,7 @@ def syrk(
     array([[ 5., 11.],
            [11., 25.]])
     """
+    Options.of("syrk", options)  # refuses what is none
     return _squared(alpha, a, beta, c, trans, lower, False, return_report, options)
 
 
@@ -296,6 +300,7 @@ def herk(
     array([[ 5.+0.j,  3.+8.j],
            [ 3.-8.j, 25.+0.j]])
     """
+    Options.of("herk", options)  # refuses what is none
     for name, x in (("alpha", alpha), ("beta", beta)):
         if getattr(x, "imag", 0) != 0:
             raise ValueError(f"{name}: {x!r}; expected a real number, or the result is not Hermitian")

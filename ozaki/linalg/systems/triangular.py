@@ -141,6 +141,9 @@ def _well_conditioned(u: Any) -> bool:
 _FLOOR = -128
 """Elements of b below 2**_FLOOR times the largest count as that large where sizes of solutions are estimated."""
 
+_NONE = ZERO // 2
+"""The exponent of zeros, to which others may be added."""
+
 _FARTHEST = 2**40
 """Exponents from which on sums of many might leave the range of integers."""
 
@@ -156,18 +159,17 @@ def _powers(u: Any, b: Any) -> Powers:
     numpy.linalg.LinAlgError
         If elements are too far apart for that.
     """
-    exponents, n = _exponents(u), len(u)
-    of_b = _exponents(b) - tops_or_zero(b, 0)
-    if max(abs(exponents[exponents != ZERO]).max(), abs(of_b[of_b > ZERO // 2]).max(initial=0)) > _FARTHEST:
+    exponents, of_b, n = _exponents(u), _exponents(b), len(u)
+    if any(abs(each[each > _NONE]).max(initial=0) > _FARTHEST for each in (exponents, of_b)):
         raise np.linalg.LinAlgError("a: elements are too far apart for substitution")
-    exponents = np.maximum(exponents, ZERO // 2)  # room for sums
-    rows, columns = np.maximum(of_b.max(axis=1), _FLOOR), np.zeros(n, np.int64)
+    rows = np.maximum((of_b - tops_or_zero(b, 0)).max(axis=1), _FLOOR)
+    columns = np.zeros(n, np.int64)
     for i in reversed(range(n)):
-        rows[i] = max(rows[i], (exponents[i, i + 1 :] + columns[i + 1 :]).max(initial=ZERO // 2))
+        rows[i] = max(rows[i], (exponents[i, i + 1 :] + columns[i + 1 :]).max(initial=_NONE))
         columns[i] = rows[i] - exponents[i, i]
     return Powers(-rows, columns)
 
 
 def _exponents(x: Any) -> Exponents:
-    """The exponent e of each element of a matrix, the larger of two parts: below 2**e; `ZERO` of zeros. In NumPy."""
-    return tops(x.reshape(-1, 1), 1).reshape(x.shape)
+    """The exponent e of each element of a matrix, the larger of two parts: below 2**e; `_NONE` of zeros. In NumPy."""
+    return np.maximum(tops(x.reshape(-1, 1), 1), _NONE).reshape(x.shape)
