@@ -26,7 +26,7 @@ from ozaki.linalg.common.products import (
     native_product,
     tolerance_for,
 )
-from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
+from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
 
@@ -47,6 +47,7 @@ class Substitution:
     u : matrix, shape (n, n), its diagonal about 1 and no element much larger
     b : matrix, shape (n, columns)
     sizes : upper bounds of abs(U), which may have elements below `LEAST` that u and b lack
+    shown : int array, shape (n,): `x` and `errors` are those of the solution times 2**shown
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Substitution:
         If a block has no inverse in float64.
     """
 
-    def __init__(self, u: Any, b: Any, sizes: Any) -> None:
+    def __init__(self, u: Any, b: Any, sizes: Any, shown: Exponents) -> None:
         xp = array_library(u)
         self._u, self._b, self._sizes, self._near = u, b, sizes, rounded(u)
         diagonal = least_magnitudes(u)[xp.arange(u.shape[0]), xp.arange(u.shape[0])]
@@ -68,14 +69,15 @@ class Substitution:
         self._bounds = _inverse_bounds(_blocks(sizes), _padded(diagonal).reshape(self._inverses.shape[:2]))
         self._b_sizes = magnitudes(b)
         self._live = (self._b_sizes > 0).any(axis=0)
-        self.x: Any = self._substituted(rounded(b))
+        self._shown = Powers(rows=shown)
+        self._set(self._substituted(rounded(b)))
         self.errors: Bounds = np.full(b.shape[1], np.inf)
         self.steps = 0
 
     @property
     def growth(self) -> float:
         """How much larger than x an error may be, as far as is proven, that is small beside abs(U) abs(x) + abs(b)."""
-        bounds, sizes = on_host(self._bound(self._terms()).max(axis=0)), column_sizes(self.x)
+        bounds, sizes = self._largest(self._bound(self._terms())), column_sizes(self.x)
         return float((bounds[sizes > 0] / sizes[sizes > 0]).max(initial=0.0))
 
     def reach(self, goal: float) -> None:
@@ -88,7 +90,7 @@ class Substitution:
         """
         while not self._within(goal):
             before = self._relative()
-            if self.steps == _MOST_CORRECTIONS or not bool(array_library(self.x).isfinite(rounded(self.x)).all()):
+            if self.steps == _MOST_CORRECTIONS or not bool(array_library(self._x).isfinite(rounded(self._x)).all()):
                 raise np.linalg.LinAlgError(_FAILS)
             self._correct(max(goal / 4, min(before, 1.0) * 2.0**-64))
             self.steps += 1
@@ -107,33 +109,39 @@ class Substitution:
 
     def _correct(self, share: float) -> None:
         """One correction whose residual and rounding err by no more than this share of the largest element."""
-        x, near, terms = self.x, self._near, self._terms()
-        tolerance = tolerance_for(share * column_sizes(x) / 8, on_host(self._bound(terms).max(axis=0)))
+        x, near, terms, sizes = self._x, self._near, self._terms(), column_sizes(self.x)
+        tolerance = tolerance_for(share * sizes / 8, self._largest(self._bound(terms)))
         rest = self._residual(tolerance)
         powers = Powers(columns=tops_or_zero(rest, 0))
         rest = rounded(scaled(rest, powers.inverse()))
         d = self._substituted(rest)
         # The error of x + d is inv(U) (rest - U d), but for what the residual errs by.
-        sizes = _up(native_product(self._sizes, magnitudes(d)), len(d))
-        left = magnitudes(rest - native_product(near, d)) + (native_error(near, d) + 4 * UNIT) * sizes
-        left = _scaled_up(left + 4 * UNIT * magnitudes(rest) + LEAST * self._live, powers)
-        left += (tolerance * (1 + 2.0**-40)) * terms
-        errors = on_host(self._bound(left + LEAST * self._live).max(axis=0))
-        if self.steps == 0 and not isinstance(x, Numbers) and isinstance(d_ := scaled(d, powers), type(x)):
-            self.x, self.errors = added(x, d_), errors
+        left = magnitudes(rest - native_product(near, d)) + 4 * UNIT * magnitudes(rest)
+        left += (native_error(near, d) + 4 * UNIT) * _up(native_product(self._sizes, magnitudes(d)), len(d))
+        left = _scaled_up(left + LEAST * self._live, powers) + (tolerance * (1 + 2.0**-40)) * terms
+        self.errors = self._largest(self._bound(left + LEAST * self._live))
+        if self.steps == 0 and not isinstance(x, Numbers) and isinstance(change := scaled(d, powers), type(x)):
+            self._set(added(x, change))
             return
         # What rounding x adds to the next residual is to be no more than what that errs by.
         bits = ceil(-log2(max(tolerance, LEAST))) + 8
-        self.x = (exactly(x) + scaled(exactly(d), powers)).round_to(bits)
-        self.errors = errors + 2.0**-bits * column_sizes(self.x)
+        self._set((exactly(x) + scaled(exactly(d), powers)).round_to(bits))
+        self.errors += 2.0**-bits * column_sizes(self.x)
+
+    def _set(self, x: Any) -> None:
+        self._x, self.x = x, scaled(x, self._shown)
+
+    def _largest(self, bounds: Any) -> Bounds:
+        """The largest bound of each column, times 2**shown."""
+        return on_host(_scaled_up(bounds, self._shown).max(axis=0))
 
     def _terms(self) -> Any:
         """Upper bounds of abs(U) abs(x) + abs(b), but for what underflows."""
-        return _up(native_product(self._sizes, magnitudes(self.x)), len(self._near)) + self._b_sizes
+        return _up(native_product(self._sizes, magnitudes(self._x)), len(self._near)) + self._b_sizes
 
     def _residual(self, tolerance: float) -> Any:
         """The residual b - U x, off by no more than the tolerance times abs(U) abs(x) + abs(b), and one rounding."""
-        x = exactly(self.x) if isinstance(self.x, Sum) else self.x
+        x = exactly(self._x) if isinstance(self._x, Sum) else self._x
         floats = not any(isinstance(each, Numbers) for each in (self._u, x, self._b))
         is_complex = any(map(holds_complex, (self._u, x, self._b)))
         dtype = "mp" if not floats else "complex128" if is_complex else "float64"
@@ -156,7 +164,7 @@ def _up(x: Any, n: int) -> Any:
 
 
 def _scaled_up(x: Any, powers: Powers) -> Any:
-    """Upper bounds times powers of two, of columns; `LEAST` is more than what underflows."""
+    """Upper bounds times powers of two; `LEAST` is more than what underflows."""
     xp = array_library(x)
     by = xp.clip(powers.of_elements(xp), -3000, 3000).astype(np.int32)
     return xp.ldexp(x, by) + LEAST * (x > 0)

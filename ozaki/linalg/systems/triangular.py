@@ -121,10 +121,12 @@ def _substituted(u: Any, b: Any, target: Target) -> Solution:
     whole = scaled(u, powers)
     sizes = tops_or_zero(b, 0, Powers(powers.rows))
     (unit, _), (right, _) = without_tiny(whole), without_tiny(scaled(b, Powers(powers.rows, -sizes)))
-    iteration = Substitution(unit, right, magnitudes(whole))
+    # An error relative to the largest element of a column is one of elements as large as these are.
+    shown = (powers.columns - powers.columns.max()) * (target.measure == "normwise")
+    iteration = Substitution(unit, right, magnitudes(whole), shown)
     if iteration.growth > _SLOW and _well_conditioned(u):
         raise np.linalg.LinAlgError("a: an inverse is sooner found than substitution is proven to be accurate")
-    return solution(iteration, Powers(powers.columns, sizes), target)
+    return solution(iteration, Powers(powers.columns - shown, sizes), target)
 
 
 _SLOW = 2.0**100
@@ -137,9 +139,6 @@ def _well_conditioned(u: Any) -> bool:
     rows = -tops_or_zero(u, 1, Powers(columns=columns))
     return condition(rounded(scaled(u, Powers(rows, columns)))) * len(u) < 2.0**30
 
-
-_FLOOR = -128
-"""Elements of b below 2**_FLOOR times the largest count as that large where sizes of solutions are estimated."""
 
 _NONE = ZERO // 2
 """The exponent of zeros, to which others may be added."""
@@ -162,11 +161,17 @@ def _powers(u: Any, b: Any) -> Powers:
     exponents, of_b, n = _exponents(u), _exponents(b), len(u)
     if any(abs(each[each > _NONE]).max(initial=0) > _FARTHEST for each in (exponents, of_b)):
         raise np.linalg.LinAlgError("a: elements are too far apart for substitution")
-    rows = np.maximum((of_b - tops_or_zero(b, 0)).max(axis=1), _FLOOR)
-    columns = np.zeros(n, np.int64)
+    rows, columns = (of_b - tops_or_zero(b, 0)).max(axis=1), np.full(n, _NONE)
     for i in reversed(range(n)):
         rows[i] = max(rows[i], (exponents[i, i + 1 :] + columns[i + 1 :]).max(initial=_NONE))
-        columns[i] = rows[i] - exponents[i, i]
+        if rows[i] > _NONE // 2:
+            columns[i] = rows[i] - exponents[i, i]
+    zeros = np.flatnonzero(columns == _NONE)
+    largest = int(columns.max()) if len(zeros) < n else 0
+    for i in zeros:  # elements of the solution, whose columns need be no larger than others
+        others = exponents[:i, i] > _NONE
+        columns[i] = (rows[:i] - exponents[:i, i])[others].min(initial=largest)
+        rows[i] = columns[i] + exponents[i, i]
     return Powers(-rows, columns)
 
 
