@@ -167,8 +167,8 @@ def _powers(u: Any, b: Any) -> Powers:
         if rows[i] > _NONE // 2:
             columns[i] = rows[i] - exponents[i, i]
     zeros = np.flatnonzero(columns == _NONE)
-    largest = int(columns.max()) if len(zeros) < n else 0
-    for i in zeros:  # elements of the solution, whose columns need be no larger than others
+    largest = columns.max() if len(zeros) < n else 0
+    for i in zeros.tolist():  # elements of the solution, whose columns need be no larger than others
         others = exponents[:i, i] > _NONE
         columns[i] = (rows[:i] - exponents[:i, i])[others].min(initial=largest)
         rows[i] = columns[i] + exponents[i, i]
