@@ -154,8 +154,8 @@ def test_relative_accuracy(rng):
     assert error(x, substituted(u, b[:, None]), "relative") <= bound <= 1e-14
 
 
-def test_where_substitution_cannot_prove_an_inverse_does():
-    n = 1100  # sums of abs in inv(<u>) are 2**n
+def test_where_an_inverse_is_sooner_found_it_is():
+    n = 1100  # sums of abs in inv(<u>) are 2**n, and the condition number is 2 n
     u = np.triu(np.ones((n, n)))
     b = np.arange(1.0, n + 1) / 7
     x, bound, _ = linalg.solve_triangular(u, b)
@@ -164,6 +164,14 @@ def test_where_substitution_cannot_prove_an_inverse_does():
 
 
 U, B = np.triu(np.ones((3, 3))), np.ones(3)
+STEEP = np.triu(np.cos(np.arange(64.0) ** 2).reshape(8, 8), 1) + 2.0**-120 * np.eye(8)  # condition number 2**800
+
+
+def test_the_matrix_that_is_refused_below_is_solved_where_its_elements_are_nearer():
+    b = np.ones((8, 1))
+    x, bound, _ = linalg.solve_triangular(STEEP, b, dtype="mp")
+    assert error(x, substituted(STEEP, b)) <= bound < 2.0**-52
+
 
 REFUSED = {
     "zero": (
@@ -175,6 +183,11 @@ REFUSED = {
         lambda: linalg.solve_triangular(U * [1, 0, 1], np.ones((3, 0))),
         np.linalg.LinAlgError,
         r"^a: singular, element \[1, 1\]",
+    ),
+    "far apart": (
+        lambda: linalg.solve_triangular(mparray(STEEP).ldexp(2**45 * np.eye(8, k=7, dtype=int)), np.ones(8)),
+        np.linalg.LinAlgError,
+        r"^a: too ill-conditioned, for substitution and for an inverse \(2\^300",
     ),
     "trans": (lambda: linalg.solve_triangular(U, B, 3), ValueError, "^trans: 3; expected 0, 1 or 2, or 'N'"),
     "lower": (lambda: linalg.solve_triangular(U, B, lower=1), TypeError, "^lower: 1; expected True or False"),

@@ -30,8 +30,9 @@ from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
 
-_BLOCK = 64
-"""Rows of a block, whose inverse is found: small beside n, and large beside what a call of a product costs."""
+_BLOCK = 32
+"""Rows of a block, whose inverse is found: so few that float64 finds a good one of random matrices, whose condition
+number is 2**rows, and as many as keep the calls of products for blocks few."""
 
 _MOST_CORRECTIONS = 100
 """The most corrections: each gains some 40 bits, or the system is solved in another way."""
@@ -66,7 +67,10 @@ class Substitution:
         self._u, self._b, self._sizes, self._near = u, b, sizes, rounded(u)
         diagonal = least_magnitudes(u)[xp.arange(u.shape[0]), xp.arange(u.shape[0])]
         self._inverses = _inverses(self._near)
-        self._bounds = _inverse_bounds(_blocks(sizes), _padded(diagonal).reshape(self._inverses.shape[:2]))
+        of_blocks = _blocks(sizes)
+        by_comparison = _inverse_bounds(of_blocks, _padded(diagonal).reshape(of_blocks.shape[:2]))
+        by_residual = _residual_bounds(self._inverses, _blocks(self._near), of_blocks)
+        self._bounds = xp.fmin(by_comparison, by_residual)  # what is not a number in one of them bounds nothing
         self._b_sizes = magnitudes(b)
         self._live = (self._b_sizes > 0).any(axis=0)
         self._shown = Powers(rows=shown)
@@ -226,6 +230,27 @@ def _inverse_bounds(sizes: Any, diagonal: Any) -> Any:
         power = times(power, power)
         found = (found + times(found, power)) * (1 + 4 * UNIT)
     return found / diagonal[:, None, :] * (1 + 4 * UNIT)
+
+
+def _residual_bounds(inverses: Any, blocks: Any, sizes: Any) -> Any:
+    """Upper bounds of abs of the inverses of blocks, from near ones: NaN where these are not near enough.
+
+    With E = I - R U, which is upper triangular, inv(U) = inv(I - E) R, and abs(inv(I - E)) is at most inv(I - abs(E)),
+    where the diagonal of that is above 0. In a block signs may cancel, which they may not in a comparison matrix.
+
+    Parameters
+    ----------
+    inverses : the matrices R, shape (blocks, rows, rows)
+    blocks : the matrices U, rounded to float64
+    sizes : upper bounds of abs(U)
+    """
+    xp, rows, of_r = array_library(sizes), sizes.shape[-1], magnitudes(inverses)
+    terms = _up(native_product(of_r, sizes), rows)
+    missed = (native_error(inverses, blocks) + 4 * UNIT) * terms + LEAST
+    e = (magnitudes(xp.eye(rows) - native_product(inverses, blocks)) + missed) * (1 + 4 * UNIT) * xp.tri(rows).T
+    diagonal = e.diagonal(axis1=1, axis2=2)
+    rest = xp.where(diagonal < 0.5, (1 - diagonal) * (1 - 4 * UNIT), np.nan)
+    return _up(native_product(_inverse_bounds(e, rest), of_r), rows) + LEAST
 
 
 def _by_blocks(off: Any, inverses: Any, y: Any, up: Any) -> Any:

@@ -73,7 +73,8 @@ def solve_triangular(
     Notes
     -----
     With <a> the comparison matrix, abs(a_ii) on the diagonal and -abs(a_ij) elsewhere, no error of an element of x is
-    larger than that of inv(<a>) abs(b - a x), which is found by substitution, too (docs/linalg.md, L8).
+    larger than that of inv(<a>) abs(b - a x), which is found by substitution, too, in blocks of rows (docs/linalg.md,
+    L8).
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 8.2.
 
     Examples
