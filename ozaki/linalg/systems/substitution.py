@@ -70,7 +70,8 @@ class Substitution:
         of_blocks = _blocks(sizes)
         by_comparison = _inverse_bounds(of_blocks, _padded(diagonal).reshape(of_blocks.shape[:2]))
         by_residual = _residual_bounds(self._inverses, _blocks(self._near), of_blocks)
-        self._bounds = xp.fmin(by_comparison, by_residual)  # what is not a number in one of them bounds nothing
+        closer = (by_residual < by_comparison) | ~xp.isfinite(by_comparison)  # NaN and Inf bound nothing
+        self._bounds = xp.where(closer, by_residual, by_comparison)
         self._b_sizes = magnitudes(b)
         self._live = (self._b_sizes > 0).any(axis=0)
         self._shown = Powers(rows=shown)
@@ -259,7 +260,7 @@ def _by_blocks(off: Any, inverses: Any, y: Any, up: Any) -> Any:
     `up` is applied to what float64 finds of sums, and of products with inverses.
     """
     xp, size, n = array_library(off), inverses.shape[-1], len(y)
-    x = xp.zeros(y.shape, np.result_type(off, inverses, y))
+    x = xp.zeros(y.shape, np.result_type(off.dtype, inverses.dtype, y.dtype))
     for i in reversed(range(len(inverses))):
         rows, later = slice(i * size, min((i + 1) * size, n)), slice((i + 1) * size, n)
         right = up(y[rows] + native_product(off[rows, later], x[later])) if i + 1 < len(inverses) else y[rows]
