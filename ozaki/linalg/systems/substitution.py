@@ -49,6 +49,7 @@ class Substitution:
     b : matrix, shape (n, columns)
     sizes : upper bounds of abs(U), which may have elements below `LEAST` that u and b lack
     shown : int array, shape (n,): `x` and `errors` are those of the solution times 2**shown
+    lower : whether `x` is to have its rows in the opposite order, as a lower triangular matrix has them
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class Substitution:
         If a block has no inverse in float64.
     """
 
-    def __init__(self, u: Any, b: Any, sizes: Any, shown: Exponents) -> None:
+    def __init__(self, u: Any, b: Any, sizes: Any, shown: Exponents, lower: bool) -> None:
         xp = array_library(u)
         self._u, self._b, self._sizes, self._near = u, b, sizes, rounded(u)
         diagonal = least_magnitudes(u)[xp.arange(u.shape[0]), xp.arange(u.shape[0])]
@@ -74,7 +75,7 @@ class Substitution:
         self._bounds = xp.where(closer, by_residual, by_comparison)
         self._b_sizes = magnitudes(b)
         self._live = (self._b_sizes > 0).any(axis=0)
-        self._shown = Powers(rows=shown)
+        self._shown, self._lower = Powers(rows=shown), lower
         self._set(self._substituted(rounded(b)))
         self.errors: Bounds = np.full(b.shape[1], np.inf)
         self.steps = 0
@@ -134,7 +135,10 @@ class Substitution:
         self.errors += 2.0**-bits * column_sizes(self.x)
 
     def _set(self, x: Any) -> None:
-        self._x, self.x = x, scaled(x, self._shown)
+        self._x, x = x, scaled(x, self._shown)
+        if self._lower:
+            x = Sum(x.high[::-1], x.low[::-1]) if isinstance(x, Sum) else x[::-1]
+        self.x = x
 
     def _largest(self, bounds: Any) -> Bounds:
         """The largest bound of each column, times 2**shown."""

@@ -99,9 +99,8 @@ def solve_triangular(
     if not columns.size:
         return System(array_library(a).eye(a.shape[0]), formats).solve(b, target)
     with suppress(np.linalg.LinAlgError):  # of substitution, whose bound may be too large
-        found = _substituted(a[::-1, ::-1], columns[::-1], target) if lower else _substituted(a, columns, target)
-        x = found.x[::-1].copy() if lower else found.x
-        return reached(found._replace(x=x.reshape(b.shape)), a.shape, x, target.measure)
+        found = _substituted(a, columns, target, lower)
+        return reached(found._replace(x=found.x.reshape(b.shape)), a.shape, found.x, target.measure)
     try:
         return System(a, formats).solve(b, target)
     except np.linalg.LinAlgError:
@@ -109,14 +108,15 @@ def solve_triangular(
         raise np.linalg.LinAlgError(message) from None
 
 
-def _substituted(u: Any, b: Any, target: Target) -> Solution:
-    """The solution of an upper triangular system, shapes (n, n) and (n, columns).
+def _substituted(a: Any, b: Any, target: Target, lower: bool) -> Solution:
+    """The solution of a triangular system, shapes (n, n) and (n, columns).
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If substitution does not reach the target, or not as soon as an inverse does.
     """
+    u, b = (a[::-1, ::-1], b[::-1]) if lower else (a, b)
     powers = _powers(u, b)
     assert powers.rows is not None and powers.columns is not None
     whole = scaled(u, powers)
@@ -124,10 +124,11 @@ def _substituted(u: Any, b: Any, target: Target) -> Solution:
     (unit, _), (right, _) = without_tiny(whole), without_tiny(scaled(b, Powers(powers.rows, -sizes)))
     # An error relative to the largest element of a column is one of elements as large as these are.
     shown = (powers.columns - powers.columns.max()) * (target.measure == "normwise")
-    iteration = Substitution(unit, right, magnitudes(whole), shown)
+    iteration = Substitution(unit, right, magnitudes(whole), shown, lower)
     if iteration.growth > _SLOW and _well_conditioned(u):
         raise np.linalg.LinAlgError("a: an inverse is sooner found than substitution is proven to be accurate")
-    return solution(iteration, Powers(powers.columns - shown, sizes), target)
+    rows = powers.columns - shown
+    return solution(iteration, Powers(rows[::-1] if lower else rows, sizes), target)
 
 
 _SLOW = 2.0**100
