@@ -106,6 +106,10 @@ class Near:
         changed = zip(products, self.rests, self._missed, self._products(changes), strict=True)
         return _largest(self._ratios_of_changed(*each) for each in changed)
 
+    def error(self, changes: tuple[Any, ...] | None = None) -> float:
+        """The largest of `errors`."""
+        return float(self.errors(changes).max())
+
     @staticmethod
     def _ratios_of_changed(product: Product, rest: Any, missed: Any, change: Product) -> Bounds:
         wanted, x, y, by_columns = product
@@ -149,12 +153,12 @@ def corrected(tolerance: float, first: tuple[Any, ...], products: Products, corr
         If a correction gains nothing.
     """
     near = Near(first, products, max(tolerance, _FINEST) / 16)
-    before = float(near.errors().max())
+    before = near.error()
     step("0 corrections: error of the factors up to %s", before)
     if before <= tolerance:
         return Corrected(first, 0, near)
     changes = _changes(correction, first, near.rests)
-    factors, reached = tuple(map(added, first, changes)), float(near.errors(changes).max())
+    factors, reached = tuple(map(added, first, changes)), near.error(changes)
     step("1 corrections: error of the factors up to %s", reached)
     if reached <= tolerance:
         return Corrected(factors, 1, near)
