@@ -59,30 +59,29 @@ FUNCTIONS = {
     "lu_factor": lambda a, b, **options: linalg.lu_factor(a, **options),
     "lu_solve": lambda a, b, **options: linalg.lu_solve(linalg.lu_factor(a), b, **options),
     "cholesky": lambda a, b, **options: linalg.cholesky(a, **options),
+    "cho_solve": lambda a, b, **options: linalg.cho_solve(linalg.cholesky(a), b, **options),
+    "cho_solve of a factor": lambda a, b, **options: linalg.cho_solve((a, True), b, **options),
+    "solve_triangular": lambda a, b, **options: linalg.solve_triangular(a, b, **options),
     "qr": lambda a, b, **options: linalg.qr(a, **options),
+    "pivoted qr": lambda a, b, **options: linalg.qr(a, pivoting=True, **options),
+    "lq": lambda a, b, **options: linalg.lq(a, **options),
     "eigh": lambda a, b, **options: linalg.eigh(a, **options),
     "eigvalsh": lambda a, b, **options: linalg.eigvalsh(a, **options),
 }
 
 ARRAYS = {
-    "solve": 1,
-    "inv": 1,
-    "lstsq": 1,
-    "lu_factor": 3,
-    "lu_solve": 1,
-    "cholesky": 1,
-    "qr": 2,
-    "eigh": 2,
-    "eigvalsh": 1,
-}
+    "solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "cho_solve": 1,
+    "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1,
+}  # fmt: skip
 """How many arrays, which are of the kind of the operands, each result begins with."""
 
 
 def check(function, found):
     """Assert that the bound of a result holds, in fractions."""
     arrays = [np.asarray(x) if not isinstance(x, ozaki.MPArray) else x for x in found[: ARRAYS[function]]]
-    if function in ("solve", "lstsq", "lu_solve"):
-        assert error(arrays[0], exact_solve(fractions(A), fractions(B))) <= found.error_bound
+    systems = {"cho_solve of a factor": np.tril(A) @ np.tril(A).T, "solve_triangular": np.triu(A)}
+    if function in ("solve", "lstsq", "lu_solve", "cho_solve", *systems):
+        assert error(arrays[0], exact_solve(fractions(systems.get(function, A)), fractions(B))) <= found.error_bound
     elif function == "inv":
         assert error(arrays[0], exact_solve(fractions(A), np.eye(3, dtype=int))) <= found.error_bound
     elif function == "eigvalsh":
@@ -97,10 +96,18 @@ def check(function, found):
         sines = 1 - (vectors * exact).sum(axis=0) ** 2 / ((vectors**2).sum(axis=0) * (exact**2).sum(axis=0))
         assert all(s <= b**2 + 1e-58 for s, b in zip(sines, found.vector_bounds, strict=True))
     else:
-        left, right = (arrays[0], arrays[0].T) if function == "cholesky" else arrays[-2:]
-        order = np.asarray(found.p) if function == "lu_factor" else slice(None)
-        bound = found.error_bound
-        assert product_error(fractions(A[order]), fractions(left), fractions(right), function == "qr") <= bound
+        left, right = (arrays[0], arrays[0].T) if function == "cholesky" else arrays[:2]
+        matrix = A
+        if function == "lu_factor":
+            (left, right), matrix = arrays[1:], A[np.asarray(found.p)]
+        elif function == "pivoted qr":
+            matrix = A[:, np.asarray(found.p)]
+        elif function == "lq":
+            left, right = right.T, left.T
+        bound, of_columns = found.error_bound, function in ("qr", "pivoted qr", "lq")
+        assert product_error(fractions(matrix), fractions(left), fractions(right), of_columns) <= bound
+    if hasattr(found, "error_bounds"):
+        assert type(found.error_bounds) is np.ndarray and found.error_bounds.max() == found.error_bound
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -113,7 +120,7 @@ def test_results_are_of_the_kind_of_the_operands(library, function):
                 continue
             found = FUNCTIONS[function](made(A.astype(dtype)), made(B.astype(dtype)))
             for x in found[: ARRAYS[function]]:
-                indices = function == "lu_factor" and x is found[0]
+                indices = hasattr(found, "p") and x is found.p
                 assert isinstance(x, np.ndarray if indices and library == "mparray" else kind)
                 if not indices and library != "mparray":
                     assert str(x.dtype).endswith(dtype)
@@ -132,7 +139,8 @@ def test_complex_matrices_and_many_bits(library, function):
         for x, y in zip(found[: ARRAYS[function]], wanted, strict=False):
             assert isinstance(x, kind) and (np.asarray(x) == y).all()
         found = FUNCTIONS[function](made(A.astype(np.float32)), made(B.astype(np.float32)), accuracy=100, dtype="mp")
-        assert isinstance(found[ARRAYS[function] - 1], ozaki.MPArray) and found.error_bound < 2.0**-97
+        arrays = [x for x in found[: ARRAYS[function]] if x is not getattr(found, "p", None)]
+        assert all(isinstance(x, ozaki.MPArray) for x in arrays) and found.error_bound < 2.0**-97
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">c16", ">c8", ">i4", ">i8", ">f2"])
@@ -149,7 +157,9 @@ def test_byte_orders_give_the_same(function, dtype):
 def test_gradients_are_not_tracked(function):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     a, b = torch.nn.Parameter(torch.from_numpy(A)), torch.from_numpy(B)
-    with pytest.raises(TypeError, match=r"^a: requires a gradient, which is not tracked here; use a\.detach\(\) "):
+    name = "c_and_lower" if function == "cho_solve of a factor" else "a"
+    message = rf"^{name}: requires a gradient, which is not tracked here; use {name}\.detach\(\) "
+    with pytest.raises(TypeError, match=message):
         FUNCTIONS[function](a, b)
     found = FUNCTIONS[function](a.detach(), b)
     assert not found[0].requires_grad

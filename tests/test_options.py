@@ -16,6 +16,7 @@ KINDS = {
     "plan": ProductOptions,
     "einsum": ProductOptions,
     "tensordot": ProductOptions,
+    **dict.fromkeys([f"linalg.blas.{name}" for name in ("trmm", "symm", "hemm", "syrk", "herk")], ProductOptions),
     "emulate": AccuracyOptions,
     "torch.matmul": AccuracyOptions,
     "torch.bmm": AccuracyOptions,
@@ -32,7 +33,7 @@ OF_ONE_PROMISE = {"matrix_power", "residual"}
 
 def function_of(name):
     module, _, of = name.rpartition(".")
-    if module:
+    if module in ("torch", "jax"):
         pytest.importorskip(module, reason=f"{module} is not installed")
     return getattr(importlib.import_module(f"ozaki.{module}".rstrip(".")), of)
 
@@ -59,10 +60,12 @@ def test_each_function_takes_and_shows_its_set_of_options(name):
 
 
 def test_no_other_function_takes_options():
-    for module in ("", *(f".{name}" for name in ("linalg", "reference", "tensor_core"))):
+    for module in ("", *(f".{name}" for name in ("linalg", "linalg.blas", "reference", "tensor_core"))):
         of = importlib.import_module(f"ozaki{module}")
         for name in of.__all__:
-            if name not in {*KINDS, *OF_ONE_PROMISE} and inspect.isfunction(function := getattr(of, name)):
+            if f"{module}.{name}".strip(".") not in {*KINDS, *OF_ONE_PROMISE} and inspect.isfunction(
+                function := getattr(of, name)
+            ):
                 assert {*shown(function)} <= {"accuracy", "dtype"}, name
 
 

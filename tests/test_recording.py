@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import logging
 import math
 import subprocess
@@ -32,8 +33,11 @@ FUNCTIONS = {
     "lstsq": ((6, 6, 6), "normwise"),
     "cholesky": ((6, 6, 6), "row-column"),
     "qr": ((6, 6, 6), "columnwise"),
+    "lq": ((6, 6, 6), "rowwise"),
     "lu_factor": ((6, 6, 6), "row-column"),
     "lu_solve": ((6, 6, 1), "normwise"),
+    "cho_solve": ((6, 6, 1), "normwise"),
+    "solve_triangular": ((6, 6, 6), "normwise"),
     "eigh": ((6, 6, 6), "eigenvalue"),
     "eigvalsh": ((6, 6, 1), "eigenvalue"),
 }
@@ -42,11 +46,14 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", ozaki.linalg.__all__)
 def test_each_function_of_linear_algebra(name, a, caplog):
     function = getattr(ozaki.linalg, name)
-    if isinstance(function, type):
+    if not inspect.isfunction(function):
         return
-    arguments = {"solve": (a, a), "lstsq": (a, a), "lu_solve": (a, a[0]), "cholesky": (a @ a.T,)}.get(name, (a,))
+    two = dict.fromkeys(["solve", "lstsq", "solve_triangular"], (a, a))
+    arguments = {**two, "lu_solve": (a, a[0]), "cho_solve": (a, a[0]), "cholesky": (a @ a.T,)}.get(name, (a,))
     if name == "lu_solve":
         arguments = ozaki.linalg.lu_factor(a), *arguments[1:]
+    if name == "cho_solve":
+        arguments = ozaki.linalg.cholesky(a @ a.T), *arguments[1:]
     with caplog.at_level(logging.INFO, "ozaki"), ozaki.recording() as run:
         found = function(*arguments)
         found = function(*arguments)

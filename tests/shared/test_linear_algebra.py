@@ -5,6 +5,7 @@ import pytest
 from exact_linalg import complex_error, complex_product_error, complex_solve, holds_eigenvalues
 from mparrays import back
 
+import ozaki
 from ozaki import MPArray, linalg, mparray
 
 FORMATS = {"float64": {}, "complex128": {}, "100 bits": {"accuracy": 100, "dtype": "mp"}}
@@ -27,6 +28,11 @@ def vector(rng, form, rows=4):
     return matrix(rng, form, rows)[:, :1]
 
 
+def upper(x):
+    """A matrix with zeros below the diagonal."""
+    return x - mparray(np.tril(x.astype("complex128"), -1))
+
+
 def adjoint(x):
     return x.conj().T
 
@@ -44,6 +50,10 @@ FUNCTIONS = {
         lambda rng, form: (matrix(rng, form, 7), vector(rng, form, 7)),
         lambda bound, a, b, x: complex_error(x, *complex_solve(a, b)) <= bound,
     ),
+    "solve_triangular": (
+        lambda rng, form: (matrix(rng, form), vector(rng, form)),
+        lambda bound, a, b, x: complex_error(x, *complex_solve(upper(a), b)) <= bound,
+    ),
     "lu_factor": (
         lambda rng, form: (matrix(rng, form),),
         lambda bound, a, p, low, up: complex_product_error(a[p], low, up) <= bound,
@@ -57,6 +67,13 @@ FUNCTIONS = {
         lambda bound, a, q, r: (
             complex_product_error(a, q, r, by_columns=True) <= bound
             and complex_product_error(mparray(np.eye(4)), adjoint(q), q) <= bound
+        ),
+    ),
+    "lq": (
+        lambda rng, form: (adjoint(matrix(rng, form, 6)),),
+        lambda bound, a, low, q: (
+            complex_product_error(adjoint(a), adjoint(q), adjoint(low), by_columns=True) <= bound
+            and complex_product_error(mparray(np.eye(4)), q, adjoint(q)) <= bound
         ),
     ),
     "eigh": (
@@ -74,6 +91,9 @@ def test_results_lie_where_operands_do_and_bounds_hold(device, rng, name):
         operands = operands_of(rng, form)
         found = getattr(linalg, name)(*map(device.asarray, operands), **FORMATS[form])
         arrays = [x for x in found if isinstance(x, MPArray | device.xp.ndarray)]
+        if name == "lq":
+            assert isinstance(found.error_bounds, np.ndarray)
+            arrays = arrays[:2]
         if name == "eigh":
             assert isinstance(arrays.pop() if device.xp is np else found.vector_bounds, np.ndarray)
         indices = arrays[:1] if name == "lu_factor" else []
@@ -97,7 +117,34 @@ def test_matrices_without_a_result_are_refused(device, name):
 def test_many_systems_with_one_matrix(device, rng):
     a, b = matrix(rng, "float64"), vector(rng, "float64")
     factors = linalg.lu_factor(device.asarray(a))
-    x, bound, _ = linalg.lu_solve(factors, device.asarray(b))
-    assert isinstance(x, device.xp.ndarray)
-    exact = complex_solve(mparray(a), mparray(b))
-    assert complex_error(mparray(device.asnumpy(x)), *exact) <= bound < 1e-15
+    for trans in (0, 1):
+        x, bound, _ = linalg.lu_solve(factors, device.asarray(b), trans)
+        assert isinstance(x, device.xp.ndarray)
+        exact = complex_solve(mparray(a.T if trans else a), mparray(b))
+        assert complex_error(mparray(device.asnumpy(x)), *exact) <= bound < 1e-15
+
+
+def test_solutions_with_a_factor(device, rng):
+    a, b = hermitian(rng, "float64"), vector(rng, "float64")
+    factor = linalg.cholesky(device.asarray(np.triu(a)), upper=True)
+    exact = ozaki.matmul(np.tril(a), np.tril(a).T, accuracy="exact", dtype="mp")
+    for c, of_c in ((factor, mparray(a)), ((device.asarray(np.tril(a)), True), exact)):
+        x, bound, _ = linalg.cho_solve(c, device.asarray(b))
+        assert isinstance(x, device.xp.ndarray)
+        assert complex_error(mparray(device.asnumpy(x)), *complex_solve(of_c, mparray(b))) <= bound < 1e-15
+
+
+def test_products_with_one_triangle(device, rng):
+    a, b = (rng.integers(-9, 10, (5, 5)) * 1.0 for _ in range(2))
+    low = np.tril(a)
+    known = np.where(np.tri(5), a, np.nan)
+    blas, there = linalg.blas, {"accuracy": "exact"}
+    for found, wanted in (
+        (blas.trmm(1.0, device.asarray(known), device.asarray(b), lower=1, **there), low @ b),
+        (blas.symm(1.0, device.asarray(known), device.asarray(b), lower=1, **there), (low + np.tril(a, -1).T) @ b),
+        (
+            blas.syrk(1.0, device.asarray(b), 2.0, device.asarray(known), lower=1, **there),
+            b @ b.T + 2 * (low + np.tril(a, -1).T),
+        ),
+    ):
+        assert (device.asnumpy(found) == wanted).all()

@@ -152,7 +152,16 @@ FUNCTIONS = {
     ],
     "set_num_threads": [case(by_one_thread, A, B)],
     "tensordot": [case(lambda a, b: ozaki.tensordot(a, b, axes=1, **R), A, B)],
-    "linalg.cholesky": [case(linalg.cholesky, S)],
+    "linalg.blas.hemm": [case(lambda a, b: linalg.blas.hemm(1.0, a, b, **R), S, S)],
+    "linalg.blas.herk": [case(lambda a, c: linalg.blas.herk(1.0, a, 2.0, c, **R), A, S)],
+    "linalg.blas.symm": [case(lambda a, b: linalg.blas.symm(1.0, a, b, **R), S, S)],
+    "linalg.blas.syrk": [case(lambda a: linalg.blas.syrk(1.0, a, **R), A)],
+    "linalg.blas.trmm": [case(lambda a, b: linalg.blas.trmm(1.0, a, b, **R), S, S)],
+    "linalg.cho_solve": [
+        case(lambda a, b: linalg.cho_solve(linalg.cholesky(a), b), S, V),
+        case(lambda a, b: linalg.cho_solve((a, True), b), S, V),
+    ],
+    "linalg.cholesky": [case(linalg.cholesky, S), case(lambda a: linalg.cholesky(a, upper=True), mparray(S))],
     "linalg.eigh": [case(linalg.eigh, S), case(linalg.eigh, S, S)],
     "linalg.eigvalsh": [
         case(linalg.eigvalsh, S),
@@ -160,15 +169,21 @@ FUNCTIONS = {
         case(linalg.eigvalsh, S, mparray(S)),
     ],
     "linalg.inv": [case(linalg.inv, S), case(lambda a: linalg.inv(a, accuracy=100, dtype="mp"), mparray(S))],
+    "linalg.lq": [case(linalg.lq, S[:2])],
     "linalg.lstsq": [case(linalg.lstsq, A.T, B[:, 0])],
     "linalg.lu_factor": [case(linalg.lu_factor, S)],
     "linalg.lu_solve": [case(lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b), S, V)],
-    "linalg.qr": [case(linalg.qr, S[:, :2])],
+    "linalg.qr": [
+        case(linalg.qr, S[:, :2]),
+        case(lambda a: linalg.qr(a, "complete", pivoting=True), S[:, :2]),
+        case(lambda a: linalg.qr(a, accuracy=100, dtype="mp"), S[:2]),
+    ],
     "linalg.solve": [
         case(linalg.solve, S, V),
         case(linalg.solve, S, mparray(V)),
         case(linalg.solve, np.stack([S, 2 * S]), V),
     ],
+    "linalg.solve_triangular": [case(lambda a, b: linalg.solve_triangular(a, b, lower=True), S, V)],
     "reference.componentwise_error": [case(reference.componentwise_error, C, A, B, mixes=True)],
     "reference.componentwise_errors": [case(reference.componentwise_errors, C, A, B, mixes=True)],
     "reference.exact_entries": [case(lambda a, b: reference.exact_entries(a, b, rows=[1]), A, B, mixes=True)],
@@ -320,7 +335,7 @@ def check(device, second, each, times=1):
 @pytest.mark.parametrize("device", ONE, indirect=True)
 def test_every_public_name_has_a_case(device):
     public = {name for name in ozaki.__all__ if inspect.isfunction(getattr(ozaki, name))}
-    for module in (linalg, reference):
+    for module in (linalg, linalg.blas, reference):
         names = {name for name in module.__all__ if inspect.isfunction(getattr(module, name))}
         public |= {f"{module.__name__.removeprefix('ozaki.')}.{name}" for name in names}
     assert public == {*FUNCTIONS}

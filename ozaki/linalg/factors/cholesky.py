@@ -18,8 +18,10 @@ from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint, array_library, exactly, hermitian, masked, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
-from ozaki.linalg.common.products import product_of_inverses, product_within
+from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
+from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.triangles import mirrored, read
 from ozaki.linalg.common.upper import column_norm, row_norm
 from ozaki.linalg.factors.correcting import (
     Corrected,
@@ -32,43 +34,72 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
+from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-class Cholesky(NamedTuple):
-    """A lower triangular factor, and what is proven of it.
+class _Cholesky(NamedTuple):
+    l: Any  # noqa: E741
+    error_bound: float
+    iterations: int
+
+
+class Cholesky(Bounded, _Cholesky):
+    """A triangular factor of a positive definite matrix, and what is proven of it.
 
     Attributes
     ----------
     l : array or MPArray, shape (n, n); zeros above the diagonal
+        If `upper`, the upper triangular factor, with zeros below the diagonal: a = l^H l.
     error_bound : float
-        abs(a - l l^H)_ij <= error_bound norm(l_i) norm(l_j), l_i the rows of l and norm the Euclidean one: these norms
-        are near the square roots of a's diagonal. Proven, rounding to the dtype included.
+        abs(a - l l^H)_ij <= error_bound norm(l_i) norm(l_j), l_i the rows of l (if `upper`, the columns) and norm the
+        Euclidean one: these norms are near the square roots of a's diagonal. Proven, rounding to the dtype included.
     iterations : int
         Corrections.
+    error_bounds : NumPy array of float64, shape (n,)
+        As `error_bound`, for each column of a; no item of the tuple, nor are those that follow.
+    upper : bool
+        Which factor it is.
+    system
+        For `cho_solve` alone: a, and once that was called an inverse of a, with its residual.
     """
 
-    l: Any  # noqa: E741
-    error_bound: float
-    iterations: int
+    upper: bool
+    system: Equations
+
+    @property
+    def _an_array(self) -> Any:
+        """The matrix of the system, which lies where the factor does (`process.placement.where_they_lie`)."""
+        return self.system.a
+
+    def _replace(self, **changes: Any) -> Cholesky:
+        found = super()._replace(**changes)
+        found.upper, found.system = self.upper, self.system
+        return found
 
 
 @any_arrays("a")
 @default_environment
 @np.errstate(all="ignore")
 @named("cholesky", solves=True)
-def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Cholesky:
+def cholesky(
+    a: Any, *, upper: bool = False, accuracy: Accuracy | str | float | None = None, dtype: Any = None
+) -> Cholesky:
     """Factor a positive definite matrix a = l l^H to a named accuracy, which is proven.
 
     Parameters
     ----------
     a : array or MPArray, shape (n, n), symmetric or Hermitian
-        As in NumPy and LAPACK only the lower triangle is read, and of its diagonal the real part: where the upper one
-        has other numbers, a stands for another matrix.
+        As in NumPy and LAPACK only one triangle is read, the lower one, and of its diagonal the real part: where the
+        other one has other numbers, a stands for another matrix.
+    upper : bool, optional
+        Read the upper triangle, and find the upper triangular factor u = l^H with a = u^H u, which is the item `l` of
+        the result. SciPy's name of that is `lower=False`, its default.
     accuracy : str, int or float, optional
         "fp64", a number of bits or a tolerance t, before l is rounded to its dtype: abs(a - l l^H)_ij <= t norm(l_i)
         norm(l_j). Up to 900 bits. Default: as many bits as the dtype has.
@@ -97,19 +128,26 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     mparray([[    2.0,     0.0],
              [    1.0, 1.41421]], bits=...)
     """
-    (a,), formats = matrices(lower=True, a=a)
+    check_flag("upper", upper)
+    (a,), formats = matrices(a=read("a", a, not upper, "real"))
     check_matrix("a", a, square=True)
     target = factor_target(accuracy, dtype, formats)
+    a = mirrored(a, not upper, conjugate=True)
     if not a.size:
-        none = empty(a.shape, target.dtype, a)
-        return reached(Cholesky(none, 0.0, 0), none.shape, none, "row-column")
-    a = hermitian(a)
+        return _result(empty(a.shape, target.dtype, a), np.zeros(0), 0, upper, Equations(a, formats))
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
     found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
-    (low,), bound = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
-    return reached(Cholesky(low, bound, found.steps), low.shape, low, "row-column")
+    (low,), bounds = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
+    return _result(low, bounds, found.steps, upper, Equations(a, formats))
+
+
+def _result(low: Any, bounds: Bounds, steps: int, upper: bool, system: Equations) -> Cholesky:
+    factor = adjoint(low).copy() if upper else low
+    found = Cholesky.of(factor, float(bounds.max(initial=0.0)), steps, error_bounds=bounds)
+    found.upper, found.system = upper, system
+    return reached(found, factor.shape, factor, "row-column")
 
 
 def _definite_tolerance(a: Any) -> float:

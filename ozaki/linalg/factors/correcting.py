@@ -6,7 +6,7 @@ residual is often enough: those of factors that differ little from these follow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import ceil, inf, log2
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import added, array_library, exactly, masked, rounded
-from ozaki.linalg.common.products import UNIT, native_error, native_product, not_tiny, residual
+from ozaki.linalg.common.arrays import added, array_library, exactly, masked, on_host, rounded
+from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product, not_tiny, residual
 from ozaki.linalg.common.scaling import Powers
 from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
@@ -98,23 +98,27 @@ class Near:
         measured = [_residual(each, tolerance, multiprecision=False) for each in products(factors)]
         self.rests, self._missed = zip(*measured, strict=True)
 
-    def error(self, changes: tuple[Any, ...] | None = None) -> float:
-        """An upper bound of the largest error of the products of the factors, with `changes` added to them."""
+    def errors(self, changes: tuple[Any, ...] | None = None) -> Bounds:
+        """Upper bounds of the errors of columns of the products of the factors, with `changes` added to them."""
         products = self._products(self.factors)
         if changes is None:
-            return max(map(_ratio, products, self.rests, self._missed))
+            return _largest(map(_ratios, products, self.rests, self._missed))
         changed = zip(products, self.rests, self._missed, self._products(changes), strict=True)
-        return max(self._ratio_of_changed(*each) for each in changed)
+        return _largest(self._ratios_of_changed(*each) for each in changed)
+
+    def error(self, changes: tuple[Any, ...] | None = None) -> float:
+        """The largest of `errors`."""
+        return float(self.errors(changes).max())
 
     @staticmethod
-    def _ratio_of_changed(product: Product, rest: Any, missed: Any, change: Product) -> float:
+    def _ratios_of_changed(product: Product, rest: Any, missed: Any, change: Product) -> Bounds:
         wanted, x, y, by_columns = product
         dx, dy, z = change.x, change.y, y + change.y
         rest = rest - (native_product(x, dy) + native_product(dx, z))
         sizes = norms(x, 1)[:, None] * norms(dy, 0) + norms(dx, 1)[:, None] * norms(z, 0)
         # Of the sums here, and of changes that are differences of floats, at most 2**-50 of the products.
         missed = missed + (native_error(x, y) + 2.0**-50) * sizes + UNIT * magnitudes(rest) + LEAST * (sizes > 0)
-        return _ratio(Product(wanted, x + dx, z, by_columns), rest, missed)
+        return _ratios(Product(wanted, x + dx, z, by_columns), rest, missed)
 
 
 class Corrected(NamedTuple):
@@ -162,7 +166,7 @@ def corrected(tolerance: float, first: tuple[Any, ...], products: Products, corr
     found = tuple(exactly(x).round_to(bits) for x in factors)
     while True:
         measured = [(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(found)]
-        before, reached = reached, max(_ratio(*each) for each in measured)
+        before, reached = reached, float(_largest(_ratios(*each) for each in measured).max())
         if steps > 1:
             step("%d corrections: error of the factors up to %s", steps, reached)
         if reached <= tolerance:
@@ -214,7 +218,7 @@ def transformed(
     for finer in (first, first * 2.0**-40):
         with suppress(np.linalg.LinAlgError):
             found = factors_at(finer)
-            if largest_error(found.factors, products, tolerance) <= tolerance:
+            if _errors(found.factors, products, tolerance).max() <= tolerance:
                 return found
     raise np.linalg.LinAlgError(f"a: {why}")
 
@@ -227,20 +231,29 @@ def triangle(x: Any, kept: Any, tolerance: float) -> Any:
     return masked(x.round_to(ceil(-log2(tolerance)) + 8), kept)
 
 
-def largest_error(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:
-    """An upper bound of the largest error of the products of factors.
+def _errors(factors: tuple[Any, ...], products: Products, tolerance: float) -> Bounds:
+    """Upper bounds of the errors of columns of the products of factors.
 
-    Residuals are computed to a sixteenth of the tolerance, which the bound includes.
+    Residuals are computed to a sixteenth of the tolerance, which the bounds include.
     """
-    return max(_ratio(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(factors))
+    return _largest(_ratios(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(factors))
+
+
+def _largest(errors: Iterable[Bounds]) -> Bounds:
+    """The larger of the errors of columns of several products; those with fewer columns count as far as they go."""
+    found, *others = sorted(errors, key=len, reverse=True)
+    for each in others:
+        found[: len(each)] = np.maximum(found[: len(each)], each)
+    return found
 
 
 def rounded_factors(
     target: Target, found: Corrected, products: Products, powers: tuple[Powers, ...], cleared: bool
-) -> tuple[tuple[Any, ...], float]:
-    """Factors times powers of two, since they are those of a scaled matrix, in the target's format, and their error.
+) -> tuple[tuple[Any, ...], Bounds]:
+    """Factors times powers of two, since they are those of a scaled matrix, in the target's format, and their errors.
 
-    If that matrix was `cleared` of tiny elements, `LEAST` is added to the error (docs/linalg.md, L6).
+    They are those of columns of the products. If that matrix was `cleared` of tiny elements, `LEAST` is added to them
+    (docs/linalg.md, L6).
 
     Raises
     ------
@@ -250,12 +263,12 @@ def rounded_factors(
     rounded_ones = (formatted(x, each, target.dtype) for x, each in zip(found.factors, powers, strict=True))
     result, kept = zip(*rounded_ones, strict=True)
     if found.near is None or any(isinstance(x, Numbers) for x in kept):
-        bound = largest_error(kept, products, target.tolerance)
+        bounds = _errors(kept, products, target.tolerance)
     else:
-        bound = found.near.error(tuple(x - first for x, first in zip(kept, found.near.factors, strict=True)))
-    if bound == inf:
+        bounds = found.near.errors(tuple(x - first for x, first in zip(kept, found.near.factors, strict=True)))
+    if bounds.max() == inf:
         too_small(target.dtype)
-    return result, bound + LEAST * cleared
+    return result, bounds + LEAST * cleared
 
 
 def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple[Any, Any]:
@@ -268,8 +281,8 @@ def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple
     return rest, (tolerance * sizes + rounding) * (1 + 2.0**-40)
 
 
-def _ratio(product: Product, rest: Any, missed: Any) -> float:
-    """The largest element of wanted - x y over the norms of a row of x and a column of y, rounded up.
+def _ratios(product: Product, rest: Any, missed: Any) -> Bounds:
+    """Of each column the largest element of wanted - x y over the norms of a row of x and a column of y, rounded up.
 
     `rest` is the residual, but for errors of at most `missed`.
     """
@@ -281,4 +294,5 @@ def _ratio(product: Product, rest: Any, missed: Any) -> float:
     # Where a norm may have underflowed, nothing is known of the error of the residual.
     unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
     ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))
-    return float(ratios.max()) * (1 + 2.0**-40)
+    found: Bounds = on_host(ratios.max(axis=0)) * (1 + 2.0**-40)
+    return found

@@ -18,8 +18,10 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import product_of_inverses, product_within
+from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.upper import row_norm
 from ozaki.linalg.factors.correcting import (
     Corrected,
@@ -32,6 +34,7 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
@@ -40,7 +43,16 @@ from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-class LU(NamedTuple):
+class _LU(NamedTuple):
+    p: Any
+    l: Any  # noqa: E741
+    u: Any
+    error_bound: float
+    iterations: int
+    system: Any
+
+
+class LU(Bounded, _LU):
     """Triangular factors, and what is proven of them.
 
     Attributes
@@ -55,15 +67,10 @@ class LU(NamedTuple):
     iterations : int
         Corrections.
     system
-        For `lu_solve` alone: an inverse of a, with its residual.
+        For `lu_solve` alone: an inverse of a, with its residual, and once it is asked for one of its transpose.
+    error_bounds : NumPy array of float64, shape (n,)
+        As `error_bound`, for each column of a; no item of the tuple.
     """
-
-    p: Any
-    l: Any  # noqa: E741
-    u: Any
-    error_bound: float
-    iterations: int
-    system: Any
 
     @property
     def _an_array(self) -> Any:
@@ -116,7 +123,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     xp = array_library(a)
     if not a.size:
         no_elements = empty(a.shape, target.dtype, a)
-        none = LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
+        nothing = xp.zeros(0, int), no_elements, no_elements, 0.0, 0, Equations(a, formats)
+        none = LU.of(*nothing, error_bounds=np.zeros(0))
         return reached(none, a.shape, no_elements, "row-column")
     system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
     scales = -tops_or_zero(a, 0)
@@ -125,8 +133,10 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         left_inverse(unit, _ILL_CONDITIONED)
     order, found = _factored(unit, target.tolerance)
     powers = NO_POWERS, Powers(columns=-scales)
-    factors, bound = rounded_factors(target, found, _products(unit[order]), powers, cleared)
-    return reached(LU(order, factors[0], factors[1], bound, found.steps, system), a.shape, factors[1], "row-column")
+    (low, up), bounds = rounded_factors(target, found, _products(unit[order]), powers, cleared)
+    equations = Equations(system.a, formats, system)
+    items = order, low, up, float(bounds.max()), found.steps, equations
+    return reached(LU.of(*items, error_bounds=bounds), a.shape, up, "row-column")
 
 
 def _products(a: Any) -> Products:
@@ -242,13 +252,22 @@ def _factors(a: Any) -> tuple[Any, Any]:
 @default_environment
 @np.errstate(all="ignore")
 @named("lu_solve", solves=True)
-def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+def lu_solve(
+    factors: LU,
+    b: Any,
+    trans: Transposition = 0,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> Solution:
     """Solve a x = b to a named accuracy with what `lu_factor` found for a, with a proven bound of the error.
 
     Parameters
     ----------
     factors : LU
     b : array or MPArray, shape (n,) or (n, columns)
+    trans : {0, 1, 2}, optional
+        1 for a^T x = b, 2 for a^H x = b. The first system with a transpose takes another inverse.
     accuracy, dtype
         As in `solve`; they need not be those of the factors.
 
@@ -263,6 +282,7 @@ def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = N
     """
     if not isinstance(factors, LU):
         raise TypeError(f"factors: {type(factors).__name__}; expected an LU, as ozaki.linalg.lu_factor returns it")
+    of_a = transposition(trans)
     (b,), formats = matrices(b=b)
-    found: Solution = factors.system.solve(b, target_of(accuracy, dtype, [*factors.system.formats, *formats]))
+    found: Solution = factors.system.solve(b, target_of(accuracy, dtype, [*factors.system.formats, *formats]), of_a)
     return found

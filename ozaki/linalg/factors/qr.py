@@ -3,22 +3,25 @@
 The factors that NumPy or CuPy finds are corrected: with E = (A - Q R) inv(R) and K = Q^H E a correction adds E - Q Y
 and Y R, Y upper triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails
 for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is
-triangular: Q is that of A, too.
+triangular: Q is that of A, too. Of a matrix with more columns than rows A are the first ones; with B the others, to
+whose R belongs T = Q^H B, a correction adds Q^H (B - Q T) + (Y - K) T to that.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
-from ozaki.linalg.common.products import product_within
-from ozaki.linalg.common.scaling import NO_POWERS, Powers, nonzero_tops, scaled, without_tiny
+from ozaki.linalg.common.products import Bounds, product_within
+from ozaki.linalg.common.results import Bounded
+from ozaki.linalg.common.scaling import NO_POWERS, Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.targets import Target
 from ozaki.linalg.factors.correcting import (
     Corrected,
     Product,
@@ -31,41 +34,102 @@ from ozaki.linalg.factors.correcting import (
     triangle,
 )
 from ozaki.linalg.systems.inverses import least_squares_inverse
-from ozaki.linalg.systems.solution import empty
+from ozaki.linalg.systems.solution import empty, in_format
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-class QR(NamedTuple):
-    """An orthonormal and an upper triangular factor, and what is proven of them.
-
-    Attributes
-    ----------
-    q : array or MPArray, shape (m, n)
-    r : array or MPArray, shape (n, n); zeros below the diagonal
-    error_bound : float
-        abs(a - q r)_ij <= error_bound norm(column j of r) and abs(I - q^H q)_ij <= error_bound norm(column i of q)
-        norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included.
-    iterations : int
-        Corrections.
-    """
-
+class _QR(NamedTuple):
     q: Any
     r: Any
     error_bound: float
     iterations: int
 
 
-@any_arrays("a")
+class QR(Bounded, _QR):
+    """An orthonormal and an upper triangular factor, and what is proven of them.
+
+    Attributes
+    ----------
+    q : array or MPArray, shape (m, k), k the lesser of m and n; (m, m) of the mode "complete"; None of the mode "r"
+    r : array or MPArray, shape (k, n); zeros below the diagonal; (m, n) of the mode "complete"
+    error_bound : float
+        abs(a - q r)_ij <= error_bound norm(column j of r) and abs(I - q^H q)_ij <= error_bound norm(column i of q)
+        norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included. Of the mode "r" it holds for
+        a q that is not returned.
+    iterations : int
+        Corrections.
+    error_bounds : NumPy array of float64
+        As `error_bound`, for each column j of r and of q, as many as the wider of the two has; no item of the tuple.
+    """
+
+
+class PivotedQR(NamedTuple):
+    """The factors of a matrix with its columns in another order, and what is proven of them.
+
+    Attributes
+    ----------
+    q, r, error_bound, error_bounds, iterations
+        As of `QR`, with a[:, p] in place of a.
+    p : int array, shape (n,)
+        The columns of a in the order of those of r: a[:, p] is nearly q r.
+    """
+
+    q: Any
+    r: Any
+    p: Any
+    error_bound: float
+    error_bounds: Bounds
+    iterations: int
+
+
+Mode = Literal["reduced", "complete", "r"]
+
+
+@overload
+def qr(
+    a: Any,
+    mode: Mode = "reduced",
+    *,
+    pivoting: Literal[False] = False,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> QR: ...
+@overload
+def qr(
+    a: Any,
+    mode: Mode = "reduced",
+    *,
+    pivoting: Literal[True],
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> PivotedQR: ...
+@any_arrays("a", numpy=("error_bounds",))
 @default_environment
 @np.errstate(all="ignore")
 @named("qr", solves=True)
-def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> QR:
+def qr(
+    a: Any,
+    mode: Mode = "reduced",
+    *,
+    pivoting: bool = False,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> QR | PivotedQR:
     """Factor a matrix a = q r to a named accuracy, which is proven: q of orthonormal columns, r upper triangular.
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
+    a : array or MPArray, shape (m, n), real or complex, whose first k columns are independent, k the lesser of m and n
+    mode : {"reduced", "complete", "r"}, optional
+        q of k columns; of m columns, those beyond k orthonormal to all others, and r with zeros in the rows below; or r
+        alone, q being None.
+    pivoting : bool, optional
+        Exchange columns, as LAPACK does in float64: each next one is the farthest from the space of those before, so
+        that elements on the diagonal of r decrease (more or less, where they hardly differ). Then only the first k of
+        these need be independent. NumPy and CuPy have no such function: SciPy's is asked, on the host.
     accuracy : str, int or float, optional
         As in `cholesky`, of a - q r and of I - q^H q.
     dtype : optional
@@ -73,12 +137,14 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
 
     Returns
     -------
-    QR
+    QR, or with pivoting PivotedQR
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If columns of a are dependent, or its condition number is above 2^300, columns scaled.
+        If the columns that are to be independent are not, or their condition number is above 2^300, columns scaled.
+    ImportError
+        With pivoting, without SciPy.
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -90,23 +156,78 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     >>> q, r, error_bound, _ = ozaki.linalg.qr(np.vander(np.arange(1.0, 9.0), 5), accuracy="fp64")
     >>> abs(q.T @ q - np.eye(5)).max() < 1e-15, error_bound < 1e-15
     (True, True)
+    >>> q, r, p, *_ = ozaki.linalg.qr(np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 5.0]]), "complete", pivoting=True)
+    >>> q.shape, r.shape, p
+    ((3, 3), (3, 2), array([1, 0]))
     """
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"mode: {mode!r}; expected 'reduced', 'complete' or 'r'")
+    check_flag("pivoting", pivoting)
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, tall=True)
+    check_matrix("a", a)
     target = factor_target(accuracy, dtype, formats)
+    p = _pivots(a) if pivoting else None
+    q, r, bounds, steps = orthonormal(a if p is None else a[:, p], target, complete=mode == "complete")
+    shape, bound = q.shape, float(bounds.max(initial=0.0))
+    q = None if mode == "r" else q
+    found = QR.of(q, r, bound, steps, error_bounds=bounds) if p is None else PivotedQR(q, r, p, bound, bounds, steps)
+    return reached(found, shape, r, "columnwise")
+
+
+def _pivots(a: Any) -> Any:
+    """The order of columns in which LAPACK factors a matrix, one by one the farthest from those before.
+
+    Raises
+    ------
+    ImportError
+        Without SciPy.
+    """
+    try:
+        from scipy.linalg import qr as factorise
+    except ImportError:
+        raise ImportError("qr: SciPy chooses pivots; install it, or use pivoting=False") from None
+    xp, n = array_library(a), a.shape[1]
     if not a.size:
-        q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
-        return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")
-    scales = -nonzero_tops(a, 0, "columns are dependent, column")
+        return xp.arange(n)
+    top = tops_or_zero(a, 0).max()
+    near = on_host(rounded(scaled(a, Powers(columns=np.full(n, -top)))))
+    return xp.asarray(factorise(near, mode="r", pivoting=True, check_finite=False)[1].astype(np.int64))
+
+
+def orthonormal(a: Any, target: Target, complete: bool) -> tuple[Any, Any, Bounds, int]:
+    """The factors q and r of a matrix in the target's format, upper bounds of the errors of columns, and corrections.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the first columns are dependent, or their condition number is too large.
+    OverflowError
+        If an element is too large for the format, or a whole row or column too small.
+    """
+    (m, n), xp = a.shape, array_library(a)
+    k = min(m, n)
+    if not a.size:
+        q = in_format(xp.eye(m, m if complete else k), target.dtype)
+        return q, empty((q.shape[1], n), target.dtype, a), np.zeros(max(q.shape[1], n)), 0
+    scales = -np.concatenate([nonzero_tops(a[:, :k], 0, "columns are dependent, column"), tops_or_zero(a[:, k:], 0)])
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
+    if complete and m > n:
+        # Columns that are nearly orthonormal to those of a, factored with these: then q has the space that they miss.
+        unit = _beside(unit, xp.linalg.qr(rounded(unit), mode="complete")[0][:, n:])
+        scales = np.concatenate([scales, np.zeros(m - n, np.int64)])
     found = _factored(unit, target.tolerance)
     powers = NO_POWERS, Powers(columns=-scales)
-    (q, r), bound = rounded_factors(target, found, _products(unit), powers, cleared)
-    return reached(QR(q, r, bound, found.steps), q.shape, r, "columnwise")
+    (q, r), bounds = rounded_factors(target, found, _products(unit), powers, cleared)
+    return q, r[:, :n], bounds, found.steps
+
+
+def _beside(a: Any, b: Any) -> Any:
+    """The columns of a matrix of floats or multiprecision numbers, and then those of one of floats."""
+    return np.concatenate([a, exactly(b)], 1) if isinstance(a, Numbers) else array_library(a).concatenate([a, b], 1)
 
 
 def _products(a: Any) -> Products:
-    eye = array_library(a).eye(a.shape[1])
+    eye = array_library(a).eye(min(a.shape))
     return lambda factors: [
         Product(a, factors[0], factors[1], by_columns=True),
         Product(eye, adjoint(factors[0]), factors[0]),
@@ -119,17 +240,18 @@ def _factored(a: Any, tolerance: float) -> Corrected:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the columns are dependent, or the condition number is too large.
+        If the first columns are dependent, or their condition number is too large.
     """
-    s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned: that proves columns independent
+    k = min(a.shape)
+    s = least_squares_inverse(a[:, :k]).s  # triangular, and A S well-conditioned: that proves columns independent
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return _corrected(a, tolerance)
 
     def factors_at(finer: float) -> Corrected:
-        inner = _corrected(product_within(a, s, finer), finer)
+        inner = _corrected(product_within(a[:, :k], s, finer), finer)
         q = exactly(inner.factors[0])
         # S is upper triangular, so the first columns of Q span those of A: Q^H A is upper triangular, too.
-        upper = array_library(a).tri(a.shape[1]).T
+        upper = array_library(a).tri(a.shape[1], k).T
         return Corrected((q, triangle(product_within(adjoint(q), a, finer), upper, finer)), inner.steps)
 
     return transformed(tolerance, a.shape[1], factors_at, _products(a), _DEPENDENT)
@@ -146,16 +268,17 @@ def _corrected(a: Any, tolerance: float) -> Corrected:
     numpy.linalg.LinAlgError
         If there are none, or corrections do not converge.
     """
-    xp = array_library(a)
-    upper = adjoint(xp.tri(a.shape[1])) - xp.eye(a.shape[1]) / 2
+    xp, k = array_library(a), min(a.shape)
+    upper = xp.tri(k).T - xp.eye(k) / 2
 
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         q, r = map(rounded, factors)
         of_a, of_eye = rests
-        change = of_a @ xp.linalg.inv(r)
-        k = adjoint(q) @ change
-        y = (k + adjoint(k) - of_eye) * upper  # y + y^H = k + k^H - (I - q^H q)
-        return change - q @ y, y @ r
+        change = of_a[:, :k] @ xp.linalg.inv(r[:, :k])
+        turned = adjoint(q) @ change
+        y = (turned + adjoint(turned) - of_eye) * upper  # y + y^H = turned + turned^H - (I - q^H q)
+        beyond = adjoint(q) @ of_a[:, k:] + (y - turned) @ r[:, k:]
+        return change - q @ y, xp.concatenate([y @ r[:, :k], beyond], axis=1)
 
     first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(a), _DEPENDENT)
     return corrected(tolerance, first, _products(a), correction)
