@@ -3,6 +3,7 @@
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, qr
+from ozaki.linalg.spectra.eig import GeneralEigen, GeneralEigenvalues, eig, eigvals
 from ozaki.linalg.spectra.eigh import Eigen, eigh
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
@@ -12,9 +13,13 @@ __all__ = [
     "QR",
     "Cholesky",
     "Eigen",
+    "GeneralEigen",
+    "GeneralEigenvalues",
     "Solution",
     "cholesky",
+    "eig",
     "eigh",
+    "eigvals",
     "inv",
     "lstsq",
     "lu_factor",

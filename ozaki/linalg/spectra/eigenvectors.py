@@ -1,0 +1,89 @@
+"""Eigenvectors from a measured decomposition, rounded to a format, and what is proven of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.functions.products import matmul
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host, rounded
+from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
+from ozaki.linalg.common.scaling import Exponents, Powers, float_scaled, scaled, tops_or_zero
+from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
+from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
+from ozaki.linalg.spectra.similarity import Decomposition
+from ozaki.linalg.systems.solution import in_format, missing
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
+
+Floats = npt.NDArray[np.float64]
+
+_SINGLE = {"float32": "float64", "complex64": "complex128"}
+"""Formats whose numbers are compared in another one."""
+
+
+def eigenvectors(found: Decomposition, balance: Exponents, dtype: str, real: bool) -> tuple[Any, Floats]:
+    """Eigenvectors whose Euclidean norms are 1 but for roundings of float64, and bounds of the sines of their errors.
+
+    Those of the balanced matrix that is `found`, rows times powers of two, are those of the matrix. Of
+    `real` eigenvalues, of which some may look like pairs for want of digits, vectors are real.
+
+    Raises
+    ------
+    OverflowError
+        If nothing is left of a vector in its format.
+    """
+    vectors, missed = _to_first_order(found, NO_PAIRS if real else found.pairs)
+    powers = Powers(rows=balance)
+    if balance.any():  # else their norms are near 1
+        powers = powers._replace(columns=-tops_or_zero(vectors, 0, powers))
+    missed = on_host(norms(float_scaled(missed, powers) + LEAST, 0))
+    vectors = scaled(vectors, powers)
+    lengths, shortest = on_host(norms(vectors, 0)), on_host(least_norms(vectors, 0))
+    inverse = np.where(abs(lengths - 1) > 2.0**-28, 1 / lengths, 1.0)  # norms are bounds, not roundings
+    result, of_rounding = _multiplied(vectors, inverse, dtype)
+    with np.errstate(all="ignore"):
+        bounds = (missed + of_rounding / inverse) / shortest * (1 + 2.0**-40)
+    bounds = np.where(found.alone & (bounds < 1), bounds, np.inf)
+    return result, bounds
+
+
+def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:
+    """X (I + W), and upper bounds of the abs of what it is off by; zeros where nothing is known."""
+    x, turned = found.vectors, found.turned()
+    xp, n = array_library(x), x.shape[0]
+    change = xp.asarray(found.real_change(turned.change))
+    dx = native_product(rounded(x), change)
+    vectors = pairs.eigenvectors(x + mparray(dx) if isinstance(x, Numbers) else added(x, dx))
+    # In a real basis the columns of a pair are combined, and so are their errors.
+    partners = pairs.partners(n)
+    sizes = abs(turned.change)
+    sizes = sizes + sizes[:, partners]
+    sizes = sizes + sizes[partners]
+    errors = xp.asarray(turned.errors + (native_error(x, change) + 16 * UNIT) * sizes + LEAST)
+    return vectors, native_product(magnitudes(pairs.eigenvectors(x)), errors) * (1 + (n + 64) * 2.0**-50)
+
+
+def _multiplied(vectors: Any, factors: Floats, dtype: str) -> tuple[Any, Floats]:
+    """Columns times factors, in a format, and upper bounds of the norms of what that adds to each."""
+    xp, unit = array_library(vectors), bool((factors == 1).all())
+    if isinstance(vectors, Sum) and dtype in ("float64", "complex128", *_SINGLE):
+        by = xp.asarray(factors)
+        if unit:
+            result = in_format(vectors, dtype)
+            return result, on_host(norms(missing(vectors, result.astype(_SINGLE.get(dtype, dtype), copy=False)), 0))
+        product = vectors.high * by + vectors.low * by
+        result = in_format(product, dtype)
+        errors = magnitudes(product - result.astype(_SINGLE.get(dtype, dtype), copy=False))
+        return result, on_host(norms(errors + 1.25 * UNIT * magnitudes(product) + LEAST, 0))
+    product = exactly(vectors)
+    errors = 0.0
+    if not unit:
+        bits = max(product.bits, 64)
+        by = mparray(xp.asarray(np.diag(factors)))
+        product = matmul(product, by, accuracy=componentwise(2.0**-bits), dtype="mp")
+        errors = 2.0**-bits * magnitudes(product) * (1 + 2.0**-7)
+    result = in_format(product, dtype)
+    return result, on_host(norms(missing(product, result) + errors + LEAST, 0))

@@ -1,0 +1,334 @@
+"""Matrices that are nearly diagonal, and similar to a given one: approximate eigenvectors, measured and corrected."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.functions.products import gemm, matmul
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
+from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
+from ozaki.linalg.common.scaling import without_tiny
+from ozaki.linalg.common.upper import LEAST, column_sizes, magnitudes, norms, row_norm
+from ozaki.linalg.factors.correcting import native
+from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
+from ozaki.linalg.spectra.discs import Discs, Turned, discs, groups, reach, turned
+from ozaki.linalg.systems.inverses import left_inverse
+from ozaki.multiprecision.numbers import Numbers, moved
+from ozaki.multiprecision.objects import mparray
+
+Complexes = npt.NDArray[np.complex128]
+Floats = npt.NDArray[np.float64]
+
+_GOOD = 2.0**-12
+"""The largest norm of I - Y X with which the inverse Y of X that float64 finds is good enough."""
+
+_FINER = 2.0**-16
+"""How much sharper residuals are than the values need: of vectors they bound errors divided by gaps."""
+
+_FINEST = 2.0**-960
+"""The smallest tolerance of a residual: bounds are float64 numbers."""
+
+_NOTHING = "float64 finds no eigenvalues"
+
+
+class Similar(NamedTuple):
+    """D + E, similar to A.
+
+    Attributes
+    ----------
+    coupling : E but for its errors, in the basis of eigenvectors; its diagonal is part of `values`
+    errors : upper bounds of these errors
+    differences : d_j - d_i, rounded
+    gaps, distances : lower and upper bounds of their abs, infinite and 0 for i = j
+    discs : of D + E
+    """
+
+    coupling: Complexes
+    errors: Floats
+    differences: Complexes
+    gaps: Floats
+    distances: Floats
+    discs: Discs
+
+
+class Decomposition:
+    """Approximate eigenvalues D and eigenvectors X of a matrix A whose elements are below 1.
+
+    With P = A X - X D, Y near the inverse of X and F = I - Y X, A is similar to D + E, E = (I - F)^-1 Y P. Those of
+    float64 come first. All but P is found in float64, where Y may be, since E needs a few digits alone.
+
+    Attributes
+    ----------
+    values : complex128 array, Sum or MPArray, NumPy: D with the diagonal of E, as measured
+    vectors : float64 or complex128 array, or MPArray: X; of a real matrix in a real basis
+    pairs : the conjugate pairs of values of a real matrix
+    real : whether A is
+    errors : upper bounds of the errors of the values
+    steps : corrections so far
+    """
+
+    def __init__(self, a: Any, relative: bool, tolerance: float) -> None:
+        self._a, self._xp, self.steps = a, array_library(a), 0
+        host = on_host(rounded(a))
+        self.real = host.dtype.kind != "c"
+        for shaken in (False, True):
+            values, vectors = native(np.linalg.eig, _shaken(host) if shaken else host, _NOTHING)
+            pairs = Pairs.of(values) if self.real else NO_PAIRS
+            x = self._xp.asarray(pairs.real_basis(vectors) if self.real else vectors)
+            sizes = abs(values)
+            goal = tolerance * (sizes.min() if relative and sizes.min() else sizes.max() or 1.0)
+            if self._measured(values.astype(np.complex128), x, pairs, max(goal, 2.0**-80 * sizes.max()) * _FINER):
+                return
+        raise np.linalg.LinAlgError(f"a: {_NOTHING} of which vectors are independent")
+
+    # Measuring -------------------------------------------------------------------------------------------------------
+
+    def _measured(self, values: Any, x: Any, pairs: Pairs, wanted: float) -> bool:
+        """Take these D and X, if X has an inverse, and measure E: off by hardly more than `wanted`."""
+        inverse = _inverse(x)
+        if inverse is None:
+            return False
+        y, missed, contraction = inverse
+        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (len(missed) + 64) * 2.0**-53)
+        if not np.isfinite(of_rows).all():
+            return False
+        wanted = max(wanted, _FINEST) / of_rows.max()
+        rest, of_rest = self._residual(values, x, pairs, wanted)
+        largest = column_sizes(rest)
+        if isinstance(y, Numbers):
+            coupling, gain = product(y, rest, 2.0**-60, multiprecision=False), 2.0**-60 * len(missed)
+        else:
+            coupling, gain = native_product(y, rest), native_error(y, rest)
+        coupling = on_host(coupling)
+        # E - Y P is F E; Y P is off by the errors of P, of the product, and of both roundings.
+        of_columns = of_rest + (gain + 3 * UNIT) * largest * (1 + 2.0**-40) + LEAST
+        with np.errstate(all="ignore"):
+            of_e = (abs(coupling) * (1 + 2.0**-48) + np.outer(of_rows, of_columns)).max(axis=0) / (1 - contraction)
+        of_e *= 1 + 2.0**-40
+        self.values, self.vectors, self.pairs, self._inverse_norm = values, x, pairs, float(of_rows.max())
+        errors = np.outer(pairs.row_sizes(of_rows), pairs.column_sizes(of_columns))
+        errors += np.outer(pairs.row_sizes(missed), pairs.column_sizes(of_e))
+        errors = (errors + 2.0**-48 * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
+        self._take(pairs.similar(coupling), errors)
+        return True
+
+    def _residual(self, values: Any, x: Any, pairs: Pairs, wanted: float) -> tuple[Any, Floats]:
+        """P = A X - X D, rounded to float64, and upper bounds of its errors before that: of each column the largest."""
+        a, xp, n = self._a, self._xp, x.shape[0]
+        by_column = on_host(column_sizes(x))
+        sizes = abs(rounded(values)) * (1 + 2.0**-40)
+        if not isinstance(a, Numbers) and not isinstance(x, Numbers):
+            diagonal = xp.asarray(_diagonal(values, pairs, self.real))
+            left, right = xp.concatenate([a, x], axis=1), xp.concatenate([x, -diagonal])
+            terms = float(norms(left, 1).max()) * on_host(norms(right, 0))
+            fine = not_tiny(min(wanted / (8 * float(terms.max())), 2.0**-8))
+            if fine >= 2.0**-130:
+                return product(left, right, fine, multiprecision=False), fine * terms * (1 + 2.0**-40)
+        # In X D a column of a pair is a sum of two.
+        terms = 2 * pairs.column_sizes(by_column) * (row_norm(a) + 4 * sizes)
+        fine = min(wanted / float(terms.max() or 1.0), 2.0**-8)
+        exact = moved(exactly(values), xp)
+        diagonal = _diagonal(exact, pairs, self.real)
+        scaled_x = matmul(exactly(x), diagonal, accuracy=componentwise(fine), dtype="mp")
+        rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")
+        # LEAST is more than what elements of A that were left out change (docs/linalg.md, L6).
+        return rounded(rest), fine * terms * (1 + 2.0**-40) + LEAST * (1 + n * by_column)
+
+    def _take(self, coupling: Complexes, errors: Floats) -> None:
+        """Find the discs of D + E, `coupling` E but for errors; its diagonal goes to the values."""
+        change = np.diagonal(coupling).copy()
+        np.fill_diagonal(coupling, 0.0)
+        values = self.values
+        self.values = added(values, change) if isinstance(values, np.ndarray) else values + mparray(change)
+        if isinstance(self.values, Sum):
+            high, low = self.values
+            differences = (high - high[:, None]) + (low - low[:, None])
+            slack = 2.0**-100 * abs(high).max()  # which these sums may lose
+            errors[np.diag_indices(len(errors))] += slack
+        else:
+            differences, slack = rounded(self.values[None, :] - self.values[:, None]), 0.0
+        gaps = (abs(differences) * (1 - 2.0**-45) - slack - LEAST).clip(0)
+        distances = abs(differences) * (1 + 2.0**-45) + slack + LEAST
+        np.fill_diagonal(gaps, np.inf)
+        np.fill_diagonal(distances, 0.0)
+        with np.errstate(all="ignore"):
+            sizes = abs(coupling) * (1 + 2.0**-48) + errors
+        sizes[~np.isfinite(sizes)] = np.inf
+        found = discs(gaps, sizes)
+        self._similar = Similar(coupling, errors, differences, gaps, distances, found)
+        self.errors = reach(distances, found)
+
+    def real_change(self, change: Complexes) -> npt.NDArray[Any]:
+        """A matrix that multiplies eigenvectors from the right, and keeps their pairs, for X."""
+        return self.pairs.real_similar(change, self.pairs) if self.real else change
+
+    def turned(self) -> Turned:
+        """Eigenvectors of D + E."""
+        _, errors, differences, gaps, _, found = self._similar
+        return turned(found, gaps, differences, self._similar.coupling, errors)
+
+    @property
+    def alone(self) -> npt.NDArray[np.bool_]:
+        """Which values are proven to belong to one eigenvalue."""
+        return self._similar.discs.alone
+
+    # Correcting ------------------------------------------------------------------------------------------------------
+
+    def correct(self, goal: float) -> None:
+        """One correction; `goal` is the largest error that is wanted of the values in the end.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If there is none.
+        """
+        self.steps += 1
+        rows = self._similar.discs.rows
+        finite = rows[np.isfinite(rows)]
+        now = min(float(finite.max()) if finite.size else 1.0, 1.0)
+        wanted = max(goal * _FINER, 2.0**-100 * now)
+        together = self._similar.gaps <= 8 * (rows[:, None] + rows)
+        together[~np.isfinite(rows)] = True
+        n = len(rows)
+        together |= together[np.ix_(self.pairs.partners(n), self.pairs.partners(n))]
+        labels = groups(together)
+        small = np.where(labels[:, None] == labels, 0.0, self._similar.coupling / _nonzero(self._similar.differences))
+        bits = (
+            ceil(-log2(max(goal * _FINER, 2.0**-60 * now, _FINEST)) + max(0.0, log2(self._inverse_norm)) + log2(n)) + 8
+        )
+        if len(np.unique(labels)) == n:
+            change = self._xp.asarray(self.real_change(small))
+            x = exactly(self.vectors) + mparray(native_product(rounded(self.vectors), change))
+            x, _ = without_tiny(x.round_to(bits))
+            if self._measured(exactly(self.values).round_to(bits + 8), x, self.pairs, wanted):
+                return
+        else:
+            for shaken in (False, True):
+                values, change, pairs = self._split(small, labels, shaken)
+                # Of columns whose inverse has large rows more bits are needed.
+                more = float(np.linalg.norm(_native_inverse(change), np.inf))
+                more = min(max(more, 1.0), 2.0**60) if np.isfinite(more) else 2.0**60
+                x = self._times(change, pairs, bits + ceil(log2(more)))
+                if self._measured(values.round_to(bits + ceil(log2(more)) + 8), x, pairs, wanted):
+                    return
+        raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
+
+    def _times(self, change: Any, pairs: Pairs, bits: int) -> Any:
+        """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1."""
+        lengths = on_host(norms(native_product(rounded(self.vectors), self._xp.asarray(change)), 0))
+        lengths[pairs.first] = lengths[pairs.second] = lengths[pairs.first] + lengths[pairs.second]
+        usual = np.isfinite(lengths) & (lengths > 0)
+        change = change / np.where(usual, 2.0 ** np.round(np.log2(np.where(usual, lengths, 1.0))), 1.0)
+        change = mparray(self._xp.asarray(change))
+        found = matmul(exactly(self.vectors), change, accuracy=componentwise(2.0**-bits), dtype="mp")
+        return without_tiny(found.round_to(bits))[0]
+
+    def _split(self, small: Complexes, labels: npt.NDArray[np.intp], shaken: bool) -> tuple[Any, Any, Pairs]:
+        """New values, what X is multiplied by, and new pairs: groups of values are split by LAPACK.
+
+        The block of a group in D + E, less one of its values, is rounded to float64: so the distances of values that
+        are close get as many digits as values that are not.
+        """
+        n, partners = len(labels), self.pairs.partners(len(labels))
+        turn, offsets = np.eye(n, dtype=np.complex128), np.zeros(n, np.complex128)
+        anchors, on_axis = np.arange(n), np.zeros(n, bool)
+        done, firsts = np.zeros(n, bool), [*self.pairs.first]
+        for label in range(labels.max() + 1):
+            members = np.flatnonzero(labels == label)
+            mirrored = partners[members]
+            if done[members[0]] or len(members) == 1:
+                continue
+            done[members] = done[mirrored] = True
+            anchors[members], anchors[mirrored] = members[0], mirrored[0]
+            shifts = self._similar.differences[members[0], members]
+            block = self._similar.coupling[np.ix_(members, members)] + np.diag(shifts)
+            if self.real and set(members) == set(mirrored):
+                on_axis[members] = True  # so that the block is that of a real matrix
+                block += np.diag(np.full(len(members), 1j * rounded(self.values)[members[0]].imag))
+                local = self.pairs.of_members(members)
+                offsets[members], vectors = _eigen(local.real_similar(block, local), shaken)
+                new = Pairs.of(offsets[members])
+                firsts = [each for each in firsts if each not in members] + [*members[new.first]]
+                partners[members] = members[new.partners(len(members))]
+                turn[np.ix_(members, members)] = local.coordinates(vectors)
+                continue
+            offsets[members], vectors = _eigen(block, shaken)
+            turn[np.ix_(members, members)] = vectors
+            if self.real:
+                offsets[mirrored] = offsets[members].conj()
+                turn[np.ix_(mirrored, mirrored)] = vectors.conj()
+        first = np.sort(np.array(firsts, np.intp))
+        pairs = Pairs(first, partners[first])
+        values, change = exactly(self.values)[anchors], turn + small @ turn
+        if self.real:
+            values = values.real + masked(values.imag, ~on_axis) * 1j
+            change = self.pairs.real_similar(change, pairs)
+        return values + mparray(offsets), change, pairs
+
+
+def _eigen(block: Any, shaken: bool) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors of a block, as LAPACK finds those of what it adds to a multiple of the identity."""
+    middle = np.trace(block) / len(block)
+    block = block - middle * np.eye(len(block))
+    values, vectors = native(np.linalg.eig, _shaken(block) if shaken else block, _NOTHING)
+    return values + middle, vectors
+
+
+def _diagonal(values: Any, pairs: Pairs, real: bool) -> Any:
+    """D as a matrix: of a real one, whose basis is real, with blocks of two for pairs."""
+    xp, n = array_library(values), values.shape[0]
+    if not real:
+        if not isinstance(values, Numbers):
+            return xp.diag(values)
+        return masked(values[xp.broadcast_to(xp.arange(n), (n, n))], xp.eye(n))
+    places = xp.asarray(np.broadcast_to(np.arange(n)[:, None], (n, n)))
+    beside = np.zeros((n, n))
+    beside[pairs.first, pairs.second] = beside[pairs.second, pairs.first] = 1
+    beside = xp.asarray(beside)
+    return masked(values.real[places], xp.eye(n)) + masked(values.imag[places], beside)
+
+
+def _nonzero(x: Complexes) -> Complexes:
+    return np.where(x == 0, 1.0, x)
+
+
+def _inverse(x: Any) -> tuple[Any, Floats, float] | None:
+    """A matrix Y near the inverse of X, upper bounds of the row sums of abs(I - Y X), and of the largest, below 1.
+
+    None if X is singular, or nearly.
+    """
+    xp, n = array_library(x), x.shape[0]
+    near = rounded(x)
+    try:
+        y = xp.linalg.inv(near)
+        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        missing = on_host(abs(xp.eye(n) - native_product(y, near)).sum(axis=1))
+        missing = missing + (native_error(y, near) + 2 * UNIT) * of_rows * row_norm(x)
+        missing *= 1 + (n + 64) * 2.0**-50
+        if float(missing.max()) <= _GOOD:
+            return y, missing, float(missing.max())
+    except np.linalg.LinAlgError:
+        pass
+    try:
+        found = left_inverse(x)
+    except np.linalg.LinAlgError:
+        return None
+    return found.r, np.full(n, found.contraction), found.contraction
+
+
+def _native_inverse(x: Any) -> Any:
+    try:
+        return np.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        return np.full(x.shape, np.inf)
+
+
+def _shaken(x: Any) -> Any:
+    """A matrix with changes of some 2**-44 of its norm, always the same ones, so that eigenvalues are not equal."""
+    n = len(x)
+    noise = (np.arange(1, n * n + 1) * 0.6180339887498949 % 1 - 0.5).reshape(n, n)
+    return x + 2.0**-44 * (float(abs(x).max()) or 1.0) * noise
