@@ -25,8 +25,12 @@ def balance(a: Any) -> Exponents:
     norms ("Balancing a matrix for calculation of eigenvalues and eigenvectors", Numer. Math. 13, 1969): maxima need no
     sums of numbers that may lie thousands of binary orders apart.
     """
-    sizes = _exponents(a)
-    n = len(sizes)
+    return balance_of(_exponents(a))
+
+
+def balance_of(sizes: npt.NDArray[np.float64]) -> Exponents:
+    """As `balance`, of a matrix whose elements have these exponents, -inf those of zeros."""
+    sizes, n = sizes.copy(), len(sizes)
     np.fill_diagonal(sizes, -np.inf)
     powers = np.zeros(n, np.int64)
     rows, columns = sizes.max(axis=1, initial=-np.inf), sizes.max(axis=0, initial=-np.inf)
@@ -73,4 +77,10 @@ def _exponents(a: Any) -> npt.NDArray[np.float64]:
         found = xp.where(a.signs != 0, a.exponents.astype(np.float64), -np.inf)
         return on_host(found.max(axis=2) if a.is_complex else found)
     parts = xp.maximum(abs(a.real), abs(a.imag)) if a.dtype.kind == "c" else abs(a)
-    return on_host(xp.where(parts > 0, xp.frexp(parts)[1].astype(np.float64), -np.inf))
+    return on_host(exponents_of(parts))
+
+
+def exponents_of(x: Any) -> Any:
+    """The exponents of floats that are not negative, as floats; -inf of zeros."""
+    xp = array_library(x)
+    return xp.where(x > 0, xp.frexp(x)[1].astype(np.float64), -np.inf)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from ozaki.linalg.common.upper import LEAST
 
 Floats = npt.NDArray[np.float64]
-Complexes = npt.NDArray[np.complex128]
 
 _UP = 1 + 2.0**-40
 """More than the roundings of a few operations, and of sums of up to 4096 numbers, change a result."""
@@ -100,45 +99,29 @@ def reach(distances: Floats, found: Discs) -> Floats:
     return errors
 
 
-class Turned(NamedTuple):
-    """Eigenvectors of D + E to first order.
-
-    Attributes
-    ----------
-    change : W: column i of I + W is nearly an eigenvector of D + E, where `known`; 0 elsewhere
-    errors : upper bounds of how far it is from an exact one
-    """
-
-    change: Complexes
-    errors: Floats
-
-
-def turned(found: Discs, gaps: Floats, differences: Complexes, coupling: Complexes, errors: Floats) -> Turned:
-    """Eigenvectors of D + E, whose element i is 1, for the discs that are alone.
+def turned(found: Discs, gaps: Floats, change: Floats, sizes: Floats, errors: Floats) -> Floats:
+    """Upper bounds of the distances of columns of I + W from eigenvectors of D + E, where discs are alone; else 0.
 
     Parameters
     ----------
-    differences : d_j - d_i, rounded
-    coupling, errors : E but for its errors, 0 on the diagonal, and upper bounds of these
+    change : abs(W): element j of column i is e_ji / (d_i - d_j), but for errors of e_ji and roundings
+    sizes, errors : upper bounds of abs(E), and of the errors of what W was computed from
 
     Notes
     -----
-    Element j of the vector of eigenvalue v is w_j = (e_ji + sum of e_jk w_k over k but i) / (v - d_j), at most 1, since
-    v is in no other disc (docs/linalg.md, L10).
+    Element j of the vector of eigenvalue v, with 1 in place i, is w_j = (e_ji + sum of e_jk w_k over k but i) / (v -
+    d_j), at most 1, since v is in no other disc (docs/linalg.md, L10).
     """
-    n, sizes = len(gaps), abs(coupling) * (1 + 2.0**-48) + errors
-    scale, alone = _up(n), found.alone
+    scale = _up(len(gaps))
     rows, radii = found.rows[:, None], found.radii
-    eye = np.eye(n, dtype=bool)
-    usable = alone & ~eye
+    usable = found.alone & ~np.eye(len(gaps), dtype=bool)
     distance = np.where(usable, gaps - radii * scale, 1.0)
     room = np.where(usable, distance - rows * scale, 1.0).clip(0)
     with np.errstate(all="ignore"):
         largest = np.where(usable & (sizes > 0), sizes / room, 0.0).max(axis=0) * scale
-    change = np.where(usable, coupling / np.where(usable, differences, 1.0), 0.0)
-    missed = errors + rows * np.minimum(largest, 1.0) + abs(change) * (1 + 2.0**-40) * radii
-    bounds = np.where(usable, missed / distance * scale + abs(change) * 2.0**-44 + LEAST, 0.0)
-    return Turned(change, bounds)
+    missed = errors + rows * np.minimum(largest, 1.0) + change * (1 + 2.0**-40) * radii
+    bounds: Floats = np.where(usable, missed / distance * scale + change * 2.0**-44 + LEAST, 0.0)
+    return bounds
 
 
 def groups(together: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:

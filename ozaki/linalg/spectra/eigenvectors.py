@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host, rounded
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents, Powers, float_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
@@ -52,17 +52,18 @@ def eigenvectors(found: Decomposition, balance: Exponents, dtype: str, real: boo
 
 def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:
     """X (I + W), and upper bounds of the abs of what it is off by; zeros where nothing is known."""
-    x, turned = found.vectors, found.turned()
+    x, (turned, errors) = found.vectors, found.turned()
     xp, n = array_library(x), x.shape[0]
-    change = xp.asarray(found.real_change(turned.change))
-    dx = native_product(rounded(x), change)
-    vectors = pairs.eigenvectors(x + mparray(dx) if isinstance(x, Numbers) else added(x, dx))
+    dx = found.times(found.real_change(turned), bits := x.bits + 64 if isinstance(x, Numbers) else 128)
+    floats = not isinstance(x, Numbers) and not isinstance(dx, Numbers)
+    vectors = pairs.eigenvectors(added(x, dx) if floats else exactly(x) + exactly(dx))
+    error = 2.0**-bits if isinstance(dx, Numbers) else native_error(x, dx) + 2 * UNIT
     # In a real basis the columns of a pair are combined, and so are their errors.
     partners = pairs.partners(n)
-    sizes = abs(turned.change)
+    sizes = abs(turned)
     sizes = sizes + sizes[:, partners]
     sizes = sizes + sizes[partners]
-    errors = xp.asarray(turned.errors + (native_error(x, change) + 16 * UNIT) * sizes + LEAST)
+    errors = xp.asarray(errors + (error + 8 * UNIT) * sizes + LEAST)
     return vectors, native_product(magnitudes(pairs.eigenvectors(x)), errors) * (1 + (n + 64) * 2.0**-50)
 
 

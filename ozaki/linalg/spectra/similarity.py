@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.upper import LEAST, column_sizes, magnitudes, norms, row_norm
 from ozaki.linalg.factors.correcting import native
+from ozaki.linalg.spectra.balancing import balance_of, exponents_of
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
-from ozaki.linalg.spectra.discs import Discs, Turned, discs, groups, reach, turned
+from ozaki.linalg.spectra.discs import Discs, discs, groups, reach, turned
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
@@ -23,8 +25,15 @@ from ozaki.multiprecision.objects import mparray
 Complexes = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
 
-_GOOD = 2.0**-12
-"""The largest norm of I - Y X with which the inverse Y of X that float64 finds is good enough."""
+_GOOD = 2.0**-20
+"""The largest norm of I - Y X with which the inverse Y of X that float64 finds is good enough. A correction gains as
+many bits as that norm has, and so many has a native product with Y, since its error has the same bound."""
+
+_BETTER = 2.0**-40
+"""As `_GOOD`, of an inverse in more bits."""
+
+_STEPS = 5
+"""The most Newton-Schulz steps towards it: the second one reaches it."""
 
 _FINER = 2.0**-16
 """How much sharper residuals are than the values need: of vectors they bound errors divided by gaps."""
@@ -44,7 +53,8 @@ class Similar(NamedTuple):
     errors : upper bounds of these errors
     differences : d_j - d_i, rounded
     gaps, distances : lower and upper bounds of their abs, infinite and 0 for i = j
-    discs : of D + E
+    powers : exponents t for which elements e_ij 2**(t_j - t_i) are alike in size, as far as they need be
+    discs : of D + E with such elements
     """
 
     coupling: Complexes
@@ -52,6 +62,7 @@ class Similar(NamedTuple):
     differences: Complexes
     gaps: Floats
     distances: Floats
+    powers: npt.NDArray[np.int64]
     discs: Discs
 
 
@@ -67,6 +78,7 @@ class Decomposition:
     vectors : float64 or complex128 array, or MPArray: X; of a real matrix in a real basis
     pairs : the conjugate pairs of values of a real matrix
     real : whether A is
+    precise : whether X is so near to a singular matrix that products with it need more bits than float64 has
     errors : upper bounds of the errors of the values
     steps : corrections so far
     """
@@ -75,8 +87,8 @@ class Decomposition:
         self._a, self._xp, self.steps = a, array_library(a), 0
         host = on_host(rounded(a))
         self.real = host.dtype.kind != "c"
-        for shaken in (False, True):
-            values, vectors = native(np.linalg.eig, _shaken(host) if shaken else host, _NOTHING)
+        for noise in (0.0, 2.0**-44):
+            values, vectors = native(np.linalg.eig, _shaken(host, noise) if noise else host, _NOTHING)
             pairs = Pairs.of(values) if self.real else NO_PAIRS
             x = self._xp.asarray(pairs.real_basis(vectors) if self.real else vectors)
             sizes = abs(values)
@@ -97,31 +109,37 @@ class Decomposition:
         if not np.isfinite(of_rows).all():
             return False
         wanted = max(wanted, _FINEST) / of_rows.max()
-        rest, of_rest = self._residual(values, x, pairs, wanted)
-        largest = column_sizes(rest)
+        rest, of_rest = self._residual(values, x, pairs, wanted, isinstance(y, Numbers))
+        largest, n = column_sizes(rest), len(missed)
         if isinstance(y, Numbers):
-            coupling, gain = product(y, rest, 2.0**-60, multiprecision=False), 2.0**-60 * len(missed)
+            # Y P is smaller than abs(Y) abs(P) by the condition number of X.
+            fine = 2.0**-56 / max(float(of_rows.max()) * row_norm(x) * n, 1.0)
+            coupling, gain = product(y, rest, fine, multiprecision=False), fine * n
         else:
-            coupling, gain = native_product(y, rest), native_error(y, rest)
+            coupling, gain = native_product(y, rest), native_error(y, rest) + 2 * UNIT
         coupling = on_host(coupling)
-        # E - Y P is F E; Y P is off by the errors of P, of the product, and of both roundings.
-        of_columns = of_rest + (gain + 3 * UNIT) * largest * (1 + 2.0**-40) + LEAST
+        # E - Y P is F E; Y P is off by the errors of P, of the product, and of roundings.
+        of_columns = of_rest + gain * largest * (1 + 2.0**-40) + LEAST
         with np.errstate(all="ignore"):
             of_e = (abs(coupling) * (1 + 2.0**-48) + np.outer(of_rows, of_columns)).max(axis=0) / (1 - contraction)
         of_e *= 1 + 2.0**-40
         self.values, self.vectors, self.pairs, self._inverse_norm = values, x, pairs, float(of_rows.max())
+        self.precise = isinstance(y, Numbers)
         errors = np.outer(pairs.row_sizes(of_rows), pairs.column_sizes(of_columns))
         errors += np.outer(pairs.row_sizes(missed), pairs.column_sizes(of_e))
-        errors = (errors + 2.0**-48 * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
+        errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
         self._take(pairs.similar(coupling), errors)
         return True
 
-    def _residual(self, values: Any, x: Any, pairs: Pairs, wanted: float) -> tuple[Any, Floats]:
-        """P = A X - X D, rounded to float64, and upper bounds of its errors before that: of each column the largest."""
+    def _residual(self, values: Any, x: Any, pairs: Pairs, wanted: float, precise: bool) -> tuple[Any, Floats]:
+        """P = A X - X D, rounded to float64 if not `precise`, and upper bounds of its errors before that, as `wanted`.
+
+        Of each column the largest.
+        """
         a, xp, n = self._a, self._xp, x.shape[0]
         by_column = on_host(column_sizes(x))
         sizes = abs(rounded(values)) * (1 + 2.0**-40)
-        if not isinstance(a, Numbers) and not isinstance(x, Numbers):
+        if not precise and not isinstance(a, Numbers) and not isinstance(x, Numbers):
             diagonal = xp.asarray(_diagonal(values, pairs, self.real))
             left, right = xp.concatenate([a, x], axis=1), xp.concatenate([x, -diagonal])
             terms = float(norms(left, 1).max()) * on_host(norms(right, 0))
@@ -136,7 +154,8 @@ class Decomposition:
         scaled_x = matmul(exactly(x), diagonal, accuracy=componentwise(fine), dtype="mp")
         rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")
         # LEAST is more than what elements of A that were left out change (docs/linalg.md, L6).
-        return rounded(rest), fine * terms * (1 + 2.0**-40) + LEAST * (1 + n * by_column)
+        rest = rest if precise else rounded(rest)
+        return rest, fine * terms * (1 + 2.0**-40) + LEAST * (1 + n * by_column)
 
     def _take(self, coupling: Complexes, errors: Floats) -> None:
         """Find the discs of D + E, `coupling` E but for errors; its diagonal goes to the values."""
@@ -158,18 +177,37 @@ class Decomposition:
         with np.errstate(all="ignore"):
             sizes = abs(coupling) * (1 + 2.0**-48) + errors
         sizes[~np.isfinite(sizes)] = np.inf
-        found = discs(gaps, sizes)
-        self._similar = Similar(coupling, errors, differences, gaps, distances, found)
+        found, powers = discs(gaps, sizes), np.zeros(len(sizes), np.int64)
+        if not found.alone.all() and np.isfinite(sizes).all():
+            # Nearly dependent eigenvectors make rows of E, which Y has, larger than columns.
+            powers = balance_of(exponents_of(sizes))
+            found = discs(gaps, _scaled(sizes, powers))
+        partners = self.pairs.partners(len(sizes))
+        found = found._replace(alone=found.alone & found.alone[partners])
+        self._similar = Similar(coupling, errors, differences, gaps, distances, powers, found)
         self.errors = reach(distances, found)
 
     def real_change(self, change: Complexes) -> npt.NDArray[Any]:
         """A matrix that multiplies eigenvectors from the right, and keeps their pairs, for X."""
         return self.pairs.real_similar(change, self.pairs) if self.real else change
 
-    def turned(self) -> Turned:
-        """Eigenvectors of D + E."""
-        _, errors, differences, gaps, _, found = self._similar
-        return turned(found, gaps, differences, self._similar.coupling, errors)
+    def times(self, change: Any, bits: int) -> Any:
+        """X times a matrix in NumPy: in float64, or where X is nearly singular, so that much may cancel, in bits."""
+        change = self._xp.asarray(change)
+        if not self.precise:
+            return native_product(rounded(self.vectors), change)
+        return matmul(exactly(self.vectors), mparray(change), accuracy=componentwise(2.0**-bits), dtype="mp")
+
+    def turned(self) -> tuple[Complexes, Floats]:
+        """W for which columns of I + W are eigenvectors of D + E to first order, and upper bounds of their errors.
+
+        Both are 0 where none are proven.
+        """
+        coupling, errors, differences, gaps, _, powers, found = self._similar
+        change = np.where(found.alone, coupling / _nonzero(differences), 0.0)
+        scaled_errors, by = _scaled(errors, powers), np.asarray(abs(_scaled(change, powers)), np.float64)
+        sizes = abs(_scaled(coupling, powers)) * (1 + 2.0**-48) + scaled_errors
+        return change, _scaled(turned(found, gaps, by, sizes, scaled_errors), -powers)
 
     @property
     def alone(self) -> npt.NDArray[np.bool_]:
@@ -196,38 +234,34 @@ class Decomposition:
         n = len(rows)
         together |= together[np.ix_(self.pairs.partners(n), self.pairs.partners(n))]
         labels = groups(together)
+        fine = max(goal * _FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
+        bits = ceil(log2(n) - log2(fine)) + 8
         small = np.where(labels[:, None] == labels, 0.0, self._similar.coupling / _nonzero(self._similar.differences))
-        bits = (
-            ceil(-log2(max(goal * _FINER, 2.0**-60 * now, _FINEST)) + max(0.0, log2(self._inverse_norm)) + log2(n)) + 8
-        )
+        x = exactly(self.vectors) + exactly(self.times(self.real_change(small), bits + 64))
         if len(np.unique(labels)) == n:
-            change = self._xp.asarray(self.real_change(small))
-            x = exactly(self.vectors) + mparray(native_product(rounded(self.vectors), change))
-            x, _ = without_tiny(x.round_to(bits))
-            if self._measured(exactly(self.values).round_to(bits + 8), x, self.pairs, wanted):
+            values, (x, _) = exactly(self.values).round_to(bits + 8), without_tiny(x.round_to(bits))
+            if self._measured(values, x, self.pairs, wanted):
                 return
         else:
-            for shaken in (False, True):
-                values, change, pairs = self._split(small, labels, shaken)
-                # Of columns whose inverse has large rows more bits are needed.
-                more = float(np.linalg.norm(_native_inverse(change), np.inf))
-                more = min(max(more, 1.0), 2.0**60) if np.isfinite(more) else 2.0**60
-                x = self._times(change, pairs, bits + ceil(log2(more)))
-                if self._measured(values.round_to(bits + ceil(log2(more)) + 8), x, pairs, wanted):
-                    return
+            values, change, pairs = self._split(labels)
+            # Of columns whose inverse has large rows more bits are needed.
+            more = float(np.linalg.norm(_native_inverse(change), np.inf))
+            bits += ceil(log2(min(max(more, 1.0), 2.0**60)))
+            if self._measured(values.round_to(bits + 8), self._times(x, change, pairs, bits), pairs, wanted):
+                return
         raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
 
-    def _times(self, change: Any, pairs: Pairs, bits: int) -> Any:
+    def _times(self, x: Any, change: Any, pairs: Pairs, bits: int) -> Any:
         """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1."""
-        lengths = on_host(norms(native_product(rounded(self.vectors), self._xp.asarray(change)), 0))
+        lengths = on_host(norms(native_product(rounded(x), self._xp.asarray(change)), 0))
         lengths[pairs.first] = lengths[pairs.second] = lengths[pairs.first] + lengths[pairs.second]
         usual = np.isfinite(lengths) & (lengths > 0)
         change = change / np.where(usual, 2.0 ** np.round(np.log2(np.where(usual, lengths, 1.0))), 1.0)
         change = mparray(self._xp.asarray(change))
-        found = matmul(exactly(self.vectors), change, accuracy=componentwise(2.0**-bits), dtype="mp")
+        found = matmul(x, change, accuracy=componentwise(2.0**-bits), dtype="mp")
         return without_tiny(found.round_to(bits))[0]
 
-    def _split(self, small: Complexes, labels: npt.NDArray[np.intp], shaken: bool) -> tuple[Any, Any, Pairs]:
+    def _split(self, labels: npt.NDArray[np.intp]) -> tuple[Any, Any, Pairs]:
         """New values, what X is multiplied by, and new pairs: groups of values are split by LAPACK.
 
         The block of a group in D + E, less one of its values, is rounded to float64: so the distances of values that
@@ -250,32 +284,56 @@ class Decomposition:
                 on_axis[members] = True  # so that the block is that of a real matrix
                 block += np.diag(np.full(len(members), 1j * rounded(self.values)[members[0]].imag))
                 local = self.pairs.of_members(members)
-                offsets[members], vectors = _eigen(local.real_similar(block, local), shaken)
+                offsets[members], vectors = _eigen(local.real_similar(block, local))
                 new = Pairs.of(offsets[members])
                 firsts = [each for each in firsts if each not in members] + [*members[new.first]]
                 partners[members] = members[new.partners(len(members))]
                 turn[np.ix_(members, members)] = local.coordinates(vectors)
                 continue
-            offsets[members], vectors = _eigen(block, shaken)
+            offsets[members], vectors = _eigen(block)
             turn[np.ix_(members, members)] = vectors
             if self.real:
                 offsets[mirrored] = offsets[members].conj()
                 turn[np.ix_(mirrored, mirrored)] = vectors.conj()
         first = np.sort(np.array(firsts, np.intp))
         pairs = Pairs(first, partners[first])
-        values, change = exactly(self.values)[anchors], turn + small @ turn
+        values = exactly(self.values)[anchors]
         if self.real:
             values = values.real + masked(values.imag, ~on_axis) * 1j
-            change = self.pairs.real_similar(change, pairs)
-        return values + mparray(offsets), change, pairs
+            turn = self.pairs.real_similar(turn, pairs)
+        return values + mparray(offsets), turn, pairs
 
 
-def _eigen(block: Any, shaken: bool) -> tuple[Any, Any]:
-    """Eigenvalues and eigenvectors of a block, as LAPACK finds those of what it adds to a multiple of the identity."""
+def _eigen(block: Any) -> tuple[Any, Any]:
+    """Eigenvalues and independent eigenvectors of a block, or, where it has none, of one that is near.
+
+    LAPACK finds those of what the block adds to a multiple of the identity. Its errors, and what is added to them, are
+    multiplied by the condition number of the vectors in the block's place.
+    """
     middle = np.trace(block) / len(block)
     block = block - middle * np.eye(len(block))
-    values, vectors = native(np.linalg.eig, _shaken(block) if shaken else block, _NOTHING)
-    return values + middle, vectors
+    best, least = None, np.inf
+    for noise in (0.0, 2.0**-44, 2.0**-36, 2.0**-28, 2.0**-20):
+        values, vectors = native(np.linalg.eig, _shaken(block, noise) if noise else block, _NOTHING)
+        coupling = float(np.linalg.norm(_native_inverse(vectors), np.inf)) * len(block) * max(noise, 2.0**-52)
+        if best is None or coupling < least:
+            best, least = (values + middle, vectors), coupling
+        if least <= 2.0**-10:
+            break
+    assert best is not None
+    return best
+
+
+def _scaled(x: npt.NDArray[Any], powers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Elements x_ij 2**(t_j - t_i), t the powers; LEAST is added to sizes, which may underflow."""
+    if not powers.any():
+        return x
+    by = (powers - powers[:, None]).clip(-5000, 5000).astype(np.int32)
+    if x.dtype.kind == "c":
+        found = np.empty_like(x)
+        found.real, found.imag = np.ldexp(x.real, by), np.ldexp(x.imag, by)
+        return found
+    return np.asarray(np.ldexp(x, by) + LEAST * (x > 0))
 
 
 def _diagonal(values: Any, pairs: Pairs, real: bool) -> Any:
@@ -317,7 +375,19 @@ def _inverse(x: Any) -> tuple[Any, Floats, float] | None:
         found = left_inverse(x)
     except np.linalg.LinAlgError:
         return None
-    return found.r, np.full(n, found.contraction), found.contraction
+    y, norm_x, eye = exactly(found.r), row_norm(x), xp.eye(n)
+    dtype = "complex128" if holds_complex(x) else "float64"
+    for _ in range(_STEPS):
+        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        condition = float(of_rows.max()) * norm_x
+        fine = min(2.0**-50 / condition, 2.0**-8)
+        rest = gemm(-1, y, x, 1, eye, accuracy=componentwise(fine), dtype=dtype)
+        missing = on_host(abs(rest).sum(axis=1)) * (1 + (n + 64) * 2.0**-50) + fine * (of_rows * norm_x + 1)
+        if float(missing.max()) <= _BETTER:
+            return y, missing, float(missing.max())
+        bits = ceil(log2(condition)) + 60
+        y = (y + matmul(rest, y, accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
+    return None
 
 
 def _native_inverse(x: Any) -> Any:
@@ -327,8 +397,8 @@ def _native_inverse(x: Any) -> Any:
         return np.full(x.shape, np.inf)
 
 
-def _shaken(x: Any) -> Any:
-    """A matrix with changes of some 2**-44 of its norm, always the same ones, so that eigenvalues are not equal."""
+def _shaken(x: Any, noise: float) -> Any:
+    """A matrix with changes of its largest element times `noise`, always the same, so that no values are equal."""
     n = len(x)
-    noise = (np.arange(1, n * n + 1) * 0.6180339887498949 % 1 - 0.5).reshape(n, n)
-    return x + 2.0**-44 * (float(abs(x).max()) or 1.0) * noise
+    parts = (np.arange(1, n * n + 1) * 0.6180339887498949 % 1 - 0.5).reshape(n, n)
+    return x + noise * (float(abs(x).max()) or 1.0) * parts
