@@ -13,7 +13,7 @@ from ozaki.linalg.common.arrays import Sum, array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, tops
 from ozaki.linalg.common.targets import target_of
-from ozaki.linalg.spectra.eigenvectors import eigenvectors
+from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
 from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -179,6 +179,6 @@ def _eig(a: Any, accuracy: Any, dtype: Any, with_vectors: bool) -> GeneralEigen:
         too_small(form)
     result = moved(result, xp) if isinstance(result, Numbers) else xp.asarray(result)
     vectors = of_vectors = np.zeros(0)
-    if with_vectors and found.decomposition is not None:
-        vectors, of_vectors = eigenvectors(found.decomposition, found.powers, form, found.real)
+    if found.vectors is not None:
+        vectors, of_vectors = rounded_vectors(found.vectors, form)
     return GeneralEigen(result, vectors, float(bounds.max()), of_vectors, bounds, found.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,30 +24,47 @@ _SINGLE = {"float32": "float64", "complex64": "complex128"}
 """Formats whose numbers are compared in another one."""
 
 
-def eigenvectors(found: Decomposition, balance: Exponents, dtype: str, real: bool) -> tuple[Any, Floats]:
-    """Eigenvectors whose Euclidean norms are 1 but for roundings of float64, and bounds of the sines of their errors.
+class Unrounded(NamedTuple):
+    """Eigenvectors with norms of about 1, before they are rounded to a format.
 
-    Those of the balanced matrix that is `found`, rows times powers of two, are those of the matrix. Of
-    `real` eigenvalues, of which some may look like pairs for want of digits, vectors are real.
-
-    Raises
-    ------
-    OverflowError
-        If nothing is left of a vector in its format.
+    Attributes
+    ----------
+    vectors : Sum or MPArray; columns
+    missed : upper bounds of the norms of what they are off by; inf where nothing is proven
     """
-    vectors, missed = _to_first_order(found, NO_PAIRS if real else found.pairs)
+
+    vectors: Any
+    missed: Floats
+
+    @property
+    def error(self) -> float:
+        """The largest bound that is proven."""
+        return float(self.missed[np.isfinite(self.missed)].max(initial=0.0))
+
+
+def eigenvectors(found: Decomposition, balance: Exponents, real: bool) -> Unrounded:
+    """Eigenvectors of the matrix that is balanced by these powers: those of the balanced one, which is `found`.
+
+    Of `real` eigenvalues, of which some may look like pairs for want of digits, vectors are real.
+    """
+    vectors, errors = _to_first_order(found, NO_PAIRS if real else found.pairs)
     powers = Powers(rows=balance)
     if balance.any():  # else their norms are near 1
         powers = powers._replace(columns=-tops_or_zero(vectors, 0, powers))
-    missed = on_host(norms(float_scaled(missed, powers) + LEAST, 0))
-    vectors = scaled(vectors, powers)
-    lengths, shortest = on_host(norms(vectors, 0)), on_host(least_norms(vectors, 0))
+    missed = on_host(norms(float_scaled(errors, powers) + LEAST, 0))
+    return Unrounded(scaled(vectors, powers), np.where(found.alone & np.isfinite(missed), missed, np.inf))
+
+
+def rounded_vectors(found: Unrounded, dtype: str) -> tuple[Any, Floats]:
+    """Vectors whose Euclidean norms are 1 but for roundings of float64, in a format, and bounds of their sines.
+
+    A sine that is not below 1 bounds nothing, and becomes inf.
+    """
+    lengths, shortest = on_host(norms(found.vectors, 0)), on_host(least_norms(found.vectors, 0))
     inverse = np.where(abs(lengths - 1) > 2.0**-28, 1 / lengths, 1.0)  # norms are bounds, not roundings
-    result, of_rounding = _multiplied(vectors, inverse, dtype)
-    with np.errstate(all="ignore"):
-        bounds = (missed + of_rounding / inverse) / shortest * (1 + 2.0**-40)
-    bounds = np.where(found.alone & (bounds < 1), bounds, np.inf)
-    return result, bounds
+    result, of_rounding = _multiplied(found.vectors, inverse, dtype)
+    bounds = (found.missed + of_rounding / inverse) / shortest * (1 + 2.0**-40)
+    return result, np.where(bounds < 1, bounds, np.inf)
 
 
 def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:

@@ -214,6 +214,11 @@ class Decomposition:
         """Which values are proven to belong to one eigenvalue."""
         return self._similar.discs.alone
 
+    @property
+    def least_gap(self) -> float:
+        """The smallest distance of values that are alone from others."""
+        return float(self._similar.gaps[:, self.alone].min(initial=1.0))
+
     # Correcting ------------------------------------------------------------------------------------------------------
 
     def correct(self, goal: float) -> None:

@@ -15,6 +15,7 @@ from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
+from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors
 from ozaki.linalg.spectra.similarity import Decomposition
 from ozaki.multiprecision.numbers import Numbers, moved
 
@@ -33,8 +34,7 @@ class Spectrum(NamedTuple):
     not_real : the places of values that are not real, if the matrix is
     real : whether the matrix and all values are real
     steps : corrections
-    powers : by which the matrix is balanced
-    decomposition : of the balanced matrix; None where the diagonal has all eigenvalues
+    vectors : eigenvectors; None where they are not wanted
     """
 
     values: Any
@@ -43,8 +43,7 @@ class Spectrum(NamedTuple):
     not_real: Places
     real: bool
     steps: int
-    powers: Exponents
-    decomposition: Decomposition | None
+    vectors: Unrounded | None
 
 
 def spectrum(a: Any, target: Target, with_vectors: bool) -> Spectrum:
@@ -67,7 +66,7 @@ def spectrum(a: Any, target: Target, with_vectors: bool) -> Spectrum:
     if not with_vectors and not len(others):
         highest = int(tops(a, 0).max())
         values = diagonal.ldexp(-highest)
-        return Spectrum(values, np.zeros(n), highest, others, real, 0, np.zeros(n, np.int64), None)
+        return Spectrum(values, np.zeros(n), highest, others, real, 0, None)
     block = a[others][:, others] if 0 < len(others) < n else a
     powers = balance(block)
     balanced = scaled(block, Powers(-powers, powers))
@@ -75,17 +74,18 @@ def spectrum(a: Any, target: Target, with_vectors: bool) -> Spectrum:
     unit, _ = without_tiny(scaled(balanced, Powers(columns=np.full(len(powers), -highest))))
     diagonal = diagonal.ldexp(-highest)
     largest = float(abs(rounded(diagonal[exact])).max(initial=0.0)) * (1 - 2.0**-40)
-    found = _decomposition(unit, target, highest, largest, settled=bool(exact.all()))
+    wanted = _Wanted(target, highest, largest, bool(exact.all()), with_vectors, powers, real)
+    found, vectors = _decomposition(unit, wanted)
     pairs = found.pairs
     if exact.all():
         values = _by_vectors(diagonal, found)
-        return Spectrum(values, np.zeros(n), highest, others, real, found.steps, powers, found)
+        return Spectrum(values, np.zeros(n), highest, others, real, found.steps, vectors)
     values, errors, not_real = found.values, found.errors, np.sort(np.concatenate((pairs.first, pairs.second)))
     if len(others) < n:
         order = np.argsort(np.concatenate((others, np.flatnonzero(exact))))
         values = np.concatenate((exactly(values), diagonal[exact]))[order]
         errors = np.concatenate((errors, np.zeros(n - len(others))))[order]
-    return Spectrum(values, errors, highest, others[not_real], real and not len(not_real), found.steps, powers, found)
+    return Spectrum(values, errors, highest, others[not_real], real and not len(not_real), found.steps, vectors)
 
 
 def moduli(values: Any, errors: Floats) -> tuple[Floats, float]:
@@ -104,42 +104,75 @@ def _by_vectors(diagonal: Any, found: Decomposition) -> Any:
     return diagonal[order]
 
 
-def _decomposition(a: Any, target: Target, highest: int, other: float, settled: bool) -> Decomposition:
-    """A decomposition of a matrix, scaled by 2**-highest, whose values meet the target.
+class _Wanted(NamedTuple):
+    """What is wanted of a decomposition of a matrix that is scaled.
 
-    Errors may be relative to an eigenvalue as large as `other`, too. `settled` says that all values are known: those
-    that touch others then need not meet the target.
+    Attributes
+    ----------
+    target : of the values
+    highest : the matrix is one times 2**-highest
+    other : errors may be relative to an eigenvalue as large as this, too
+    settled : whether all values are known: those that touch others then need not meet the target
+    with_vectors : whether eigenvectors are wanted
+    powers : by which the matrix is balanced
+    real : whether the matrix is
+    """
+
+    target: Target
+    highest: int
+    other: float
+    settled: bool
+    with_vectors: bool
+    powers: Exponents
+    real: bool
+
+    def vectors(self, found: Decomposition) -> Unrounded | None:
+        """The eigenvectors of a decomposition; None if they are not wanted."""
+        if not self.with_vectors:
+            return None
+        return eigenvectors(found, self.powers, self.real and (self.settled or not len(found.pairs.first)))
+
+
+def _decomposition(a: Any, wanted: _Wanted) -> tuple[Decomposition, Unrounded | None]:
+    """A decomposition of a matrix whose values meet the target, and its eigenvectors.
+
+    For vectors that miss the tolerance there are up to two more corrections.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If they do not.
+        If the values do not meet it.
     """
-    relative = target.measure == "relative"
-    found = Decomposition(a, relative, target.tolerance)
-    least_error, idle = inf, 0
+    relative, tolerance = wanted.target.measure == "relative", wanted.target.tolerance
+    found = Decomposition(a, relative, tolerance)
+    least_error, idle, more = inf, 0, 2
     while True:
         sizes, largest = moduli(found.values, found.errors)
-        bounds = found.errors / (sizes if relative else max(largest, other)) * (1 + 2.0**-40)
-        missed = np.flatnonzero(~(bounds <= target.tolerance) & (found.alone | (not settled)))
-        if not len(missed):
-            return found
-        error = float(found.errors[missed].max())
-        step("%d corrections: eigenvalue error <= %s", found.steps, error)
-        idle = 0 if error < least_error / 2 else idle + 1
-        least_error = min(error, least_error)
-        if found.steps == MOST_CORRECTIONS or idle > _MOST_IDLE or error < _ZERO:
-            if settled:
-                return found
-            _refuse(found, missed, bounds, relative, highest)
+        bounds = found.errors / (sizes if relative else max(largest, wanted.other)) * (1 + 2.0**-40)
+        missed = np.flatnonzero(~(bounds <= tolerance) & (found.alone | (not wanted.settled)))
         near = abs(rounded(found.values))
-        size = near[near > 0].min(initial=1.0) if relative else max(near.max(), other)
+        goal = tolerance * float(near[near > 0].min(initial=1.0) if relative else max(near.max(), wanted.other))
+        vectors = None
+        if not len(missed):
+            vectors = wanted.vectors(found)
+            if vectors is None or not more or vectors.error <= tolerance:
+                return found, vectors
+            more -= 1
+            goal = tolerance * found.least_gap * tolerance / vectors.error
+        else:
+            error = float(found.errors[missed].max())
+            step("%d corrections: eigenvalue error <= %s", found.steps, error)
+            idle = 0 if error < least_error / 2 else idle + 1
+            least_error = min(error, least_error)
+            if found.steps == MOST_CORRECTIONS or idle > _MOST_IDLE or error < _ZERO:
+                break
         try:
-            found.correct(target.tolerance * float(size))
+            found.correct(goal)
         except np.linalg.LinAlgError:
-            if settled:
-                return found
-            _refuse(found, missed, bounds, relative, highest)
+            break
+    if len(missed) and not wanted.settled:
+        _refuse(found, missed, bounds, wanted)
+    return found, wanted.vectors(found) if vectors is None else vectors
 
 
 _MOST_IDLE = 3
@@ -149,9 +182,7 @@ _ZERO = 2.0**-800
 """An eigenvalue of a scaled matrix that is known to be below this counts as zero."""
 
 
-def _refuse(
-    found: Decomposition, missed: npt.NDArray[np.intp], bounds: npt.NDArray[np.float64], relative: bool, highest: int
-) -> NoReturn:
+def _refuse(found: Decomposition, missed: Places, bounds: Floats, wanted: _Wanted) -> NoReturn:
     """Refuse eigenvalues that are not known to their accuracy.
 
     Raises
@@ -161,10 +192,10 @@ def _refuse(
     worst = missed[np.argsort(-bounds[missed], kind="stable")][:3]
     shown = []
     for i in worst:
-        value = complex(rounded(exactly(found.values)[i : i + 1].ldexp(highest))[0])
+        value = complex(rounded(exactly(found.values)[i : i + 1].ldexp(wanted.highest))[0])
         shown.append(f"{i} ({value.real if value.imag == 0 else value:.6g}, to {bounds[i]:.2g})")
     more = f" and {len(missed) - 3} more" if len(missed) > 3 else ""
     why, remedy = "may be multiple, or too close to others", "ask for a lower accuracy"
-    if relative:
+    if wanted.target.measure == "relative":
         why, remedy = f"may be zero, {why.removeprefix('may be ')}", f"{remedy}, or for one relative to the largest"
     raise np.linalg.LinAlgError(f"accuracy: not reached by eigenvalues {', '.join(shown)}{more}, which {why}; {remedy}")
