@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil, log2
 from typing import Any, NamedTuple
 
@@ -32,13 +33,10 @@ many bits as that norm has, and so many has a native product with Y, since its e
 _BETTER = 2.0**-40
 """As `_GOOD`, of an inverse in more bits."""
 
-_STEPS = 5
-"""The most Newton-Schulz steps towards it: the second one reaches it."""
-
 _FINER = 2.0**-16
 """How much sharper residuals are than the values need: of vectors they bound errors divided by gaps."""
 
-_FINEST = 2.0**-960
+_FINEST = 2.0**-940
 """The smallest tolerance of a residual: bounds are float64 numbers."""
 
 _NOTHING = "float64 finds no eigenvalues"
@@ -99,16 +97,18 @@ class Decomposition:
 
     # Measuring -------------------------------------------------------------------------------------------------------
 
-    def _measured(self, values: Any, x: Any, pairs: Pairs, wanted: float) -> bool:
-        """Take these D and X, if X has an inverse, and measure E: off by hardly more than `wanted`."""
-        inverse = _inverse(x)
+    def _measured(self, values: Any, x: Any, pairs: Pairs, wanted: float, guess: Any = None) -> bool:
+        """Take these D and X, if X has an inverse, perhaps near a guess, and measure E, off by about `wanted`."""
+        inverse = _inverse(x, guess)
         if inverse is None:
             return False
         y, missed, contraction = inverse
         of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (len(missed) + 64) * 2.0**-53)
         if not np.isfinite(of_rows).all():
             return False
-        wanted = max(wanted, _FINEST) / of_rows.max()
+        wanted = wanted / of_rows.max()
+        if not wanted >= _FINEST:
+            return False
         rest, of_rest = self._residual(values, x, pairs, wanted, isinstance(y, Numbers))
         largest, n = column_sizes(rest), len(missed)
         if isinstance(y, Numbers):
@@ -124,7 +124,7 @@ class Decomposition:
             of_e = (abs(coupling) * (1 + 2.0**-48) + np.outer(of_rows, of_columns)).max(axis=0) / (1 - contraction)
         of_e *= 1 + 2.0**-40
         self.values, self.vectors, self.pairs, self._inverse_norm = values, x, pairs, float(of_rows.max())
-        self.precise = isinstance(y, Numbers)
+        self._inverse, self.precise = y, isinstance(y, Numbers)
         errors = np.outer(pairs.row_sizes(of_rows), pairs.column_sizes(of_columns))
         errors += np.outer(pairs.row_sizes(missed), pairs.column_sizes(of_e))
         errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
@@ -245,26 +245,33 @@ class Decomposition:
         x = exactly(self.vectors) + exactly(self.times(self.real_change(small), bits + 64))
         if len(np.unique(labels)) == n:
             values, (x, _) = exactly(self.values).round_to(bits + 8), without_tiny(x.round_to(bits))
-            if self._measured(values, x, self.pairs, wanted):
+            if self._measured(values, x, self.pairs, wanted, self._inverse):
                 return
         else:
             values, change, pairs = self._split(labels)
             # Of columns whose inverse has large rows more bits are needed.
             more = float(np.linalg.norm(_native_inverse(change), np.inf))
             bits += ceil(log2(min(max(more, 1.0), 2.0**60)))
-            if self._measured(values.round_to(bits + 8), self._times(x, change, pairs, bits), pairs, wanted):
+            x, guess = self._split_vectors(x, change, pairs, bits)
+            if self._measured(values.round_to(bits + 8), x, pairs, wanted, guess):
                 return
         raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
 
-    def _times(self, x: Any, change: Any, pairs: Pairs, bits: int) -> Any:
-        """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1."""
+    def _split_vectors(self, x: Any, change: Any, pairs: Pairs, bits: int) -> tuple[Any, Any]:
+        """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1; and its inverse.
+
+        That is near the inverse; None where X has a native one.
+        """
         lengths = on_host(norms(native_product(rounded(x), self._xp.asarray(change)), 0))
         lengths[pairs.first] = lengths[pairs.second] = lengths[pairs.first] + lengths[pairs.second]
         usual = np.isfinite(lengths) & (lengths > 0)
         change = change / np.where(usual, 2.0 ** np.round(np.log2(np.where(usual, lengths, 1.0))), 1.0)
-        change = mparray(self._xp.asarray(change))
-        found = matmul(x, change, accuracy=componentwise(2.0**-bits), dtype="mp")
-        return without_tiny(found.round_to(bits))[0]
+        change, guess = self._xp.asarray(change), None
+        if self.precise:
+            with suppress(np.linalg.LinAlgError):
+                guess = matmul(left_inverse(change).r, self._inverse, accuracy=componentwise(2.0**-bits), dtype="mp")
+        found = matmul(x, mparray(change), accuracy=componentwise(2.0**-bits), dtype="mp")
+        return without_tiny(found.round_to(bits))[0], guess
 
     def _split(self, labels: npt.NDArray[np.intp]) -> tuple[Any, Any, Pairs]:
         """New values, what X is multiplied by, and new pairs: groups of values are split by LAPACK.
@@ -359,10 +366,11 @@ def _nonzero(x: Complexes) -> Complexes:
     return np.where(x == 0, 1.0, x)
 
 
-def _inverse(x: Any) -> tuple[Any, Floats, float] | None:
+def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
     """A matrix Y near the inverse of X, upper bounds of the row sums of abs(I - Y X), and of the largest, below 1.
 
-    None if X is singular, or nearly.
+    The array library's inverse, or, of an ill-conditioned X, a guess or `left_inverse` with Newton-Schulz steps. None
+    if X is singular, or nearly.
     """
     xp, n = array_library(x), x.shape[0]
     near = rounded(x)
@@ -376,23 +384,33 @@ def _inverse(x: Any) -> tuple[Any, Floats, float] | None:
             return y, missing, float(missing.max())
     except np.linalg.LinAlgError:
         pass
+    if isinstance(guess, Numbers) and (found := _newton(x, guess)) is not None:
+        return found
     try:
-        found = left_inverse(x)
+        return _newton(x, exactly(left_inverse(x).r))
     except np.linalg.LinAlgError:
         return None
-    y, norm_x, eye = exactly(found.r), row_norm(x), xp.eye(n)
-    dtype = "complex128" if holds_complex(x) else "float64"
-    for _ in range(_STEPS):
+
+
+def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
+    """The inverse near y as `_inverse` returns it, by Newton-Schulz steps; None if these do not converge."""
+    xp, n, norm_x = array_library(x), x.shape[0], row_norm(x)
+    dtype, before = "complex128" if holds_complex(x) else "float64", 1.0
+    while True:
         of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
         condition = float(of_rows.max()) * norm_x
+        if not condition < 1 / _FINEST:
+            return None
         fine = min(2.0**-50 / condition, 2.0**-8)
-        rest = gemm(-1, y, x, 1, eye, accuracy=componentwise(fine), dtype=dtype)
+        rest = gemm(-1, y, x, 1, xp.eye(n), accuracy=componentwise(fine), dtype=dtype)
         missing = on_host(abs(rest).sum(axis=1)) * (1 + (n + 64) * 2.0**-50) + fine * (of_rows * norm_x + 1)
-        if float(missing.max()) <= _BETTER:
-            return y, missing, float(missing.max())
-        bits = ceil(log2(condition)) + 60
+        contraction = float(missing.max())
+        if contraction <= _BETTER:
+            return y, missing, contraction
+        if not contraction < before / 1.5:
+            return None
+        before, bits = contraction, ceil(log2(condition)) + 60
         y = (y + matmul(rest, y, accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
-    return None
 
 
 def _native_inverse(x: Any) -> Any:
