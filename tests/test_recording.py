@@ -34,7 +34,9 @@ FUNCTIONS = {
     "qr": ((6, 6, 6), "columnwise"),
     "lu_factor": ((6, 6, 6), "row-column"),
     "lu_solve": ((6, 6, 1), "normwise"),
+    "eig": ((6, 6, 6), "eigenvalue"),
     "eigh": ((6, 6, 6), "eigenvalue"),
+    "eigvals": ((6, 6, 1), "eigenvalue"),
 }
 
 
@@ -44,6 +46,8 @@ def test_each_function_of_linear_algebra(name, a, caplog):
     if isinstance(function, type):
         return
     arguments = {"solve": (a, a), "lstsq": (a, a), "lu_solve": (a, a[0]), "cholesky": (a @ a.T,)}.get(name, (a,))
+    if name in ("eig", "eigvals"):
+        arguments = (a + a.T,)  # whose eigenvalues are real
     if name == "lu_solve":
         arguments = ozaki.linalg.lu_factor(a), *arguments[1:]
     with caplog.at_level(logging.INFO, "ozaki"), ozaki.recording() as run:

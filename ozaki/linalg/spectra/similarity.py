@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
+from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
@@ -103,6 +104,7 @@ class Decomposition:
         if inverse is None:
             return False
         y, missed, contraction = inverse
+        step("inverse of eigenvectors: norm of I - Y X up to %s", contraction)
         of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (len(missed) + 64) * 2.0**-53)
         if not np.isfinite(of_rows).all():
             return False
