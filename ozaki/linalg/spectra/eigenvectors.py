@@ -76,12 +76,12 @@ def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:
     vectors = pairs.eigenvectors(added(x, dx) if floats else exactly(x) + exactly(dx))
     error = 2.0**-bits if isinstance(dx, Numbers) else native_error(x, dx) + 2 * UNIT
     # In a real basis the columns of a pair are combined, and so are their errors.
-    partners = pairs.partners(n)
+    partners = found.pairs.partners(n)
     sizes = abs(turned)
     sizes = sizes + sizes[:, partners]
     sizes = sizes + sizes[partners]
     errors = xp.asarray(errors + (error + 8 * UNIT) * sizes + LEAST)
-    return vectors, native_product(magnitudes(pairs.eigenvectors(x)), errors) * (1 + (n + 64) * 2.0**-50)
+    return vectors, native_product(magnitudes(found.pairs.eigenvectors(x)), errors) * (1 + (n + 64) * 2.0**-50)
 
 
 def _multiplied(vectors: Any, factors: Floats, dtype: str) -> tuple[Any, Floats]:

@@ -120,6 +120,8 @@ class Decomposition:
         else:
             coupling, gain = native_product(y, rest), native_error(y, rest) + 2 * UNIT
         coupling = on_host(coupling)
+        if not np.isfinite(coupling).all():
+            return False
         # E - Y P is F E; Y P is off by the errors of P, of the product, and of roundings.
         of_columns = of_rest + gain * largest * (1 + 2.0**-40) + LEAST
         with np.errstate(all="ignore"):
