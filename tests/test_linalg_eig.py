@@ -144,7 +144,7 @@ def test_defective_matrices_have_honest_bounds(blocks):
 
 def test_what_is_not_known_is_refused():
     a = np.array([[3.0, 1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 0.0, 5.0]])  # 2 twice, and 5
-    assert holds(linalg.eig(a, accuracy=400, dtype="mp"), [acb(2), acb(2), acb(5)])
+    assert holds(linalg.eig(a, accuracy=200, dtype="mp"), [acb(2), acb(2), acb(5)])
     with pytest.raises(np.linalg.LinAlgError, match=r"^accuracy: not reached by eigenvalues \d \(.*ask for a lower "):
         linalg.eigvals(a, accuracy=890, dtype="mp")
 
@@ -272,34 +272,48 @@ def test_edges(rng):
 
 
 def test_discs_of_a_matrix_with_known_eigenvalues():
-    """Values of D + E, for E from next to nothing to as large as the gaps, can be paired within the bounds."""
-    rng, n = np.random.default_rng(1), 6
-    for power in np.repeat([-12, -6, -3, -1, 0], 20):
-        d = rng.standard_normal(n) + 1j * rng.standard_normal(n)
-        e = (rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))) * 10.0**power
-        e *= 2.0 ** np.subtract.outer(*2 * [rng.integers(-4, 5, n)])
-        known, errors = e * (1 - np.eye(n)), abs(e) * np.eye(n) + 1e-30
+    """Values of D + E, for E from next to nothing to as large as the gaps, can be paired within the bounds.
+
+    What is known of E is off by as much as its errors allow.
+    """
+    rng = np.random.default_rng(1)
+    for power in np.repeat([-9.0, -4.0, -2.0, -1.0, -0.7, -0.5, -0.3, 0.0], 150):
+        n = int(rng.integers(2, 6))
+        d = np.round(rng.standard_normal(n) + 1j * rng.standard_normal(n) * rng.integers(0, 2), int(rng.integers(0, 5)))
+        phases = np.exp(2j * np.pi * rng.random((n, n)))
+        e = phases * rng.random((n, n)) ** 4 * 10.0**power
+        e *= 2.0 ** np.subtract.outer(*2 * [rng.integers(-2, 3, n)])
+        errors = abs(e) * rng.choice([1e-9, 0.01, 0.5], (n, n)) + 1e-30
+        known = e + errors * np.exp(2j * np.pi * rng.random((n, n)))
+        d, e = d + np.diagonal(known), e - np.diag(np.diagonal(known))  # the diagonal of E goes to D
+        np.fill_diagonal(known, 0)
         gaps = abs(d - d[:, None]) * (1 - 1e-14)
         np.fill_diagonal(gaps, np.inf)
-        found = discs(gaps, abs(known) + errors)
+        sizes = abs(known) + errors
+        found = discs(gaps, sizes)
         bounds, (values, vectors) = reach(abs(d - d[:, None]), found), np.linalg.eig(np.diag(d) + e)
-        near = abs(d[:, None] - values) <= bounds[:, None] + 1e-12
+        near = abs(d[:, None] - values) <= bounds[:, None] + 1e-12 + 1e-6 * 10.0**power
         assert (maximum_bipartite_matching(csr_matrix(near.astype(int)), perm_type="column") >= 0).all()
-        differences = np.where(np.eye(n), 1, d - d[:, None])
-        change = np.where(found.alone, known / differences, 0)
-        missed = turned(found, gaps, abs(change), abs(known) + errors, errors)
+        change = np.where(found.alone & ~np.eye(n, dtype=bool), known / np.where(gaps == np.inf, 1, d - d[:, None]), 0)
+        missed = turned(found, gaps, abs(change), sizes, errors)
         for i in np.flatnonzero(found.alone):
-            (j,) = np.flatnonzero(near[i] & (abs(d[i] - values) <= found.radii[i] + 1e-12))
+            (j,) = np.flatnonzero(near[i])
             exact = vectors[:, j] / vectors[i, j]
-            assert (abs(exact - change[:, i] - np.eye(n)[i]) <= missed[:, i] + 1e-12).all()
-    assert found.radii.max() > 1 and len(set(groups(np.eye(n) > 0))) == n
+            assert (abs(exact - change[:, i] - np.eye(n)[i]) <= missed[:, i] * (1 + 1e-6) + 1e-12).all()
 
 
 def test_isolated_discs_shrink_to_their_squares():
     sizes = np.full((3, 3), 1e-10)
     np.fill_diagonal(sizes, 0.0)
     gaps = np.where(np.eye(3), np.inf, 1.0)
-    assert 1e-20 < discs(gaps, sizes).radii.max() < 3e-20
+    found = discs(gaps, sizes)
+    assert 1e-20 < found.radii.max() < 5e-20 and found.alone.all()
+    # Of a group, whose members 0 and 1 are one value: [[0, t], [t, 1]] has an eigenvalue near -t**2.
+    gaps[0, 1] = gaps[1, 0] = 0.0
+    sizes[0, 2] = sizes[2, 0] = 0.1
+    found = discs(gaps, sizes)
+    assert abs(np.linalg.eigvalsh([[0, 0.1], [0.1, 1]])[0]) < found.radii[0] < 0.02 and not found.alone[:2].any()
+    assert groups(np.abs(np.subtract.outer(*2 * [np.array([0, 3, 1, 9])])) < 2.5).tolist() == [1, 1, 1, 0]
 
 
 def test_real_bases_of_conjugate_pairs(rng):
