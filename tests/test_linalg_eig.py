@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import ozaki
 from ozaki import Accuracy, linalg, mparray
+from ozaki.linalg.spectra import similarity
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.conjugates import Pairs
 from ozaki.linalg.spectra.discs import discs, groups, reach, turned
@@ -314,6 +315,26 @@ def test_isolated_discs_shrink_to_their_squares():
     found = discs(gaps, sizes)
     assert abs(np.linalg.eigvalsh([[0, 0.1], [0.1, 1]])[0]) < found.radii[0] < 0.02 and not found.alone[:2].any()
     assert groups(np.abs(np.subtract.outer(*2 * [np.array([0, 3, 1, 9])])) < 2.5).tolist() == [1, 1, 1, 0]
+
+
+def test_bounds_hold_with_inverses_that_are_far_from_exact(rng, monkeypatch):
+    """Then what I - Y X leaves of E is most of what is not known."""
+    inverse = similarity._inverse
+
+    def blurred(x, guess):
+        y, missed, _ = inverse(x, guess)
+        more = rng.uniform(-1, 1, y.shape) * 2.0**-6
+        y = y + more @ y  # I - Y X becomes I - Y X - more Y X
+        missed = abs(more).sum(axis=1) * 1.01 + 2 * missed
+        return y, missed, missed.max()
+
+    monkeypatch.setattr(similarity, "_inverse", blurred)
+    for _ in range(5):
+        a = rng.standard_normal((6, 6))
+        found, exact = linalg.eig(a, accuracy=58, dtype="mp200"), exact_values(a)
+        assert holds(found, exact)
+        for sine, bound in zip(sines(a, found), found.vector_bounds, strict=True):
+            assert not sine > arb(float(bound))
 
 
 def test_real_bases_of_conjugate_pairs(rng):
