@@ -11,7 +11,8 @@ FORMS = ["float64", "complex128", "100 bits", "defective"]
 
 @pytest.mark.parametrize("name", ["eig", "eigvals"])
 def test_results_lie_where_operands_do_and_agree(device, rng, name):
-    for form in device.some(FORMS, 1, rng):
+    # On a slow device corrections in many bits take minutes.
+    for form in device.some(FORMS[: device.size(4, 2)], 1, rng):
         a = rng.standard_normal((4, 4)) + (1j * rng.standard_normal((4, 4)) if form == "complex128" else 0)
         if form == "defective":
             a = np.array([[3.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [1.0, 2.0, 5.0]])  # 2 twice, and 5
