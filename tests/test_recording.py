@@ -38,8 +38,10 @@ FUNCTIONS = {
     "lu_solve": ((6, 6, 1), "normwise"),
     "cho_solve": ((6, 6, 1), "normwise"),
     "solve_triangular": ((6, 6, 6), "normwise"),
+    "eig": ((6, 6, 6), "eigenvalue"),
     "eigh": ((6, 6, 6), "eigenvalue"),
     "eigvalsh": ((6, 6, 1), "eigenvalue"),
+    "eigvals": ((6, 6, 1), "eigenvalue"),
 }
 
 
@@ -50,6 +52,8 @@ def test_each_function_of_linear_algebra(name, a, caplog):
         return
     two = dict.fromkeys(["solve", "lstsq", "solve_triangular"], (a, a))
     arguments = {**two, "lu_solve": (a, a[0]), "cho_solve": (a, a[0]), "cholesky": (a @ a.T,)}.get(name, (a,))
+    if name in ("eig", "eigvals"):
+        arguments = (a + a.T,)  # whose eigenvalues are real
     if name == "lu_solve":
         arguments = ozaki.linalg.lu_factor(a), *arguments[1:]
     if name == "cho_solve":

@@ -6,6 +6,7 @@ from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lq import LQ, lq
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, PivotedQR, qr
+from ozaki.linalg.spectra.eig import GeneralEigen, GeneralEigenvalues, eig, eigvals
 from ozaki.linalg.spectra.eigh import Eigen, eigh
 from ozaki.linalg.spectra.eigvalsh import Eigenvalues, eigvalsh
 from ozaki.linalg.systems.solution import Solution
@@ -19,12 +20,16 @@ __all__ = [
     "Cholesky",
     "Eigen",
     "Eigenvalues",
+    "GeneralEigen",
+    "GeneralEigenvalues",
     "PivotedQR",
     "Solution",
     "blas",
     "cho_solve",
     "cholesky",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "lq",

@@ -168,6 +168,8 @@ FUNCTIONS = {
         case(linalg.eigvalsh, np.eye(3) + 1e-14 * S),
         case(linalg.eigvalsh, S, mparray(S)),
     ],
+    "linalg.eig": [case(linalg.eig, S), case(linalg.eig, A[:, :3])],
+    "linalg.eigvals": [case(linalg.eigvals, S)],
     "linalg.inv": [case(linalg.inv, S), case(lambda a: linalg.inv(a, accuracy=100, dtype="mp"), mparray(S))],
     "linalg.lq": [case(linalg.lq, S[:2])],
     "linalg.lstsq": [case(linalg.lstsq, A.T, B[:, 0])],
