@@ -1,5 +1,6 @@
 """Linear algebra to a named accuracy: solutions and factors whose errors are proven."""
 
+from ozaki.linalg.determinants.determinant import Det, SLogDet, det, slogdet
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, qr
@@ -11,14 +12,18 @@ __all__ = [
     "LU",
     "QR",
     "Cholesky",
+    "Det",
     "Eigen",
+    "SLogDet",
     "Solution",
     "cholesky",
+    "det",
     "eigh",
     "inv",
     "lstsq",
     "lu_factor",
     "lu_solve",
     "qr",
+    "slogdet",
     "solve",
 ]
