@@ -7,7 +7,7 @@ float64; each is rounded up.
 from __future__ import annotations
 
 from functools import cached_property
-from math import inf, isfinite, log2
+from math import inf, isfinite, log2, sqrt
 from typing import Any
 
 from ozaki.caches import cached
@@ -150,5 +150,4 @@ def _above(logarithm: float) -> float:
 
 def _euclidean(sizes: Any) -> float:
     """The Euclidean norm of elements of at most about 1, rounded up."""
-    found: float = float((sizes * sizes).sum()) ** 0.5
-    return found * (1 + 2.0**-30) + LEAST * sizes.shape[0]
+    return sqrt(float((sizes * sizes).sum())) * (1 + 2.0**-30) + LEAST * len(sizes)

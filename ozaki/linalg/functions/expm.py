@@ -192,7 +192,7 @@ def _balanced(a: Enclosed) -> tuple[Enclosed, Exponents]:
     """A matrix D^-1 a D of a smaller norm, if there is one, and the exponents of D: powers of two, so this is exact.
 
     The largest elements of row and column i beside the diagonal become alike, as in E. E. Osborne, "On pre-conditioning
-    of matrices", J. ACM 7 (1960). Where one of them is zero, as in triangular matrices, the other one becomes 1 at most.
+    of matrices", J. ACM 7 (1960). Where one of them is zero, as in triangular matrices, the other becomes at most 1.
     """
     n = a.x.shape[0]
     powers = np.zeros(n, np.int64)
