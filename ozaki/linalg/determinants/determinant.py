@@ -19,7 +19,7 @@ from ozaki.linalg.determinants import deciding
 from ozaki.linalg.determinants.deciding import Determinant
 from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.numbers import Integers, moved
+from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy, of_text
@@ -225,7 +225,9 @@ def _asked(a: Any, accuracy: Any, dtype: Any, formats: list[str]) -> _Asked:
     ------
     ValueError, TypeError
     """
-    of_integers = isinstance(a, Integers) and accuracy is None and is_multiprecision(str(format_named(dtype)))
+    # Integers are multiprecision numbers here, but have the format of floats (`matrices`).
+    of_integers = isinstance(a, Numbers) and not is_multiprecision(formats[0])
+    of_integers = of_integers and accuracy is None and is_multiprecision(str(format_named(dtype)))
     exact = _is_exact(accuracy) or of_integers
     target = target_of(53 if exact else accuracy, dtype, formats)
     return _Asked(target, exact, _named_bits(dtype), holds_complex(a))

@@ -142,7 +142,7 @@ def _exponential(a: Any, target: Target) -> Expm:
     given, powers = _balanced(Enclosed(exactly(a)))
     size = given.norms[1]
     if size > _LARGEST:
-        raise np.linalg.LinAlgError(f"a: its norm is above 2^{ceil(size) - 1}; expected at most 2^{_LARGEST}")
+        raise np.linalg.LinAlgError(f"a: its norm is about 2^{ceil(size) - 1}; expected at most 2^{_LARGEST}")
     wanted = log2(target.tolerance) - 2
     bits = ceil(max(size, 0) - wanted) + 2 * a.shape[0].bit_length() + 12
     for steps in range(8):
