@@ -152,7 +152,7 @@ def _first(a: Any) -> _Near:
     xp, n = array_library(a), a.shape[0]
     eye = xp.eye(n)
     order, x, upper = _factors(rounded(a))
-    y = _inverse(upper, eye)
+    y = _inverse(upper)
     for count in range(1, MOST_FACTORS + 1):
         ordered = a[xp.asarray(order)]
         # Only a guess: what is proven of E comes later.
@@ -167,7 +167,7 @@ def _first(a: Any) -> _Near:
             break
         again, x, upper = _factors(of_y)
         order = order[again]
-        y = product_of_inverses(y, _inverse(upper, eye), count)
+        y = product_of_inverses(y, _inverse(upper), count)
     raise _ill_conditioned()
 
 
@@ -177,7 +177,7 @@ def _ill_conditioned() -> np.linalg.LinAlgError:
     )
 
 
-def _inverse(upper: Any, eye: Any) -> Any:
+def _inverse(upper: Any) -> Any:
     """An upper triangular matrix near the inverse of one.
 
     Raises
@@ -186,7 +186,7 @@ def _inverse(upper: Any, eye: Any) -> Any:
     """
     xp = array_library(upper)
     try:
-        found = xp.triu(xp.linalg.solve(upper, eye))
+        found = xp.triu(xp.linalg.inv(upper))
     except np.linalg.LinAlgError:
         raise _ill_conditioned() from None
     if not bool(xp.isfinite(found).all()) or not bool((xp.diagonal(found) != 0).all()):
