@@ -28,8 +28,8 @@ from ozaki.linalg.determinants.scalars import Scalar, scalars
 from ozaki.linalg.determinants.scalars import product as product_of_scalars
 from ozaki.linalg.systems.inverses import CONTRACTION, LARGEST, LIMIT, MOST_FACTORS
 
-_MOST_STEPS = 40
-"""The most corrections of X and Y: each squares E, so that 900 bits take fewer than ten."""
+_MOST_STEPS = 12
+"""The most corrections of X and Y: each squares E, so that 900 bits take seven or so."""
 
 _ROUNDINGS = 1 + 2.0**-30
 """More than all roundings of float64 in a bound make up."""
@@ -100,7 +100,7 @@ class _Near:
         first = not_tiny(min(goal / (n * self.condition), 2.0**-8))
         w = product(self.x, self.a, first, multiprecision=True)
         of_w = norms(w, 1)
-        second = not_tiny(min(goal / (n + _sum(of_w * self._columns)), 2.0**-8))
+        second = not_tiny(min(goal / (n + n * _norm(of_w) * _norm(self._columns)), 2.0**-8))
         wide = 2 * n * UNIT * self.size > goal
         rest = residual(xp.eye(n), w, self.y, second, multiprecision=wide)  # -E
         sizes, unit = magnitudes(rest), 0.0 if wide else UNIT
