@@ -277,6 +277,12 @@ def test_sizes_of_determinants():
     assert abs(Fraction(float(tiny.det)) - true) <= Fraction(tiny.error_bound) * true
     with pytest.raises(OverflowError, match=r"^dtype: the determinant is too small for float64"):
         linalg.det(np.diag([1e-160, 1e-200]))
+    beyond = ozaki.mparray(np.eye(14)).ldexp(2**58)
+    with pytest.raises(OverflowError, match=r"^a: the determinant lies beyond 2\^-2\^60 to 2\^2\^60"):
+        linalg.det(beyond)
+    found = linalg.slogdet(beyond, accuracy=60, dtype="mp")
+    with mpmath.workprec(300):
+        assert abs(found.logabsdet.to_mpmath() - 14 * 2**58 * mpmath.log(2)) <= found.error_bound < 2.0**-59
     far = ozaki.mparray(np.eye(20)) + ozaki.mparray(np.ones((20, 20))).ldexp(-100000)
     found = linalg.det(far, accuracy=200)
     assert abs(value(found.det) - 1) <= Fraction(found.error_bound) <= Fraction(1, 2**200)

@@ -19,6 +19,7 @@ from ozaki.linalg.determinants import deciding
 from ozaki.linalg.determinants.deciding import Determinant
 from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -282,7 +283,13 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
     """
     dtype = asked.target.dtype
     error = found.error / (1 - found.error) * _UP  # relative to the exact determinant
-    x = found.value.multiprecision(asked.of_complex)
+    try:
+        x = found.value.multiprecision(asked.of_complex)
+    except UnfitError:
+        raise OverflowError(
+            "a: the determinant lies beyond 2^-2^60 to 2^2^60, as no multiprecision number does; use "
+            "ozaki.linalg.slogdet"
+        ) from None
     if is_multiprecision(dtype):
         bits = asked.bits if asked.exact else precision_of(dtype)
         kept = x if bits is None else x.round_to(bits)

@@ -100,8 +100,8 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
     >>> turned[0], bool(abs(turned[0, 0] - np.cos(1e3)) <= error_bound + 2e-16)
     (array([ 0.56237908, -0.82687954]), True)
     >>> ozaki.linalg.expm(np.array([[-49.0, 24.0], [-64.0, 31.0]]), accuracy=100, dtype="mp").expm
-    mparray([[-0.735759, 0.551819],
-             [ -1.47152,  1.10364]], bits=102)
+    mparray([[-0.735759,  0.551819],
+             [ -1.47152,   1.10364]], bits=102)
     """
     (a,), formats = matrices(a=a)
     if a.ndim < 2 or a.shape[-2] != a.shape[-1]:
