@@ -120,6 +120,20 @@ def test_columns_far_smaller_than_others():
     check(a, found)
 
 
+def test_elements_far_apart():
+    ones = ozaki.mparray(np.ones((2, 2)))
+    found = linalg.expm(ones.ldexp(-(2**50)), accuracy=60)
+    assert fractions(found.expm).tolist() == np.eye(2).tolist() and 0 < found.error_bound < 2.0**-60
+    # The exponential of the identity, and the element above its diagonal times that: the other one is far too small.
+    found = linalg.expm(ones.ldexp(np.array([[0, 30], [-(7 * 10**6), 0]])), accuracy=60)
+    e = exact(np.eye(1))[0][0, 0]
+    missed = abs(fractions(found.expm) - np.array([[e, e * 2**30], [0, e]], object))
+    assert missed.max() <= Fraction(found.error_bound) * e * 2**30 and found.error_bound < 2.0**-60
+    assert (
+        missed.max(axis=0) <= [Fraction(x) * y for x, y in zip(found.error_bounds, (e, e * 2**30), strict=True)]
+    ).all()
+
+
 def test_large_norms():
     rng = np.random.default_rng(1)
     g = rng.standard_normal((10, 10))

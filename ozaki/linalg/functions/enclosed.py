@@ -121,12 +121,15 @@ def _plan(n: int, bits: int) -> Plan:
     return plan_for_shapes(Shapes((), (n, n, n), (n, n)), "mp", Options(accuracy, "residues"))
 
 
-def summed(terms: list[Enclosed]) -> Enclosed:
-    """The sum of matrices, exactly but for their errors."""
-    x = terms[0].x
-    for term in terms[1:]:
+def summed(terms: list[Enclosed], bits: int) -> Enclosed:
+    """The sum of matrices; what is far smaller than the largest term counts as an error."""
+    top = max((term.top for term in terms if term.top is not None), default=0)
+    kept = [term for term in terms if term.top is not None and term.top >= top - bits - 64]
+    x = kept[0].x if kept else terms[0].x
+    for term in kept[1:]:
         x = x + term.x
-    return Enclosed(x, total(*(term.error for term in terms)))
+    lost = (term.norms[0] for term in terms if term.top is not None and term.top < top - bits - 64)
+    return Enclosed(x, total(*(term.error for term in terms), *lost))
 
 
 def total(*logarithms: float) -> float:

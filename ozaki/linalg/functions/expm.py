@@ -192,7 +192,7 @@ def _balanced(a: Enclosed) -> tuple[Enclosed, Exponents]:
     """A matrix D^-1 a D of a smaller norm, if there is one, and the exponents of D: powers of two, so this is exact.
 
     The largest elements of row and column i beside the diagonal become alike, as in E. E. Osborne, "On pre-conditioning
-    of matrices", J. ACM 7 (1960). Where one of them is zero, as in triangular matrices, the other becomes at most 1.
+    of matrices", J. ACM 7 (1960), but none is made smaller than 1, even if the other one is zero.
     """
     n = a.x.shape[0]
     powers = np.zeros(n, np.int64)
@@ -206,8 +206,8 @@ def _balanced(a: Enclosed) -> tuple[Enclosed, Exponents]:
         changed = False
         for i in range(n):
             row, column = int(sizes[i].max()), int(sizes[:, i].max())
-            both = row > ZERO < column
-            by = (row - column + (row < column)) // 2 if both else max(row, 0) - max(column, 0)
+            half = abs(row - column) // 2  # of zeros it is large
+            by = min(half, max(row, 0)) if row > column else -min(half, max(column, 0))
             if by:
                 sizes[i] -= np.where(sizes[i] > ZERO, by, 0)
                 sizes[:, i] += np.where(sizes[:, i] > ZERO, by, 0)
@@ -259,7 +259,7 @@ def _taylor(b: Enclosed, degree: int, bits: int) -> Enclosed:
         ]
         if found is not None:
             terms.append(found.times(powers[width], bits))
-        found = summed(terms).shortened(bits)
+        found = summed(terms, bits).shortened(bits)
     assert found is not None
     # The terms left out are at most norm(b)^(m+1) / (m+1)! (1 + q + q^2 + ...), q = norm(b) / (m+2) at most 1/2: one
     # norm is the Euclidean one.
