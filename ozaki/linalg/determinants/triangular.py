@@ -20,7 +20,6 @@ from ozaki.linalg.common.products import (
     not_tiny,
     product,
     product_of_inverses,
-    product_within,
     residual,
 )
 from ozaki.linalg.common.upper import LEAST, magnitudes, norms, row_norm
@@ -156,19 +155,25 @@ def _first(a: Any) -> _Near:
     for count in range(1, MOST_FACTORS + 1):
         ordered = a[xp.asarray(order)]
         # Only a guess: what is proven of E comes later.
-        of_y = native_product(rounded(ordered), y) if count == 1 else rounded(product_within(ordered, y, 2.0**-70))
+        of_y = native_product(rounded(ordered), y) if count == 1 else _product(ordered, y)
         size = float(_norm(magnitudes(native_product(x, of_y) - eye)))
         step("factors %d: norm of the residual about %s", count, size)
         if size <= CONTRACTION:
             return _Near(ordered, _sign(order), x, y, max(size, n * UNIT))
         if count == 1:
-            of_y = rounded(product_within(ordered, y, 2.0**-70))
+            of_y = _product(ordered, y)
         if not isfinite(row_norm(y)) or row_norm(y) > LARGEST:
             break
         again, x, upper = _factors(of_y)
         order = order[again]
         y = product_of_inverses(y, _inverse(upper), count)
     raise _ill_conditioned()
+
+
+def _product(a: Any, y: Any) -> Any:
+    """The product of a and y in float64, its elements off by about 2**-70."""
+    sizes = float(norms(a, 1).max()) * float(norms(y, 0).max())
+    return rounded(product(a, y, not_tiny(min(2.0**-70 / sizes, 2.0**-8)), multiprecision=True))
 
 
 def _ill_conditioned() -> np.linalg.LinAlgError:
