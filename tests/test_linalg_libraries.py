@@ -67,11 +67,12 @@ FUNCTIONS = {
     "lq": lambda a, b, **options: linalg.lq(a, **options),
     "eigh": lambda a, b, **options: linalg.eigh(a, **options),
     "eigvalsh": lambda a, b, **options: linalg.eigvalsh(a, **options),
+    "expm": lambda a, b, **options: linalg.expm(a, **options),
 }
 
 ARRAYS = {
     "solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "cho_solve": 1,
-    "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1,
+    "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1, "expm": 1,
 }  # fmt: skip
 """How many arrays, which are of the kind of the operands, each result begins with."""
 
@@ -88,6 +89,10 @@ def check(function, found):
         exact = linalg.eigh(A, accuracy=200, dtype="mp").values.to_fractions()
         assert abs(fractions(arrays[0]) - exact).max() <= Fraction(found.error_bound + 2.0**-190) * abs(exact).max()
         assert type(found.error_bounds) is np.ndarray and found.error_bounds.dtype == np.float64
+    elif function == "expm":
+        missed = abs(fractions(arrays[0]) - fractions(exact := linalg.expm(A, accuracy=200, dtype="mp").expm))
+        assert missed.max() <= found.error_bound * abs(fractions(exact)).max() + 2.0**-190
+        assert type(found.error_bounds) is np.ndarray
     elif function == "eigh":
         values, vectors = fractions(arrays[0]), fractions(arrays[1])
         assert abs(fractions(A) @ vectors - vectors * values).max() < 2e-6
@@ -126,6 +131,20 @@ def test_results_are_of_the_kind_of_the_operands(library, function):
                     assert str(x.dtype).endswith(dtype)
             assert found.error_bound < (1e-6 if dtype == "float32" else 1e-15)
             check(function, found)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_determinants_are_of_the_kind_of_the_operands(library):
+    made, kind, setting = LIBRARIES[library]()
+    with setting:
+        stack = np.stack([A, A.T]).astype(np.float32)
+        for a, kinds in ((stack, kind), (stack[0], (kind, np.generic))):
+            found, logarithms = linalg.det(made(a)), linalg.slogdet(made(a))
+            for x in (found.det, logarithms.sign, logarithms.logabsdet):
+                assert isinstance(x, kinds) and x.shape == a.shape[:-2]
+                assert library == "mparray" or str(x.dtype).endswith("float32")
+            assert (np.asarray(found.det, np.float64) == np.linalg.det(a.astype(np.float64)).astype(np.float32)).all()
+            assert type(logarithms.error_bounds) is np.ndarray and np.max(found.error_bound) < 1e-7
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -148,3 +148,20 @@ def test_products_with_one_triangle(device, rng):
         ),
     ):
         assert (device.asnumpy(found) == wanted).all()
+
+
+@pytest.mark.parametrize("name", ["det", "slogdet", "expm"])
+def test_determinants_and_exponentials(device, rng, name):
+    """Each beside what NumPy finds with more bits."""
+    for form in device.some(FORMATS, 1, rng):
+        a = rng.standard_normal((2, 14, 14)) + (1j * rng.standard_normal((2, 14, 14)) if form == "complex128" else 0)
+        found = getattr(linalg, name)(device.asarray(a), **FORMATS[form])
+        wanted = getattr(linalg, name)(a, accuracy=200, dtype="mp")
+        arrays = found[:2] if name == "slogdet" else found[:1]
+        assert found.error_bound.shape == (2,) and type(found.error_bound) is np.ndarray
+        for x, exact in zip(arrays, wanted, strict=False):
+            assert isinstance(x, MPArray) == (form == "100 bits"), form
+            assert isinstance(x.limbs if isinstance(x, MPArray) else x, device.xp.ndarray), form
+            missed = (mparray(back(device, x)) - exact).astype("complex128").reshape(2, -1)
+            sizes = np.ones(2) if name == "slogdet" else abs(exact.astype("complex128").reshape(2, -1)).max(axis=1)
+            assert (abs(missed).max(axis=1) <= found.error_bound * sizes * (1 + 2.0**-40) + 2.0**-190 * sizes).all()

@@ -1,0 +1,1 @@
+"""Determinants: of triangular matrices that nearly invert a matrix, and, exactly, of residues modulo primes."""

@@ -1,0 +1,150 @@
+"""One determinant: by triangular matrices, or exactly, where it is to be exact or cannot be told from zero."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, tops_or_zero, without_tiny
+from ozaki.linalg.determinants import modular, triangular
+from ozaki.linalg.determinants.scalars import Scalar
+from ozaki.linalg.systems.inverses import LIMIT
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
+
+
+class Determinant(NamedTuple):
+    """A determinant: it differs from `value` by no more than `error` times abs(value); an error of 0 is exact.
+
+    Attributes
+    ----------
+    value : Scalar
+    error : float
+    steps : corrections
+    """
+
+    value: Scalar
+    error: float
+    steps: int
+
+    @property
+    def zero(self) -> bool:
+        """Whether the determinant is zero."""
+        return not self.value.length
+
+
+_ZERO = Determinant(Scalar(0), 0.0, 0)
+
+_MOST_WORK = 2.0**35
+"""Most multiplications modulo primes, some 20 seconds, that are made without being asked for."""
+
+_LITTLE_WORK = 2.0**22
+"""Multiplications modulo primes that take no longer than a determinant by triangular matrices."""
+
+_SMALL = 12
+"""Rows of a matrix whose determinant takes less time exactly than by triangular matrices."""
+
+_ROUNDING = 2.0**-75
+"""An error with which nearly every determinant rounds to one float64 number."""
+
+
+def determinant(a: Any, tolerance: float) -> Determinant:
+    """The determinant of a square matrix to a relative tolerance; zero where it is.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it cannot be told from zero, and to find it exactly would take too long.
+    """
+    if not a.shape[0]:
+        return Determinant(Scalar(1), 0.0, 0)
+    rows = tops(a, 1)
+    if (rows == ZERO).any() or (tops(a, 0) == ZERO).any():
+        return _ZERO
+    if a.shape[0] <= _SMALL:
+        with suppress(np.linalg.LinAlgError):
+            return exact(a, _LITTLE_WORK)
+    columns = tops_or_zero(a, 0, Powers(-rows))
+    unit, cleared = without_tiny(scaled(a, Powers(-rows, -columns)))
+    try:
+        value, error, steps = triangular.determinant(unit, tolerance, cleared)
+    except np.linalg.LinAlgError:
+        return exact(a, _MOST_WORK)
+    shift = sum(rows.tolist()) + sum(columns.tolist())
+    return Determinant(value._replace(exponent=value.exponent + shift), error, steps)
+
+
+def rounding_exactly(a: Any, dtype: str) -> Determinant:
+    """A determinant so accurate that it rounds as the exact one does: to real floats of a dtype."""
+    if _work(*_integers(a)[1:]) > _LITTLE_WORK:
+        try:
+            found = determinant(a, _ROUNDING)
+        except np.linalg.LinAlgError:
+            return exact(a)
+        x = found.value.multiprecision(False)
+        margin = x * 2.0**-70
+        if not found.error or (x - margin).astype(dtype) == (x + margin).astype(dtype):
+            return found
+    return exact(a)
+
+
+def exact(a: Any, most: float = np.inf) -> Determinant:
+    """The determinant, exactly.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it takes more than `most` multiplications, or has too many bits.
+    """
+    exponent, real, imag = _integers(a)
+    if not real:
+        return Determinant(Scalar(1), 0.0, 0) if not a.shape[0] else _ZERO
+    if _work(real, imag) > most:
+        raise np.linalg.LinAlgError(
+            f"a: singular, or its condition number is too large ({LIMIT}, rows and columns scaled); accuracy='exact' "
+            "finds its determinant, in some minutes or more"
+        )
+    return Determinant(Scalar(*modular.determinant(real, imag), exponent), 0.0, 0)
+
+
+def _work(real: modular.Wholes, imag: modular.Wholes | None) -> float:
+    """Multiplications that an exact determinant takes."""
+    return modular.work(len(real), modular.bits_of_bound(real, imag))
+
+
+def _integers(a: Any) -> tuple[int, modular.Wholes, modular.Wholes | None]:
+    """An exponent e and integers, real and imaginary parts, whose determinant times 2**e is that of a.
+
+    No rows stand for a matrix with a row or column of zeros.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If elements lie so far apart that the integers have too many bits.
+    """
+    x = a if isinstance(a, Numbers) else mparray(a)
+    parts = [part.to_ints() for part in ((x.real, x.imag) if x.is_complex else (x,))]  # type: ignore[attr-defined]
+    far = np.iinfo(np.int64).max
+    lowest = np.min([np.where(wholes != 0, exponents, far) for wholes, exponents in parts], axis=0)
+    rows = lowest.min(axis=1, initial=far)
+    if (rows == far).any() or (lowest.min(axis=0, initial=far) == far).any():
+        return 0, [], None
+    columns = np.where(lowest == far, far, lowest - rows[:, None]).min(axis=0, initial=far)
+    by = rows[:, None] + columns
+    found = [_shifted(wholes, np.where(wholes != 0, exponents - by, 0)) for wholes, exponents in parts]
+    return sum(rows.tolist()) + sum(columns.tolist()), found[0], found[1] if len(found) > 1 else None
+
+
+def _shifted(wholes: npt.NDArray[Any], shifts: npt.NDArray[np.int64]) -> modular.Wholes:
+    """Integers times powers of two."""
+    spans = shifts.max(axis=1, initial=0).tolist()
+    if sum(spans) > modular.MOST_BITS:
+        raise np.linalg.LinAlgError(
+            f"a: elements lie up to 2^{max(spans)} apart, so an exact determinant may have {sum(spans)} bits; expected "
+            f"at most {modular.MOST_BITS}"
+        )
+    rows = zip(wholes.tolist(), shifts.tolist(), strict=True)
+    return [[x << shift for x, shift in zip(*row, strict=True)] for row in rows]

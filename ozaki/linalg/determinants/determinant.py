@@ -1,0 +1,372 @@
+"""`det` and `slogdet`, to a named accuracy or exactly."""
+
+from __future__ import annotations
+
+from math import ceil, inf, isqrt, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.call.operands import holds_complex
+from ozaki.driver.watching import named, reached
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.arrays import array_library
+from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.determinants import deciding
+from ozaki.linalg.determinants.deciding import Determinant
+from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.errors import UnfitError
+from ozaki.multiprecision.numbers import Numbers, moved
+from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
+from ozaki.records.accuracy import Accuracy, of_text
+from ozaki.records.formats import COMPLEX, format_named, is_multiprecision, precision_of
+
+_UP = 1 + 2.0**-40
+"""More than the roundings of float64 in a bound make up."""
+
+
+class Det(NamedTuple):
+    """A determinant, and what is proven of it.
+
+    Attributes
+    ----------
+    det : number, MPArray without axes, or array of the shape of a stack
+    error_bound : float, or float64 array of NumPy of the shape of a stack
+        The determinant differs from the exact one by no more than this times abs of the exact one. Proven, rounding to
+        the dtype included. 0 where it is exact: of a singular matrix det is 0, and so is this.
+    iterations : int
+        Corrections; of a stack the most of a matrix.
+    """
+
+    det: Any
+    error_bound: Any
+    iterations: int
+
+
+class SLogDet(NamedTuple):
+    """The sign of a determinant, the logarithm of its abs, and what is proven of them.
+
+    Attributes
+    ----------
+    sign : number, MPArray without axes, or array of the shape of a stack
+        1 or -1, of a complex matrix a number of abs 1; 0 of a singular matrix.
+    logabsdet : as `sign`, real
+        The natural logarithm of abs(det); -inf of a singular matrix.
+    error_bound : float, or float64 array of NumPy of the shape of a stack
+        The larger one of `error_bounds`.
+    error_bounds : float64 array, NumPy, shape (..., 2)
+        abs(sign - exact sign) and abs(logabsdet - exact logarithm) are at most these. They are absolute errors, since
+        that of a logarithm is the relative one of the determinant. Proven, rounding to the dtype included.
+    iterations : int
+        As of `Det`.
+    """
+
+    sign: Any
+    logabsdet: Any
+    error_bound: Any
+    error_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+@any_arrays("a", numpy=("error_bound",))
+@default_environment
+@np.errstate(all="ignore")
+@named("det", solves=True)
+def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Det:
+    """Find the determinant of a square matrix to a named relative accuracy, which is proven, or exactly.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (..., n, n), real or complex
+    accuracy : str, int, float or Accuracy, optional
+        Relative to the determinant, before it is rounded to its dtype: "fp64", a number of bits b up to 900, which
+        allows an error of 2^-b, or a tolerance. Or "exact": with `dtype="mp"` every bit of it; of real matrices in
+        float64 and float32 the number nearest to it, and so the same everywhere. Default: as many bits as the dtype
+        has; of integers with `dtype="mp"` "exact".
+    dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
+        As in `solve`.
+
+    Returns
+    -------
+    Det
+        det, its proven error bound, and how many corrections it took.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the determinant cannot be told from zero, as the condition number is above 2^300, rows and columns scaled,
+        and the matrix so large that finding it exactly takes long: `accuracy="exact"` does.
+    OverflowError
+        If it is too large for the dtype, or so small that nothing is left of it: `dtype="mp"` holds it, and `slogdet`
+        finds its logarithm.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Notes
+    -----
+    With unit lower triangular X and upper triangular Y for which X A Y = I + E, rows of A exchanged, det A is
+    det(I + E) / prod(diag Y), and det(I + E) differs from the product of the diagonal of I + E by about half the square
+    of the norm of E (docs/linalg.md, L7). Singular matrices are those whose determinant is 0 modulo so many primes that
+    it can be no other integer, by Hadamard's inequality. Exact determinants are found modulo primes, too.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> hilbert = 1 / (1 + np.add.outer(np.arange(12.0), np.arange(12.0)))
+    >>> found, error_bound, _ = ozaki.linalg.det(hilbert, accuracy="fp64")
+    >>> print(found, error_bound < 3e-16)
+    2.68...e-78 True
+    >>> ozaki.linalg.det([[2**40, 1], [1, 2**40]], dtype="mp").det == 2**80 - 1
+    np.True_
+    >>> ozaki.linalg.det([[1, 2], [2, 4]]).error_bound
+    0.0
+    """
+    (a,), formats = matrices(a=a)
+    check_square_matrices("a", a)
+    asked = _asked(a, accuracy, dtype, formats)
+    found = [_rounded(each, asked) for each in _each(a, asked)]
+    values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
+    steps = max((each[2] for each in found), default=0)
+    result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
+    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, result.det[..., None, None], "relative")
+    return result
+
+
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
+@default_environment
+@np.errstate(all="ignore")
+@named("slogdet", solves=True)
+def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> SLogDet:
+    """Find the sign of a determinant and the logarithm of its abs to a named accuracy, which is proven.
+
+    Whatever the size of the determinant, it neither over- nor underflows.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (..., n, n), real or complex
+    accuracy : str, int, float or Accuracy, optional
+        Of the sign and of the logarithm, an absolute error, before they are rounded to their dtype: the same as the
+        relative one of `det`, but for "exact", as a logarithm has no end.
+    dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
+        As in `solve`; beside a complex sign the logarithm has the dtype of its real part.
+
+    Returns
+    -------
+    SLogDet
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        As in `det`, and of a singular matrix with `dtype="mp"`, where there is no -inf.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> sign, logabsdet, error_bound, _, _ = ozaki.linalg.slogdet(-1e3 * np.eye(201))
+    >>> print(sign, logabsdet, error_bound < 3e-13)
+    -1.0 1388.45... True
+    """
+    (a,), formats = matrices(a=a)
+    check_square_matrices("a", a)
+    if _is_exact(accuracy):
+        raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
+    asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
+    found = [_logarithm(each, asked) for each in _each(a, asked)]
+    bounds = np.array([each[2] for each in found], np.float64).reshape(-1, 2)
+    steps, form = max((each[3] for each in found), default=0), asked.target.dtype
+    sign = _of_stack(a, [each[0] for each in found], form)
+    logabsdet = _of_stack(a, [each[1] for each in found], COMPLEX.get(form, form))
+    of_parts = bounds.reshape(*a.shape[:-2], 2)
+    result = SLogDet(sign, logabsdet, _bounds_of_stack(a, bounds.max(axis=1)), of_parts, steps)
+    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, logabsdet[..., None, None], "absolute")
+    return result
+
+
+def check_square_matrices(name: str, x: Any) -> None:
+    """Refuse what is neither a square matrix nor a stack of these.
+
+    Raises
+    ------
+    ValueError
+    """
+    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
+        raise ValueError(
+            f"{name}: shape {tuple(x.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
+        )
+
+
+class _Asked(NamedTuple):
+    """What a caller asks of a determinant.
+
+    Attributes
+    ----------
+    target : of the accuracy, unless `exact`, and of the format
+    exact : whether the determinant is to be exact, or rounded to its format as the exact one is
+    bits : of the format, if it is a multiprecision one and the caller named its bits, else None
+    of_complex : whether the matrix is complex
+    """
+
+    target: Target
+    exact: bool
+    bits: int | None
+    of_complex: bool
+
+
+def _asked(a: Any, accuracy: Any, dtype: Any, formats: list[str]) -> _Asked:
+    """What is asked of `det`.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    # Integers are multiprecision numbers here, but have the format of floats (`matrices`).
+    of_integers = isinstance(a, Numbers) and not is_multiprecision(formats[0])
+    of_integers = of_integers and accuracy is None and is_multiprecision(str(format_named(dtype)))
+    exact = _is_exact(accuracy) or of_integers
+    target = target_of(53 if exact else accuracy, dtype, formats)
+    return _Asked(target, exact, _named_bits(dtype), holds_complex(a))
+
+
+def _is_exact(accuracy: Any) -> bool:
+    meant = of_text(accuracy)
+    return meant.exact if isinstance(meant, Accuracy) else meant == "exact"
+
+
+def _named_bits(dtype: Any) -> int | None:
+    name = format_named(dtype)
+    return precision_of(name) if name is not None and is_multiprecision(name) and name != "mp" else None
+
+
+def _each(a: Any, asked: _Asked) -> list[Determinant]:
+    """The determinants of the matrices of a stack, in row-major order.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If one cannot be found; the message says of which matrix.
+    """
+    if a.ndim == 2:
+        return [_one(a, asked)]
+    found = []
+    for index in np.ndindex(*a.shape[:-2]):
+        try:
+            found.append(_one(a[index], asked))
+        except np.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(f"{error} (matrix {[*index]} of the stack)") from None
+    return found
+
+
+def _one(a: Any, asked: _Asked) -> Determinant:
+    """The determinant of one matrix."""
+    target = asked.target
+    if not asked.exact:
+        return deciding.determinant(a, target.tolerance / 4)
+    if is_multiprecision(target.dtype) or asked.of_complex:
+        return deciding.exact(a)
+    return deciding.rounding_exactly(a, COMPLEX.get(target.dtype, target.dtype))
+
+
+def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
+    """A determinant in its format, in NumPy's memory, with the bound of its relative error, and the corrections.
+
+    Raises
+    ------
+    OverflowError
+        If it is too large for the format, or nothing is left of it.
+    """
+    dtype = asked.target.dtype
+    error = found.error / (1 - found.error) * _UP  # relative to the exact determinant
+    try:
+        x = found.value.multiprecision(asked.of_complex)
+    except UnfitError:
+        raise OverflowError(
+            "a: the determinant lies beyond 2^-2^60 to 2^2^60, as no multiprecision number does; use "
+            "ozaki.linalg.slogdet"
+        ) from None
+    if is_multiprecision(dtype):
+        bits = asked.bits if asked.exact else precision_of(dtype)
+        kept = x if bits is None else x.round_to(bits)
+    else:
+        kept = x.astype(dtype)
+        finite = bool(np.isfinite(kept).all())
+        if not finite or (not found.zero and not kept.any()):
+            raise OverflowError(
+                f"dtype: the determinant is too {'small' if finite else 'large'} for {dtype}; ask for dtype='mp', or "
+                "ozaki.linalg.slogdet"
+            )
+    return kept, (error + _lost(x, kept) * (1 + error)) * _UP, found.steps
+
+
+def _lost(x: MPArray, kept: Any) -> float:
+    """An upper bound of abs(x - kept) / abs(x), numbers without axes."""
+    lost = x - mparray(kept)
+    if not bool(lost.signs.any()):
+        return 0.0
+    top = int(x.exponents[x.signs != 0].max())
+    return float(magnitudes(lost.ldexp(-top))) / float(least_magnitudes(x.ldexp(-top))) * _UP
+
+
+def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float, float], int]:
+    """The sign and the logarithm of the abs of a determinant, the bounds of their errors, and the corrections.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the determinant is zero, and there is no -inf in the format.
+    """
+    dtype, value = asked.target.dtype, found.value
+    wide, real = is_multiprecision(dtype), COMPLEX.get(dtype, dtype)
+    if found.zero:
+        if wide:
+            raise np.linalg.LinAlgError(
+                "a: singular; the logarithm of its determinant is -inf, which no multiprecision number is; ask for "
+                "dtype='float64'"
+            )
+        return np.zeros((), dtype), np.full((), -inf, real), (0.0, 0.0), found.steps
+    # abs(log(1 + z)), and so the angle between 1 and 1 + z, is at most abs(z) (1 + abs(z)) for abs(z) <= 1/2.
+    error = found.error * (1 + found.error) * _UP
+    places = max(ceil(-log2(asked.target.tolerance)), 53) + 8
+    logarithm = Scalar(logarithm_of_abs(value, places), 0, -places).multiprecision(False)
+    sign, of_sign = Scalar(1 if value.real > 0 else -1), 0.0
+    if asked.of_complex:
+        head = value.cut(places + 8)
+        root = isqrt((head.real**2 + head.imag**2) << 2 * places)
+        sign = Scalar((head.real << 2 * places) // root, (head.imag << 2 * places) // root, -places)
+        of_sign = error + 2.0 ** (3 - places)
+    exact_sign = sign.multiprecision(asked.of_complex)
+    if wide:
+        signs = exact_sign.round_to(precision_of(dtype))
+        kept = logarithm if asked.bits is None else logarithm.round_to(asked.bits)
+    else:
+        signs, kept = exact_sign.astype(dtype), logarithm.astype(real)
+    of_logarithm = error + 2.0**-places + _absolute(logarithm, kept)
+    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * _UP, of_logarithm * _UP), found.steps
+
+
+def _absolute(x: MPArray, kept: Any) -> float:
+    """An upper bound of abs(x - kept), numbers without axes."""
+    return float(magnitudes(x - mparray(kept)))
+
+
+def _of_stack(a: Any, values: list[Any], dtype: str) -> Any:
+    """Numbers in NumPy's memory as one number, or as an array of the shape of a stack, where `a` lies."""
+    xp, batch = array_library(a), a.shape[:-2]
+    if not is_multiprecision(dtype):
+        found = xp.asarray(np.array(values, dtype).reshape(batch))
+        return found[()]
+    if a.ndim == 2:
+        return MPArray._of(moved(values[0], xp))
+    numbers = [each for value in values for each in value.reshape(1).tolist()]
+    return MPArray._of(moved(mparray(np.array(numbers, object)).reshape(batch), xp))
+
+
+def _bounds_of_stack(a: Any, bounds: npt.NDArray[np.float64]) -> Any:
+    """Bounds as a float, or as an array of the shape of a stack."""
+    return float(bounds[0]) if a.ndim == 2 else bounds.reshape(a.shape[:-2])

@@ -1,0 +1,280 @@
+"""The exponential of a matrix to a named accuracy, by scaling and squaring."""
+
+from __future__ import annotations
+
+from math import ceil, inf, isqrt, lgamma, log, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.driver.watching import named, reached, step
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.arrays import array_library, exactly, on_host
+from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.scaling import ZERO, Exponents
+from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.factors.correcting import factor_target
+from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
+from ozaki.linalg.systems.solution import empty, in_format, too_small
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
+
+_LARGEST = 40
+"""The logarithm of the largest norm: one of 2**k takes some k bits and k products more."""
+
+_MOST_BITS = 2**13
+"""Bits from which on products are not tried."""
+
+_UP = 1 + 2.0**-40
+"""More than the roundings of float64 in a bound make up."""
+
+
+class Expm(NamedTuple):
+    """The exponential of a matrix, and what is proven of it.
+
+    Attributes
+    ----------
+    expm : array or MPArray, shape (..., n, n)
+    error_bound : float, or float64 array of NumPy of the shape of a stack
+        No element differs from the exact one by more than this times the largest element of the exact exponential.
+        Proven, rounding to the dtype included.
+    error_bounds : float64 array, NumPy, shape (..., n)
+        The same of each column, relative to the largest element of that column: where a column is far smaller than the
+        others, more than `error_bound`; inf where it cannot be told from zero.
+    iterations : int
+        How often it was computed anew in more bits; of a stack the most of a matrix.
+    """
+
+    expm: Any
+    error_bound: Any
+    error_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
+@default_environment
+@np.errstate(all="ignore")
+@named("expm", solves=True)
+def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> Expm:
+    """Find the exponential of a square matrix to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (..., n, n), real or complex
+    accuracy : str, int or float, optional
+        Before the exponential is rounded to its dtype: "fp64", a number of bits b up to 900, which allows an error of
+        2^-b, or a tolerance, relative to the largest element of the exponential. Default: as many bits as the dtype
+        has.
+    dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
+        As in `solve`.
+
+    Returns
+    -------
+    Expm
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the norm of a is above 2^40, or the exponential so much smaller than those of parts of a that more than
+        8192 bits would be needed.
+    OverflowError
+        If an element is too large for the dtype, or all are too small.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Notes
+    -----
+    A polynomial of Taylor's of a / 2^s, whose remainder is bounded, is squared s times in as many bits as are needed:
+    the error of each product and of each square is bounded by norms of what was computed (docs/linalg.md, L7). So the
+    hump of matrices that are not normal costs bits, not digits. C. Moler and C. Van Loan, "Nineteen dubious ways to
+    compute the exponential of a matrix, twenty-five years later", SIAM Review 45 (2003); M. S. Paterson and L. J.
+    Stockmeyer, SIAM J. Comput. 2 (1973).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> turned, error_bound, _, _ = ozaki.linalg.expm(np.array([[0.0, -1e3], [1e3, 0.0]]))
+    >>> turned[0], bool(abs(turned[0, 0] - np.cos(1e3)) <= error_bound + 2e-16)
+    (array([ 0.56237908, -0.82687954]), True)
+    >>> ozaki.linalg.expm(np.array([[-49.0, 24.0], [-64.0, 31.0]]), accuracy=100, dtype="mp").expm
+    mparray([[-0.735759,  0.551819],
+             [ -1.47152,   1.10364]], bits=102)
+    """
+    (a,), formats = matrices(a=a)
+    if a.ndim < 2 or a.shape[-2] != a.shape[-1]:
+        raise ValueError(
+            f"a: shape {tuple(a.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
+        )
+    target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
+    batch, n = a.shape[:-2], a.shape[-1]
+    found = [_exponential(a[index], target) for index in np.ndindex(*batch)] if a.size else []
+    bounds = np.array([each.error_bound for each in found])
+    steps = max((each.iterations for each in found), default=0)
+    if not batch and found:
+        return reached(found[0], a.shape, found[0].expm, "normwise")
+    x = _stacked([each.expm for each in found], a.shape) if found else empty(a.shape, target.dtype, a)
+    of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
+    result = Expm(x, bounds.reshape(batch) if batch else 0.0, of_columns, steps)
+    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
+    return result
+
+
+def _stacked(each: list[Any], shape: tuple[int, ...]) -> Any:
+    """Matrices as a stack."""
+    if isinstance(each[0], MPArray):
+        return mparray(np.concatenate([x.reshape(1, *x.shape) for x in each])).reshape(shape)
+    return array_library(each[0]).stack(each).reshape(shape)
+
+
+def _exponential(a: Any, target: Target) -> Expm:
+    """The exponential of one matrix.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If its norm is too large, or it takes too many bits.
+    OverflowError
+        If an element is too large for the dtype, or all are too small.
+    """
+    given, powers = _balanced(Enclosed(exactly(a)))
+    size = given.norms[1]
+    if size > _LARGEST:
+        raise np.linalg.LinAlgError(f"a: its norm is about 2^{ceil(size) - 1}; expected at most 2^{_LARGEST}")
+    wanted = log2(target.tolerance) - 2
+    bits = ceil(max(size, 0) - wanted) + 2 * a.shape[0].bit_length() + 12
+    for steps in range(8):
+        if bits > _MOST_BITS:
+            break
+        found = _by_squaring(given, size, bits).scaled(powers)
+        step("%d bits: error up to 2^%d, of elements up to 2^%d", bits, ceil(max(found.error, -(2**60))), found.top)
+        assert found.top is not None or found.error > -inf
+        missing = inf if found.top is None else found.error - (found.top - 2 + wanted)
+        if missing <= 0:
+            return _rounded(found, target, steps)
+        bits += ceil(min(missing, 2.0**20)) + 8
+    raise np.linalg.LinAlgError(
+        f"a: exponentials of parts of it are larger by so much that this accuracy takes {bits} bits; expected at most "
+        f"{_MOST_BITS}"
+    )
+
+
+def _rounded(found: Enclosed, target: Target, steps: int) -> Expm:
+    """An exponential in its format, with the bounds of its errors.
+
+    Raises
+    ------
+    OverflowError
+        If an element is too large for the dtype, or all are too small.
+    """
+    top = found.top
+    assert top is not None
+    x = in_format(found.x, target.dtype)
+    unit, kept = found.x.ldexp(-top), mparray(x).ldexp(-top)
+    error = (2.0 ** max(found.error - top, -990.0)) * _UP if found.error > -inf else 0.0
+    lost = on_host(magnitudes(unit - kept).max(axis=0)) + error
+    sizes = on_host(least_magnitudes(unit).max(axis=0)) - error
+    if not bool((kept.signs != 0).any()):
+        too_small(target.dtype)
+    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * _UP
+    bounds[lost == 0] = 0.0
+    bound = float(lost.max()) / float(sizes.max()) * _UP
+    return Expm(x, bound, bounds, steps)
+
+
+_SWEEPS = 20
+"""The most times that rows and columns are balanced."""
+
+
+def _balanced(a: Enclosed) -> tuple[Enclosed, Exponents]:
+    """A matrix D^-1 a D of a smaller norm, if there is one, and the exponents of D: powers of two, so this is exact.
+
+    The largest elements of row and column i beside the diagonal become alike, as in E. E. Osborne, "On pre-conditioning
+    of matrices", J. ACM 7 (1960), but none is made smaller than 1, even if the other one is zero.
+    """
+    n = a.x.shape[0]
+    powers = np.zeros(n, np.int64)
+    if a.top is None or a.norms[1] <= 0:
+        return a, powers
+    exponents, present = on_host(a.x.exponents), on_host(a.x.signs != 0)
+    sizes = np.where(present, exponents, ZERO)
+    sizes = sizes.max(axis=2) if a.x.is_complex else sizes
+    np.fill_diagonal(sizes, ZERO)
+    for _ in range(_SWEEPS):
+        changed = False
+        for i in range(n):
+            row, column = int(sizes[i].max()), int(sizes[:, i].max())
+            half = abs(row - column) // 2  # of zeros it is large
+            by = min(half, max(row, 0)) if row > column else -min(half, max(column, 0))
+            if by:
+                sizes[i] -= np.where(sizes[i] > ZERO, by, 0)
+                sizes[:, i] += np.where(sizes[:, i] > ZERO, by, 0)
+                powers[i] += by
+                changed = True
+        if not changed:
+            break
+    found = a.scaled(-powers)
+    return (found, powers) if found.norms[1] < a.norms[1] - 1 else (a, np.zeros(n, np.int64))
+
+
+# Scaling and squaring ------------------------------------------------------------------------------------------------
+
+
+def _by_squaring(a: Enclosed, size: float, bits: int) -> Enclosed:
+    """The exponential, with products of so many bits; `size` is the logarithm of the spectral norm of a, or more."""
+    if a.top is None:
+        return Enclosed(mparray(array_library(a.x).eye(a.x.shape[0])))
+    squarings, degree = _plan(max(size, -1e6), bits)
+    x = _taylor(Enclosed(a.x.ldexp(-squarings), a.error).shortened(bits), degree, bits)
+    for _ in range(squarings):
+        x = x.times(x, bits).shortened(bits)
+    return x
+
+
+def _plan(size: float, bits: int) -> tuple[int, int]:
+    """How often to square, and the degree of the polynomial, so that there are few products."""
+    best = inf, 0, 1
+    for squarings in range(max(0, ceil(size) + 1), max(0, ceil(size)) + 64):
+        small, degree = size - squarings, 1
+        while -(degree + 1) * small + lgamma(degree + 2) / log(2) < bits:
+            degree += 1
+        width = isqrt(degree) + 1
+        best = min(best, (squarings + width + degree // width, squarings, degree))
+    return best[1:]
+
+
+def _taylor(b: Enclosed, degree: int, bits: int) -> Enclosed:
+    """Taylor's polynomial of the exponential of b, with its remainder in the error, by Paterson and Stockmeyer."""
+    width = isqrt(degree) + 1
+    eye = mparray(array_library(b.x).eye(b.x.shape[0]))
+    powers = [Enclosed(eye), b]
+    for _ in range(2, width + 1):
+        powers.append(powers[-1].times(b, bits).shortened(bits))
+    found: Enclosed | None = None
+    for start in range(degree // width * width, -1, -width):
+        terms = [
+            powers[k - start].multiple(_reciprocal(k, bits), bits) for k in range(start, min(start + width, degree + 1))
+        ]
+        if found is not None:
+            terms.append(found.times(powers[width], bits))
+        found = summed(terms, bits).shortened(bits)
+    assert found is not None
+    # The terms left out are at most norm(b)^(m+1) / (m+1)! (1 + q + q^2 + ...), q = norm(b) / (m+2) at most 1/2: one
+    # norm is the Euclidean one.
+    euclidean, spectral = (total(norm, b.error) for norm in b.norms)
+    assert spectral <= 0
+    factorial = lgamma(degree + 2) / log(2) * (1 - 2.0**-40)
+    remainder = multiplied(euclidean, *[spectral] * degree, -factorial, 1.0)
+    return Enclosed(found.x, total(found.error, remainder))
+
+
+def _reciprocal(k: int, bits: int) -> MPArray:
+    """1 / k!, off by less than 2**-bits times itself."""
+    factorial = 1
+    for i in range(2, k + 1):
+        factorial *= i
+    shift = bits + factorial.bit_length()
+    found: MPArray = mparray((1 << shift) // factorial)
+    return found.ldexp(-shift)

@@ -1,0 +1,342 @@
+"""Determinants: their bounds hold in exact integers, and exact ones are exact."""
+
+from fractions import Fraction
+from itertools import pairwise, permutations
+from math import inf, prod
+
+import mpmath
+import numpy as np
+import pytest
+from exact_linalg import fractions
+
+import ozaki
+from ozaki import linalg
+from ozaki.linalg.determinants import deciding, modular, scalars, triangular
+
+flint = pytest.importorskip("flint", reason="python-flint is not installed")
+
+
+def exact(a):
+    """The determinant of a real matrix, by python-flint's integers."""
+    ints, exponents = ozaki.mparray(a).to_ints()
+    low, n = int(exponents.min(initial=0)), len(ints)
+    each = zip(ints.ravel().tolist(), exponents.ravel().tolist(), strict=True)
+    whole = flint.fmpz_mat(n, n, [x << (e - low) if x else 0 for x, e in each]).det()
+    return Fraction(int(whole)) * Fraction(2) ** (low * n)
+
+
+def complex_exact(a):
+    """The parts of the determinant of a complex matrix in fractions, by the sum over all permutations."""
+    re, im = fractions(a.real), fractions(a.imag)
+    real, imag = Fraction(0), Fraction(0)
+    for order in permutations(range(len(re))):
+        x, y = Fraction((-1) ** sum(order[i] > order[j] for j in range(len(order)) for i in range(j))), Fraction(0)
+        for i, j in enumerate(order):
+            x, y = x * re[i, j] - y * im[i, j], x * im[i, j] + y * re[i, j]
+        real, imag = real + x, imag + y
+    return real, imag
+
+
+def value(x):
+    return fractions(x)[()] if isinstance(x, ozaki.MPArray) else Fraction(float(x))
+
+
+_LOW, _HIGH = np.float32(-inf), np.float32(inf)
+
+
+def hilbert(n):
+    return 1 / (1 + np.add.outer(np.arange(float(n)), np.arange(float(n))))
+
+
+def families(n):
+    """Matrices of n rows of many kinds, of condition numbers up to infinity."""
+    rng = np.random.default_rng(n)
+    g = rng.standard_normal((n, n))
+    q, _ = np.linalg.qr(g)
+    yield "normal", g
+    yield "hilbert", hilbert(n)
+    yield "vandermonde", np.vander(rng.uniform(-1, 1, n))
+    yield "kahan", np.triu(-0.3 * np.ones((n, n)), 1) + np.diag(0.95 ** np.arange(n))
+    yield "frank", np.minimum.outer(np.arange(1.0, n + 1), np.arange(1.0, n + 1))
+    yield "graded", g * 2.0 ** rng.integers(-20, 21, (n, 1)) * 2.0 ** rng.integers(-20, 21, n)
+    yield "near singular", (q * np.logspace(0, -17, n)) @ g
+    low, high = np.tril(rng.integers(-3, 4, (n, n)), -1), np.triu(rng.integers(-3, 4, (n, n)), 1)
+    yield "determinant 1", (low + np.eye(n)) @ (high + np.eye(n))
+    yield "permuted", np.eye(n)[rng.permutation(n)] * 3
+    yield "singular", (rng.integers(-9, 10, (n, n - 1)) @ rng.integers(-9, 10, (n - 1, n))).astype(float)
+
+
+@pytest.fixture(params=[False, True], ids=["by triangular matrices", "as usual"])
+def small(request, monkeypatch):
+    """Whether small matrices have exact determinants at once, as usual."""
+    if not request.param:
+        monkeypatch.setattr(deciding, "_SMALL", 0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 14])
+def test_bounds_hold(n, small):
+    for name, a in families(n):
+        wanted = exact(a)
+        for options in ({}, {"accuracy": 150, "dtype": "mp"}, {"accuracy": 1e-3, "dtype": "mp"}):
+            found = linalg.det(a, **options)
+            assert abs(value(found.det) - wanted) <= Fraction(found.error_bound) * abs(wanted), (name, options)
+            tolerance = 2.0**-52 if not options else options["accuracy"]
+            assert found.error_bound <= (tolerance if tolerance < 1 else 2.0**-tolerance), (name, options)
+            if not wanted:
+                assert found.det == 0 and found.error_bound == 0
+
+
+@pytest.mark.parametrize("accuracy", [53, 300])
+def test_ill_conditioned_matrices_take_triangular_matrices(accuracy, monkeypatch):
+    def not_exactly(*_):
+        raise AssertionError("an exact determinant took the place of one by triangular matrices")
+
+    monkeypatch.setattr(modular, "determinant", not_exactly)
+    rng = np.random.default_rng(4)
+    g = rng.standard_normal((18, 18))
+    q, r = np.linalg.qr(g)
+    cases = [(q * np.logspace(0, -k, 18)) @ r for k in (6, 12, 17, 30)]
+    cases.append(ozaki.matmul(cases[1], cases[3], accuracy="exact", dtype="mp"))
+    for a in cases:
+        wanted = exact(a)
+        found = linalg.det(a, accuracy=accuracy, dtype="mp")
+        assert abs(value(found.det) / wanted - 1) <= Fraction(found.error_bound) <= Fraction(1, 2**accuracy)
+        assert found.iterations <= (2 if accuracy == 53 else 5)
+
+
+def test_nine_hundred_bits(small):
+    a = hilbert(6)
+    found = linalg.det(a, accuracy=900, dtype="mp")
+    assert abs(value(found.det) / exact(a) - 1) <= Fraction(found.error_bound) <= Fraction(1, 2**900)
+
+
+@pytest.mark.parametrize("n", [2, 13])
+def test_exact_determinants(n):
+    for name, a in families(n):
+        wanted = exact(a)
+        found = linalg.det(a, accuracy="exact", dtype="mp")
+        assert value(found.det) == wanted and found.error_bound == 0, name
+        found = linalg.det(a, accuracy="exact")
+        assert found.det == float(wanted), name
+        assert abs(value(found.det) - wanted) <= Fraction(found.error_bound) * abs(wanted)
+        if 1e-30 < abs(wanted) < 1e30:
+            single = np.float32(linalg.det(a, accuracy="exact", dtype="float32").det)
+            near = [
+                abs(Fraction(float(x)) - wanted) for x in (single, *(np.nextafter(single, s) for s in (_LOW, _HIGH)))
+            ]
+            assert min(near) == near[0], name  # its two neighbours are no nearer
+
+
+@pytest.mark.parametrize(("more", "wanted"), [(0, 1.0), (2.0**-90, 1 + 2.0**-52), (-(2.0**-90), 1.0)])
+def test_the_nearest_number_to_what_is_near_the_middle_of_two(more, wanted, monkeypatch):
+    """A determinant of 1 + 2^-53 + more; of the middle itself the even one of the two is taken."""
+    monkeypatch.setattr(deciding, "_LITTLE_WORK", 0.0)  # triangular matrices try first, and cannot tell
+    a = ozaki.mparray(np.eye(14))
+    a = a + ozaki.mparray(np.diag([2.0**-53] + [0.0] * 13)) + ozaki.mparray(np.diag([more] + [0.0] * 13))
+    low = ozaki.mparray(np.tril(np.random.default_rng(1).integers(-2, 3, (14, 14)), -1) + np.eye(14))
+    a = ozaki.matmul(low, ozaki.matmul(a, low.T, accuracy="exact", dtype="mp"), accuracy="exact", dtype="mp")
+    assert linalg.det(a, accuracy="exact", dtype="float64").det == wanted
+
+
+def test_200_rows_of_integers():
+    a = np.random.default_rng(0).integers(-(2**10), 2**10, (200, 200))
+    found = linalg.det(a, dtype="mp")
+    assert found.error_bound == 0
+    assert int(found.det) == int(flint.fmpz_mat(200, 200, a.ravel().tolist()).det())
+    with pytest.raises(OverflowError, match=r"^dtype: the determinant is too large for float64; ask for"):
+        linalg.det(a)
+    a = a[:40, :40]
+    a[:, 0] = a[:, 1:] @ np.random.default_rng(1).integers(-1, 2, 39)
+    assert linalg.det(a) == (0.0, 0.0, 0)
+
+
+def test_integers_have_all_bits():
+    assert int(linalg.det([[2**70, 1], [1, 2**70]], dtype="mp").det) == 2**140 - 1
+    assert linalg.det([[2**70, 1], [1, 2**70]], dtype="mp", accuracy=53).det.bits <= 55
+    assert linalg.det([[2**70, 1], [1, 2**70]], dtype="mp60", accuracy="exact").det == 2**140
+    assert linalg.det(np.array([[3, 1], [2, 5]], np.int8)).det == 13.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_complex_matrices(n, small):
+    rng = np.random.default_rng(n)
+    a = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))
+    real, imag = complex_exact(a)
+    square = real**2 + imag**2
+    for options in ({}, {"accuracy": 120, "dtype": "mp"}, {"accuracy": "exact"}, {"accuracy": "exact", "dtype": "mp"}):
+        found = linalg.det(a, **options)
+        re, im = (value(part) for part in (found.det.real, found.det.imag))
+        assert (re - real) ** 2 + (im - imag) ** 2 <= Fraction(found.error_bound) ** 2 * square
+        assert found.error_bound <= 2.0**-52
+    assert (re, im) == (real, imag)
+    sign, logarithm, bound, (of_sign, of_logarithm), _ = linalg.slogdet(a, accuracy=120, dtype="mp")
+    with mpmath.workprec(400):
+        z = mpmath.mpc(*(mpmath.mpf(x.numerator) / x.denominator for x in (real, imag)))
+        assert abs(sign.to_mpmath() - z / abs(z)) <= of_sign <= bound <= 2.0**-118
+        assert abs(logarithm.to_mpmath() - mpmath.log(abs(z))) <= of_logarithm <= bound
+    found = linalg.slogdet(a)
+    assert found.sign.dtype == np.complex128 and found.logabsdet.dtype == np.float64
+    singular = linalg.slogdet(np.ones((3, 3)) * 1j)
+    assert singular.sign == 0 and singular.logabsdet == -inf and singular.error_bound == 0
+
+
+def test_logarithms():
+    for name, a in families(13):
+        wanted = exact(a)
+        for options in ({}, {"accuracy": 200, "dtype": "mp"}, {"dtype": "float32"}):
+            if not wanted:
+                continue
+            sign, logarithm, bound, bounds, _ = linalg.slogdet(a, **options)
+            assert sign == (1 if wanted > 0 else -1) and bounds[0] == 0 and bounds[1] == bound
+            with mpmath.workprec(600):
+                true = mpmath.log(abs(mpmath.mpf(wanted.numerator))) - mpmath.log(wanted.denominator)
+                x = logarithm.to_mpmath() if options.get("dtype") == "mp" else mpmath.mpf(float(logarithm))
+                assert abs(x - true) <= bound, (name, options)
+            if options.get("dtype") == "mp":
+                assert bound <= 2.0**-198
+    assert linalg.slogdet(np.ones((20, 20)))[:3] == (0.0, -inf, 0.0)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular; the logarithm of its determinant is -inf"):
+        linalg.slogdet(np.ones((20, 20)), dtype="mp")
+    with pytest.raises(ValueError, match=r"^accuracy: 'exact'; a logarithm has no end in binary"):
+        linalg.slogdet(np.eye(2), accuracy="exact")
+
+
+@pytest.mark.parametrize(("whole", "exponent"), [(1, 0), (3, -2), (2**900 + 1, -900), (7, 2**55), (5, -(2**50))])
+@pytest.mark.parametrize("places", [60, 1000, 3000])
+def test_a_logarithm_is_off_by_less_than_one_unit(whole, exponent, places):
+    with mpmath.workprec(places + 300):
+        true = (mpmath.log(whole) + exponent * mpmath.log(2)) * mpmath.mpf(2) ** places
+        assert abs(scalars.logarithm_of_abs(scalars.Scalar(whole, 0, exponent), places) - true) < 1
+        true = (mpmath.log(whole**2 + 9) / 2 + exponent * mpmath.log(2)) * mpmath.mpf(2) ** places
+        assert abs(scalars.logarithm_of_abs(scalars.Scalar(whole, -3, exponent), places) - true) < 1
+
+
+def test_products_and_quotients_of_scalars_err_by_less_than_they_say():
+    rng = np.random.default_rng(5)
+    numbers = [scalars.Scalar(*map(int, rng.integers(-(2**40), 2**40, 2)), int(rng.integers(-9, 9))) for _ in range(40)]
+
+    def gauss(x):
+        return Fraction(x.real) * Fraction(2) ** x.exponent, Fraction(x.imag) * Fraction(2) ** x.exponent
+
+    def off(x, true):
+        (a, b), (c, d) = gauss(x), true
+        return (a - c) ** 2 + (b - d) ** 2, c**2 + d**2
+
+    true = (Fraction(1), Fraction(0))
+    for x in numbers:
+        a, b = gauss(x)
+        true = true[0] * a - true[1] * b, true[0] * b + true[1] * a
+    missed, size = off(scalars.product(numbers, 70), true)
+    assert missed <= (40 * Fraction(2) ** (3 - 70)) ** 2 * size
+    for x, y in pairwise(numbers):
+        (a, b), (c, d) = gauss(x), gauss(y)
+        square = c**2 + d**2
+        missed, size = off(x.over(y, 30), ((a * c + b * d) / square, (b * c - a * d) / square))
+        assert missed <= (Fraction(2) ** (2 - 30)) ** 2 * size
+
+
+@pytest.mark.parametrize(("n", "bits"), [(0, 1), (1, 40), (3, 23), (9, 100), (17, 60), (40, 8)])
+def test_determinants_modulo_primes(n, bits):
+    rng = np.random.default_rng(n)
+    wholes = [[int(x) << max(bits - 30, 0) | int(x) & 1 for x in row] for row in rng.integers(-(2**29), 2**29, (n, n))]
+    assert modular.determinant(wholes) == (int(flint.fmpz_mat(n, n, [x for row in wholes for x in row]).det()), 0)
+
+
+def test_hadamards_bound_is_reached():
+    a = np.array([[1]])
+    for _ in range(5):
+        a = np.block([[a, a], [a, -a]])
+    wholes = (a * 2**20).tolist()
+    found = modular.determinant(wholes)[0]
+    assert found == 32**16 * 2 ** (20 * 32) * round(np.linalg.det(a) / 32**16)
+    assert 2 * abs(found) < 2 ** modular.bits_of_bound(wholes) < 8 * abs(found)
+    primes = modular._primes(modular.bits_of_bound(wholes), False)
+    assert prod(primes) > 2 * abs(found) and all(flint.fmpz(p).is_prime() for p in primes)
+    assert primes == sorted(set(primes), reverse=True) and 2**22 < primes[-1] < primes[0] < 2**23
+    assert all(p % 4 == 1 for p in modular._primes(900, True))
+
+
+def test_residues_of_pivots_that_vanish():
+    """A prime that divides the determinant, and a leading minor of zero."""
+    p = modular._primes(10, False)[0]
+    wholes = [[0, 1, 0], [p, 0, 0], [0, 0, 5]]
+    assert modular.determinant(wholes) == (-5 * p, 0)
+    assert modular._eliminated(modular._residues(wholes, [p]), [p]) == [0]
+
+
+def test_sizes_of_determinants():
+    huge = np.eye(40) * 1e300
+    assert abs(value(linalg.det(huge, accuracy=90, dtype="mp").det) / Fraction(1e300) ** 40 - 1) <= Fraction(2) ** -90
+    sign, logarithm, bound, _, _ = linalg.slogdet(huge)
+    with mpmath.workprec(200):
+        assert abs(mpmath.mpf(float(logarithm)) - 40 * mpmath.log(mpmath.mpf(1e300))) <= bound < 1e-11
+    assert sign == 1
+    tiny = linalg.det(np.diag([1e-160, 1e-160]))
+    assert 0 < tiny.det < 1e-319 and 1e-6 < tiny.error_bound < 1e-3
+    true = Fraction(1e-160) ** 2
+    assert abs(Fraction(float(tiny.det)) - true) <= Fraction(tiny.error_bound) * true
+    with pytest.raises(OverflowError, match=r"^dtype: the determinant is too small for float64"):
+        linalg.det(np.diag([1e-160, 1e-200]))
+    beyond = ozaki.mparray(np.eye(14)).ldexp(2**58)
+    with pytest.raises(OverflowError, match=r"^a: the determinant lies beyond 2\^-2\^60 to 2\^2\^60"):
+        linalg.det(beyond)
+    found = linalg.slogdet(beyond, accuracy=60, dtype="mp")
+    with mpmath.workprec(300):
+        assert abs(found.logabsdet.to_mpmath() - 14 * 2**58 * mpmath.log(2)) <= found.error_bound < 2.0**-59
+    far = ozaki.mparray(np.eye(20)) + ozaki.mparray(np.ones((20, 20))).ldexp(-100000)
+    found = linalg.det(far, accuracy=200)
+    assert abs(value(found.det) - 1) <= Fraction(found.error_bound) <= Fraction(1, 2**200)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: its determinant may have \d+ bits; expected at most"):
+        linalg.det(far, accuracy="exact")
+
+
+def test_stacks():
+    rng = np.random.default_rng(3)
+    stack = rng.standard_normal((2, 3, 14, 14))
+    stack[1, 2] = 1.0
+    for options in ({}, {"accuracy": 90, "dtype": "mp"}):
+        found = linalg.det(stack, **options)
+        assert found.det.shape == found.error_bound.shape == (2, 3) and found.error_bound[1, 2] == 0
+        for index in np.ndindex(2, 3):
+            one = linalg.det(stack[index], **options)
+            assert (found.det[index], found.error_bound[index]) == (one.det, one.error_bound)
+    found = linalg.slogdet(stack)
+    assert found.sign.shape == found.logabsdet.shape == (2, 3) and found.error_bounds.shape == (2, 3, 2)
+    assert (found.error_bound == found.error_bounds.max(axis=-1)).all() and found.logabsdet[1, 2] == -inf
+    assert linalg.det(np.zeros((4, 0, 0))).det.tolist() == [1.0] * 4
+    assert linalg.det(np.zeros((0, 3, 3))).det.shape == linalg.slogdet(np.zeros((0, 3, 3))).sign.shape == (0,)
+    assert linalg.det(np.zeros((0, 0))) == (1.0, 0.0, 0) and linalg.slogdet(np.zeros((0, 0)))[:2] == (1.0, 0.0)
+
+
+def test_what_cannot_be_used_is_refused_and_nothing_is_changed(monkeypatch):
+    for function in (linalg.det, linalg.slogdet):
+        for a, message in (
+            (np.ones((2, 3)), r"^a: shape \(2, 3\); expected a square matrix"),
+            (np.ones(3), r"^a: shape \(3,\); expected a square matrix"),
+            (np.array([[1.0, np.nan], [0, 1]]), r"^a: element \[0, 1\] is nan; expected finite numbers"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                function(a)
+        with pytest.raises(ValueError, match=r"^accuracy: 901"):
+            function(np.eye(2), accuracy=901)
+        with pytest.raises(TypeError, match=r"^dtype: 'float64', but operands are complex"):
+            function(np.eye(2) * 1j, dtype="float64")
+    a = np.asfortranarray(np.random.default_rng(0).standard_normal((20, 40)))[:, ::2]
+    before = a.copy()
+    assert linalg.det(a) == linalg.det(a.copy()) and (a == before).all()
+    monkeypatch.setattr(deciding, "_MOST_WORK", 1.0)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular, or .*accuracy='exact' finds its determinant, in"):
+        linalg.det(np.ones((20, 20)))
+    with pytest.raises(np.linalg.LinAlgError, match=r"in some minutes or more \(matrix \[1\] of the stack\)$"):
+        linalg.det(np.array([np.eye(20), np.ones((20, 20))]))
+    assert linalg.det(np.ones((20, 20)), accuracy="exact").det == 0
+
+
+def test_factors_in_float64():
+    """What the determinant is computed from need not be accurate, but is on well-conditioned matrices."""
+    for n in (1, 7, 8, 9, 40, 65):
+        a = np.random.default_rng(n).standard_normal((n, n))
+        order, inverse, upper = triangular._factors(a)
+        assert (np.triu(inverse, 1) == 0).all() and (inverse.diagonal() == 1).all() and (np.tril(upper, -1) == 0).all()
+        assert abs(inverse @ a[order] - upper).max() < 1e-11
+        assert triangular._sign(order) == round(np.linalg.det(np.eye(n)[order]))
