@@ -32,6 +32,9 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.bounds import of_kind
+from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
@@ -61,7 +64,9 @@ class Cholesky(NamedTuple):
 @default_environment
 @np.errstate(all="ignore")
 @named("cholesky", solves=True)
-def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Cholesky:
+def cholesky(
+    a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False
+) -> Cholesky:
     """Factor a positive definite matrix a = l l^H to a named accuracy, which is proven.
 
     Parameters
@@ -72,8 +77,8 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     accuracy : str, int or float, optional
         "fp64", a number of bits or a tolerance t, before l is rounded to its dtype: abs(a - l l^H)_ij <= t norm(l_i)
         norm(l_j). Up to 900 bits. Default: as many bits as the dtype has.
-    dtype : optional
-        As in `solve`.
+    dtype, reproducible : optional
+        As in `solve`; of `reproducible` the entries of l.
 
     Returns
     -------
@@ -83,7 +88,7 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     ------
     numpy.linalg.LinAlgError
         If a is not positive definite, as a singular matrix, or its condition number is above 2^300, the diagonal
-        scaled; `eigh` tells which.
+        scaled; `eigh` tells which. If `reproducible`, as in `solve`.
     OverflowError
         If an element of l is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -99,7 +104,13 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     """
     (a,), formats = matrices(lower=True, a=a)
     check_matrix("a", a, square=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
+    if nearest and a.size:
+        a = hermitian(a)
+        low, bounds, steps = nearest_cholesky(a, target.dtype, lambda bits: cholesky(a, accuracy=bits, dtype="mp"))
+        result: Cholesky = of_kind(Cholesky, low, float(bounds.max()), steps, error_bounds=bounds)
+        return reached(result, low.shape, low, "row-column")
     if not a.size:
         none = empty(a.shape, target.dtype, a)
         return reached(Cholesky(none, 0.0, 0), none.shape, none, "row-column")

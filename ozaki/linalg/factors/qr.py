@@ -30,6 +30,9 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.bounds import of_kind
+from ozaki.linalg.nearest.qr import nearest_qr
 from ozaki.linalg.systems.inverses import least_squares_inverse
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
@@ -60,7 +63,7 @@ class QR(NamedTuple):
 @default_environment
 @np.errstate(all="ignore")
 @named("qr", solves=True)
-def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> QR:
+def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False) -> QR:
     """Factor a matrix a = q r to a named accuracy, which is proven: q of orthonormal columns, r upper triangular.
 
     Parameters
@@ -68,8 +71,8 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
     accuracy : str, int or float, optional
         As in `cholesky`, of a - q r and of I - q^H q.
-    dtype : optional
-        As in `solve`.
+    dtype, reproducible : optional
+        As in `solve`; of `reproducible` the entries of the one q and r for which the diagonal of r is positive.
 
     Returns
     -------
@@ -78,7 +81,8 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     Raises
     ------
     numpy.linalg.LinAlgError
-        If columns of a are dependent, or its condition number is above 2^300, columns scaled.
+        If columns of a are dependent, or its condition number is above 2^300, columns scaled. If `reproducible`, as in
+        `solve`.
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -93,7 +97,12 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, tall=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
+    if nearest and a.size:
+        q, r, bounds, steps = nearest_qr(a, target.dtype, lambda bits: qr(a, accuracy=bits, dtype="mp"))
+        result: QR = of_kind(QR, q, r, float(bounds.max()), steps, error_bounds=bounds)
+        return reached(result, q.shape, r, "columnwise")
     if not a.size:
         q, r = empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a)
         return reached(QR(q, r, 0.0, 0), q.shape, r, "columnwise")

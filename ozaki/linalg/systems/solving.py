@@ -15,6 +15,8 @@ from ozaki.linalg.common.products import UNIT, componentwise, native_error, nati
 from ozaki.linalg.common.scaling import Exponents, Powers, check_span, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import column_norm, column_sizes
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.solutions import nearest_solution
 from ozaki.linalg.systems.inverses import least_squares_inverse, left_inverse
 from ozaki.linalg.systems.refinement import Inversion, Refinement
 from ozaki.linalg.systems.solution import Solution, empty, solution
@@ -26,7 +28,14 @@ from ozaki.records.accuracy import Accuracy
 @default_environment
 @np.errstate(all="ignore")
 @named("solve", solves=True)
-def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+def solve(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+    reproducible: bool = False,
+) -> Solution:
     """Solve a x = b to a named accuracy, with a proven bound of the error.
 
     The library's own inverse, in float64, is a first one; residuals of this library correct it, and x, in as many bits
@@ -43,6 +52,10 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
         Of x; "mp" for an `MPArray` of the bits that the accuracy takes, "mp300" for one of 300 bits. Default: that of a
         and b, as in `matmul`.
+    reproducible : bool, optional
+        Make each entry of x, of complex ones each part, the float nearest to that of the exact solution, ties to even:
+        the same bits on every processor, with every library and any number of threads. So does accuracy="exact". An
+        entry that cannot be decided is refused (docs/linalg.md, L12).
 
     Returns
     -------
@@ -52,10 +65,11 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number above 2^300, rows and columns scaled.
+        If a is singular, or its condition number above 2^300, rows and columns scaled; if `reproducible`, for an entry
+        that is zero, or halfway between two floats, of a matrix that is too large to decide that exactly.
     ValueError, TypeError
         For operands that cannot be used, and accuracies that no solution can have, before any work; for a relative
-        accuracy where an element of the solution is zero.
+        accuracy where an element of the solution is zero, unless `reproducible`, and of that for a dtype of many bits.
     OverflowError
         If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
         small.
@@ -77,7 +91,10 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True)
     as_columns("b", b, a.shape[0])  # refuses other shapes before any work
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = target_of(accuracy, dtype, formats)
+    if nearest:
+        return nearest_solution(a, b, target, lambda bits: solve(a, b, accuracy=bits, dtype="mp"))
     return System(a, formats).solve(b, target)
 
 
@@ -85,7 +102,9 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
 @default_environment
 @np.errstate(all="ignore")
 @named("inv", solves=True)
-def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+def inv(
+    a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False
+) -> Solution:
     """Invert a matrix to a named accuracy, with a proven bound of the error.
 
     Newton-Schulz steps X + (I - X a) X follow the library's own inverse, in float64; each squares the residual I - X a,
@@ -94,7 +113,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     Parameters
     ----------
     a : array or MPArray, shape (n, n), real or complex
-    accuracy, dtype
+    accuracy, dtype, reproducible
         As in `solve`, whose x the columns of the inverse are.
 
     Returns
@@ -121,7 +140,10 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = target_of(accuracy, dtype, formats)
+    if nearest:
+        return nearest_solution(a, np.eye(len(a)), target, lambda bits: inv(a, accuracy=bits, dtype="mp"))
     if not a.size:
         found = Solution(empty(a.shape, target.dtype, a), 0.0, 0)
     else:
