@@ -72,7 +72,8 @@ FUNCTIONS = {
 
 ARRAYS = {
     "solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "cho_solve": 1,
-    "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1, "expm": 1,
+    "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1,
+    "expm": 1,
 }  # fmt: skip
 """How many arrays, which are of the kind of the operands, each result begins with."""
 

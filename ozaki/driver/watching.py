@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from math import inf
@@ -44,10 +45,12 @@ class _Call(NamedTuple):
     ----------
     name : of the function
     solves : whether its result has a bound of its own, so that its products are steps alone
+    inner : whether results that are reached now are steps, too
     """
 
     name: str
     solves: bool
+    inner: bool = False
 
 
 _call: ContextVar[_Call | None] = ContextVar("ozaki.call", default=None)
@@ -74,6 +77,17 @@ def named(name: str, solves: bool = False) -> Callable[[_Function], _Function]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """What functions of linear algebra reach in this block is a step of the one that was called, and not recorded."""
+    call = _call.get()
+    token = _call.set(_Call("" if call is None else call.name, solves=True, inner=True))
+    try:
+        yield
+    finally:
+        _call.reset(token)
 
 
 def watching() -> bool:
@@ -203,9 +217,9 @@ def reached(found: _Result, left: tuple[int, ...], x: Any, measure: str) -> _Res
     x : an array of the result
     measure : of the bound
     """
-    if not watching():
-        return found
     call, numbers = _call.get(), isinstance(x, Numbers)
+    if not watching() or (call is not None and call.inner):
+        return found
     name = "" if call is None else call.name
     dtype = f"{'complex ' * x.is_complex}mp{x.bits}" if numbers else str(x.dtype)
     ran = Ran(several(found.iterations, "correction"), dtype, measure, found.error_bound)  # type: ignore[attr-defined]

@@ -35,6 +35,8 @@ from ozaki.linalg.factors.correcting import (
     triangle,
 )
 from ozaki.linalg.factors.equations import Equations
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
@@ -88,7 +90,12 @@ class Cholesky(Bounded, _Cholesky):
 @np.errstate(all="ignore")
 @named("cholesky", solves=True)
 def cholesky(
-    a: Any, *, upper: bool = False, accuracy: Accuracy | str | float | None = None, dtype: Any = None
+    a: Any,
+    *,
+    upper: bool = False,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+    reproducible: bool = False,
 ) -> Cholesky:
     """Factor a positive definite matrix a = l l^H to a named accuracy, which is proven.
 
@@ -103,8 +110,8 @@ def cholesky(
     accuracy : str, int or float, optional
         "fp64", a number of bits or a tolerance t, before l is rounded to its dtype: abs(a - l l^H)_ij <= t norm(l_i)
         norm(l_j). Up to 900 bits. Default: as many bits as the dtype has.
-    dtype : optional
-        As in `solve`.
+    dtype, reproducible : optional
+        As in `solve`; of `reproducible` the entries of l.
 
     Returns
     -------
@@ -114,7 +121,7 @@ def cholesky(
     ------
     numpy.linalg.LinAlgError
         If a is not positive definite, as a singular matrix, or its condition number is above 2^300, the diagonal
-        scaled; `eigh` tells which.
+        scaled; `eigh` tells which. If `reproducible`, as in `solve`.
     OverflowError
         If an element of l is too large for the dtype, or a whole row or column too small.
     ValueError, TypeError
@@ -131,8 +138,12 @@ def cholesky(
     check_flag("upper", upper)
     (a,), formats = matrices(a=read("a", a, not upper, "real"))
     check_matrix("a", a, square=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     a = mirrored(a, not upper, conjugate=True)
+    if nearest and a.size:
+        low, bounds, steps = nearest_cholesky(a, target.dtype, lambda bits: cholesky(a, accuracy=bits, dtype="mp"))
+        return _result(low, bounds, steps, upper, Equations(a, formats))
     if not a.size:
         return _result(empty(a.shape, target.dtype, a), np.zeros(0), 0, upper, Equations(a, formats))
     diagonal = masked(a, array_library(a).eye(a.shape[0]))

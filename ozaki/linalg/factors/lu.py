@@ -35,6 +35,8 @@ from ozaki.linalg.factors.correcting import (
     triangle,
 )
 from ozaki.linalg.factors.equations import Equations
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.lu import nearest_lu
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
@@ -82,7 +84,9 @@ class LU(Bounded, _LU):
 @default_environment
 @np.errstate(all="ignore")
 @named("lu_factor", solves=True)
-def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
+def lu_factor(
+    a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False
+) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
 
     The systems are solved by an inverse of a, not by these factors. It is found first: that proves that a is regular.
@@ -92,8 +96,10 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     a : array or MPArray, shape (n, n), real or complex
     accuracy : str, int or float, optional
         As in `cholesky`, of a[p] - l u.
-    dtype : optional
-        As in `solve`.
+    dtype, reproducible : optional
+        As in `solve`; of `reproducible` the entries of l and u, with the order p of exact elimination: each pivot is
+        the largest number left in its column (of complex ones the abs of both parts, added up, counts, as in LAPACK),
+        of several the first.
 
     Returns
     -------
@@ -102,7 +108,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number above 2^300, columns scaled.
+        If a is singular, or its condition number above 2^300, columns scaled. If `reproducible`, as in `solve`, and for
+        rows that are so nearly alike as pivots that their order cannot be decided.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
     OverflowError
@@ -119,7 +126,12 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
+    if nearest and a.size:
+        *of_a, bounds, steps = nearest_lu(a, target.dtype, lambda bits: lu_factor(a, accuracy=bits, dtype="mp"))
+        nearest_ones = LU.of(*of_a, float(bounds.max()), steps, Equations(a.copy(), formats), error_bounds=bounds)
+        return reached(nearest_ones, a.shape, of_a[-1], "row-column")
     xp = array_library(a)
     if not a.size:
         no_elements = empty(a.shape, target.dtype, a)

@@ -33,6 +33,8 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.qr import nearest_qr
 from ozaki.linalg.systems.inverses import least_squares_inverse
 from ozaki.linalg.systems.solution import empty, in_format
 from ozaki.multiprecision.numbers import Numbers
@@ -117,6 +119,7 @@ def qr(
     pivoting: bool = False,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: bool = False,
 ) -> QR | PivotedQR:
     """Factor a matrix a = q r to a named accuracy, which is proven: q of orthonormal columns, r upper triangular.
 
@@ -132,8 +135,8 @@ def qr(
         these need be independent. NumPy and CuPy have no such function: SciPy's is asked, on the host.
     accuracy : str, int or float, optional
         As in `cholesky`, of a - q r and of I - q^H q.
-    dtype : optional
-        As in `solve`.
+    dtype, reproducible : optional
+        As in `solve`; of `reproducible` the entries of the one q and r for which the diagonal of r is positive.
 
     Returns
     -------
@@ -142,7 +145,8 @@ def qr(
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the columns that are to be independent are not, or their condition number is above 2^300, columns scaled.
+        If the columns that are to be independent are not, or their condition number is above 2^300, columns scaled. If
+        `reproducible`, as in `solve`.
     ImportError
         With pivoting, without SciPy.
     OverflowError
@@ -165,7 +169,17 @@ def qr(
     check_flag("pivoting", pivoting)
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
+    if nearest and (pivoting or mode == "complete" or a.shape[0] < a.shape[1]):
+        raise ValueError(
+            "reproducible: the nearest numbers are found of q and r of a matrix with at least as many rows as columns, "
+            "with mode='reduced' or 'r', and without pivoting"
+        )
     target = factor_target(accuracy, dtype, formats)
+    if nearest and a.size:
+        q, r, bounds, steps = nearest_qr(a, target.dtype, lambda bits: qr(a, accuracy=bits, dtype="mp"))
+        q = None if mode == "r" else q
+        return reached(QR.of(q, r, float(bounds.max()), steps, error_bounds=bounds), a.shape, r, "columnwise")
     p = _pivots(a) if pivoting else None
     q, r, bounds, steps = orthonormal(a if p is None else a[:, p], target, complete=mode == "complete")
     shape, bound = q.shape, float(bounds.max(initial=0.0))

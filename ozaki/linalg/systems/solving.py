@@ -12,6 +12,8 @@ from ozaki.linalg.common.arrays import array_library
 from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.solutions import nearest_solutions
 from ozaki.linalg.systems.gathering import Index, gathered, named_in_stack, place, returned, without_elements
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.linalg.systems.least_squares import least_squares_of
@@ -36,6 +38,7 @@ def solve(
     transposed: bool = False,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: bool = False,
 ) -> Solution:
     """Solve a x = b to a named accuracy, with a proven bound of the error.
 
@@ -65,6 +68,10 @@ def solve(
     dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
         Of x; "mp" for an `MPArray` of the bits that the accuracy takes, "mp300" for one of 300 bits. Default: that of a
         and b, as in `matmul`.
+    reproducible : bool, optional
+        Make each entry of x, of complex ones each part, the float nearest to that of the exact solution, ties to even:
+        the same bits on every processor, with every library and any number of threads. So does accuracy="exact". An
+        entry that cannot be decided is refused (docs/linalg.md, L12).
 
     Returns
     -------
@@ -75,10 +82,11 @@ def solve(
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number above 2^300, rows and columns scaled.
+        If a is singular, or its condition number above 2^300, rows and columns scaled; if `reproducible`, for an entry
+        that is zero, or halfway between two floats, of a matrix that is too large to decide that exactly.
     ValueError, TypeError
         For operands that cannot be used, and accuracies that no solution can have, before any work; for a relative
-        accuracy where an element of the solution is zero.
+        accuracy where an element of the solution is zero, unless `reproducible`, and of that for a dtype of many bits.
     OverflowError
         If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
         small.
@@ -108,8 +116,12 @@ def solve(
     a = structured(a, assume_a, lower, transposed)
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True, stack=True)
-    columns, _ = columns_for("b", b, a)
+    columns, batch = columns_for("b", b, a)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = target_of(accuracy, dtype, formats)
+    if nearest:
+        in_bits = lambda x, y, bits: solve(x, y, accuracy=bits, dtype="mp")  # noqa: E731
+        return returned(nearest_solutions(a, columns, batch, target, in_bits), a, target, b)
     return System(a, formats, target, columns.shape[-1]).solve(b, target)
 
 
@@ -117,7 +129,9 @@ def solve(
 @default_environment
 @np.errstate(all="ignore")
 @named("inv", solves=True)
-def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+def inv(
+    a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False
+) -> Solution:
     """Invert a matrix to a named accuracy, with a proven bound of the error.
 
     Newton-Schulz steps X + (I - X a) X follow the library's own inverse, in float64; each squares the residual I - X a,
@@ -126,7 +140,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     Parameters
     ----------
     a : array or MPArray, shape (..., n, n), real or complex
-    accuracy, dtype
+    accuracy, dtype, reproducible
         As in `solve`, whose x the columns of the inverse are.
 
     Returns
@@ -154,7 +168,12 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True, stack=True)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
     target = target_of(accuracy, dtype, formats)
+    if nearest:
+        eye = array_library(a).eye(a.shape[-1])
+        in_bits = lambda x, _, bits: inv(x, accuracy=bits, dtype="mp")  # noqa: E731
+        return returned(nearest_solutions(a, eye, a.shape[:-2], target, in_bits), a, target)
     if not a.size:
         return returned(without_elements(a.shape, target, a), a, target)
     solved = Inverses(a).inverses(target) if at_once(target, a.shape[-1], a) else None

@@ -12,7 +12,6 @@ from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.clusters import clusters_at_once
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
 from ozaki.backends.cupy.steps.describing import fields_of
 from ozaki.backends.cupy.steps.magnitudes import RESULT_EIGHTS, MagnitudeLayout, Magnitudes
@@ -233,5 +232,16 @@ def _split_words_kernel(
             (32 * stream.warps,), *arguments, shared_mem=stream.shared_mem,
         )  # fmt: skip
 
-    at_once = clusters_at_once(device, launching(1), stream.cluster, 2)
-    return launching(min(groups, max(1, at_once)))  # if not even one fits, the launch reports it
+    return launching(min(groups, _clusters_at_once(device, launching(1), stream.cluster)))
+
+
+def _clusters_at_once(device: Device, kernel: Kernel, cluster: int) -> int:
+    """How many clusters of `cluster` blocks the device runs at once.
+
+    For the record of a device that is not present, as if a multiprocessor had room for two blocks.
+    """
+    if device.number is None:
+        return max(1, 2 * device.multiprocessors // cluster)
+    from ozaki.backends.cupy.program.launches import clusters_at_once
+
+    return max(1, clusters_at_once(kernel, cluster))  # if not even one fits, the launch reports it

@@ -11,7 +11,6 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.backends.cupy.steps.clusters import clusters_at_once
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, layout
 from ozaki.backends.cupy.steps.epilogue import (
     Combine,
@@ -129,4 +128,13 @@ def _kernel(
 
     largest = min(_MOST_BLOCKS, blocks // _LEAST_BLOCKS, device.multiprocessors // max(clusters, 1))
     kernels = ((launching(cluster), cluster) for cluster in range(largest, 1, -1))
-    return next((kernel for kernel, of in kernels if clusters <= clusters_at_once(device, kernel, of)), launching(1))
+    return next((kernel for kernel, of in kernels if clusters <= _at_once(device, kernel, of)), launching(1))
+
+
+def _at_once(device: Device, kernel: Kernel, cluster: int) -> int:
+    """How many clusters of so many blocks run at once; of a device that is not present, at most."""
+    if device.number is None:
+        return device.multiprocessors // cluster
+    from ozaki.backends.cupy.program.launches import clusters_at_once
+
+    return clusters_at_once(kernel, cluster)

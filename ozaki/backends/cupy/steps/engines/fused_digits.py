@@ -85,13 +85,9 @@ class FusedDigits(Tiled):
 
 def multiplies(device: Device, scheme: Digits, k: int) -> bool:
     """Whether the kernels take these digits: few enough, and k so small that no accumulator overflows."""
-    return scheme.count <= _MOST_DIGITS and accumulators_hold(device, scheme, k)
-
-
-def accumulators_hold(device: Device, scheme: Digits, k: int) -> bool:
-    """Whether neither a diagonal of these digits nor the carry into it overflows int32."""
     tiles = device.tiles
-    return tiles.depth * tiles.blocks(k) <= scheme.depth(2**31 - 2 ** (31 - scheme.bits) - 4)
+    deepest = scheme.depth(2**31 - 2 ** (31 - scheme.bits) - 4)
+    return scheme.count <= _MOST_DIGITS and tiles.depth * tiles.blocks(k) <= deepest
 
 
 def _few(scheme: Digits) -> bool:

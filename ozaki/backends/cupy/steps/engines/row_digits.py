@@ -14,7 +14,6 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.few_rows import MOST_ROWS, FewRowDigits, layout_of_columns
-from ozaki.backends.cupy.steps.engines.fused_digits import accumulators_hold
 from ozaki.backends.cupy.steps.engines.shares import few_digit_shares
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, together
 from ozaki.backends.cupy.steps.epilogue import (
@@ -246,8 +245,7 @@ def row_engine(device: Device, plan: Plan, rows: int, combined: bool = False) ->
     assert isinstance(scheme, RowDigits)
     cublas = CublasRowDigits(device)
     few = rows <= MOST_ROWS
-    holds = accumulators_hold(device, Digits(_most(scheme)), k)
-    fused = (few or not combined) and "digits" in device.family.fused and holds
+    fused = (few or not combined) and "digits" in device.family.fused and _fits_accumulators(device, scheme, k)
     if plan.engine == "fused" and not fused:
         raise ValueError(
             "engine: 'fused' multiplies 16-bit floats with moderate k on devices of compute capability 9.0, and rounds "
@@ -261,3 +259,9 @@ def row_engine(device: Device, plan: Plan, rows: int, combined: bool = False) ->
     as_engine: Any = engine  # panels of whole tiles: those of cuBLAS may be smaller
     least = workspace_of(as_engine, scheme, k, prod(plan.batch), *units_of(as_engine, scheme, k))
     return engine if limit >= 2 * least or plan.engine == "fused" else cublas
+
+
+def _fits_accumulators(device: Device, scheme: RowDigits, k: int) -> bool:
+    """Whether neither a diagonal nor the carry into it overflows int32 (as in `fused_digits.multiplies`)."""
+    deepest = Digits(_most(scheme)).depth(2**31 - 2**23 - 4)
+    return device.tiles.depth * device.tiles.blocks(k) <= deepest
