@@ -4,14 +4,17 @@ from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, qr
 from ozaki.linalg.spectra.eigh import Eigen, eigh
+from ozaki.linalg.spectra.svd import SVD, SingularValues, svd, svdvals
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
 
 __all__ = [
     "LU",
     "QR",
+    "SVD",
     "Cholesky",
     "Eigen",
+    "SingularValues",
     "Solution",
     "cholesky",
     "eigh",
@@ -21,4 +24,6 @@ __all__ = [
     "lu_solve",
     "qr",
     "solve",
+    "svd",
+    "svdvals",
 ]
