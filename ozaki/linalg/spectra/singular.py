@@ -41,9 +41,9 @@ _ROUNDINGS = 1 + 2.0**-40
 _FINER = 2.0**-16
 """How much sharper the first residuals are than values need, if vectors are wanted: gaps divide errors of these."""
 
-_APART = 2.0**12
+_APART = 2.0**16
 """How far apart values are, times what couples their vectors, that are no cluster. Corrections of vectors of others are
-below 2**-12, and what their squares add to values then is below the last bit of float64."""
+below 2**-16, and their fourth powers below the last bit of float64."""
 
 _SMALL = 2.0**-34
 """Of tall matrices, left vectors of singular values below this share of the largest are found anew: what LAPACK's lack
@@ -185,15 +185,25 @@ class Decomposition:
         if not max(self._gap_u, self._gap_v) < 0.5:
             self.bound, self.errors = inf, np.full(self._n, inf)
             return
-        sizes = on_host(magnitudes(self.values))
         of_blocks = np.zeros(self._n)
         for block in self._blocks:
             of_blocks[block.columns] = block.error
-        # Each value of B has its error, and is relative to norms of U and V.
-        sizes = sizes + of_blocks
-        missed = (self._norm_rest + sizes * (self._gap_u + self._gap_v)) / (1 - self._gap_v) + of_blocks
+        # G_U B and B G_V: what is lacking of vectors of small values matters little.
+        shifted = self.largest * (self._of_gram_u + self._of_gram_v)
+        lacking = self._weighed(self._gram_u, True) + 1.25 * self._weighed(self._gram_v, False) + 2 * shifted
+        missed = (self._norm_rest + lacking) / (1 - self._gap_v) + of_blocks
         self.errors: Bounds = missed * _ROUNDINGS
         self.bound = float(self.errors.max()) / self.largest * _ROUNDINGS
+
+    def _weighed(self, gram: Any, left: bool) -> float:
+        """An upper bound of the spectral norm of G B, G the Gram residual of U (`left`), or of B G, that of V."""
+        sizes = magnitudes(gram)
+        if self._blocks:
+            middle = self._middle if left else self._middle.T
+            weighed = native_product(sizes, middle) * (1 + native_error(sizes, middle))
+        else:
+            weighed = sizes[:, : self._n] * magnitudes(self.values)
+        return spectral_norm(weighed) + LEAST
 
     def least(self) -> npt.NDArray[np.float64]:
         """Lower bounds of the exact singular values, zeros where they may be 0; in NumPy."""
@@ -228,7 +238,7 @@ class Decomposition:
             apart = (np.minimum(gaps, sizes) if tall else gaps) * (1 - 2.0**-50) - lost
             sines = np.where(apart > 0, both / np.where(apart > 0, apart, 1.0), inf) + off[:n]
             found.append(sines / (1 - gap) ** 0.5 * (1 + 2.0**-18))
-        return np.stack(found)
+        return np.where(np.stack(found) < 1, found, inf)
 
     # Corrections -----------------------------------------------------------------------------------------------------
 
@@ -240,18 +250,22 @@ class Decomposition:
         numpy.linalg.LinAlgError
             If corrections do not converge.
         """
-        while not self.bound <= tolerance:
-            if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not self.bound < self._before / 2):
+        while not self._within(tolerance):
+            if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not self.bound < self._before / 2 and self.bound > tolerance):
                 raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
             self._correct(tolerance)
             step("correction %d: singular value error <= %s", self.steps, self.bound)
+
+    def _within(self, tolerance: float) -> bool:
+        lacking = max(self._gap_u, self._gap_v) if self._vectors else 0.0
+        return self.bound <= tolerance and lacking <= tolerance
 
     def _correct(self, tolerance: float) -> None:
         """One correction; `tolerance` is what is wanted in the end."""
         self.steps += 1
         if self.steps == 1:
             correction = self._correction()
-            if self._correct_in_float64(correction) and self.bound <= tolerance:
+            if self._correct_in_float64(correction) and self._within(tolerance):
                 return
         next_tolerance = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))  # a correction gains some 50 bits
         bits = ceil(-log2(next_tolerance) + 2 * log2(max(self._a.shape))) + 12
@@ -267,7 +281,7 @@ class Decomposition:
         self.values = (self.values + exactly(correction.change)).round_to(bits)
         self._turn(bits)
         self._order()
-        if left_out > tolerance * self.largest / 16:
+        if left_out > next_tolerance * self.largest / 16:
             self._renew_small(small, bits)
         self._measure(next_tolerance)
 
@@ -279,12 +293,11 @@ class Decomposition:
 
     @staticmethod
     def _added(x: Any, gram: Any, turn: Any, outside: Any, bits: int) -> Any:
-        """X (I + G / 2 + turn) + outside, G the Gram residual I - X^H X."""
-        found = x + matmul(x, mparray(rounded(gram) / 2 + turn), accuracy=componentwise(2.0**-bits), dtype="mp")
-        found = (found if outside is None else found + mparray(outside)).round_to(bits)
-        if max(spectral_norm(turn), 0.0 if outside is None else frobenius_norm(outside)) > 2.0**-45:
-            found = orthonormal(found, bits)  # or the squares of what was added would be missing
-        return without_tiny(found)[0]  # or each correction would double what elements span
+        """X (I + G / 2 + turn) + outside, G the Gram residual I - X^H X, which may be far below what turns."""
+        change = mparray(rounded(gram) / 2) + mparray(turn)
+        found = x + matmul(x, change, accuracy=componentwise(2.0**-bits), dtype="mp")
+        found = found if outside is None else found + outside
+        return without_tiny(found.round_to(bits))[0]  # or each correction would double what elements span
 
     def _turn(self, bits: int) -> None:
         """Multiply multiprecision vectors of clusters by the vectors of their blocks."""
@@ -328,9 +341,20 @@ class Decomposition:
         return coupling
 
     def _outside(self) -> Any:
-        """What of P lies outside of the space of U, in float64."""
-        u, rest = rounded(self.u), rounded(self._rest)
-        return rest - u @ (adjoint(u) @ rest)
+        """What of P lies outside of the space of U."""
+        if not isinstance(self.u, Numbers):
+            return self._rest - self.u @ (adjoint(self.u) @ self._rest)
+        # Rounded to float64 it would not be orthogonal to U, relative to its size.
+        fine = componentwise(2.0**-self.u.bits)
+        inner = matmul(adjoint(self.u), self._rest, accuracy=fine, dtype="mp")
+        return self._rest - matmul(self.u, inner, accuracy=fine, dtype="mp")
+
+    @staticmethod
+    def _times(x: Any, by: Any) -> Any:
+        """Columns times numbers."""
+        if not isinstance(x, Numbers):
+            return x * by
+        return matmul(x, mparray(array_library(by).diag(by)), accuracy=componentwise(2.0**-x.bits), dtype="mp")
 
     def _small_outside(self, correction: Correction) -> tuple[int, float]:
         """The first value that is not told from 0 by a correction, and the largest element of P outside for all these.
@@ -341,7 +365,7 @@ class Decomposition:
             return self._n, 0.0
         large = on_host(abs(rounded(self.values)) > correction.limit)
         first = int(large.sum())
-        return first, float(abs(self._outside()[:, first:]).max()) if first < self._n else 0.0
+        return first, float(abs(rounded(self._outside()[:, first:])).max()) if first < self._n else 0.0
 
     def _correction(self) -> Correction:
         """The correction of first order: what turns vectors, and what is added to B."""
@@ -362,11 +386,15 @@ class Decomposition:
         middle = (xp.where(near, hermitian, 0.0) + xp.where(small, skew, 0.0))[:, :n]
         outside = None
         if p < self._a.shape[0]:
-            outside = self._outside()
-            outside = xp.where(s > limit, outside / xp.where(s > limit, s, 1.0), 0.0)
+            outside = self._times(self._outside(), xp.where(s > limit, 1.0 / xp.where(s > limit, s, 1.0), 0.0))
         change = xp.diagonal(middle).real.copy()
         blocks = self._decomposed(middle, near, change, limit)
         left, right = by_differences + by_sums, (by_differences - by_sums)[:n, :n]
+        # The terms of second order of an orthonormal matrix: of the exponential of what turns.
+        left, right = left + left @ left / 2, right + right @ right / 2
+        if outside is not None:
+            high = rounded(outside)
+            left = left - adjoint(high) @ high / 2
         found = Correction(left, right, outside, middle, change, blocks, limit)
         if not all(bool(xp.isfinite(x).all()) for x in (found.left, found.right, change)):
             raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
@@ -401,11 +429,13 @@ class Decomposition:
         """
         a, u, v, s, n = rounded(self._a), self.u, self.v, self.values, self._n
         du = native_product(u, self._gram_u / 2 + correction.left)
-        du = du if correction.outside is None else du + correction.outside
+        du = du if correction.outside is None else du + rounded(correction.outside)
         dv = native_product(v, self._gram_v / 2 + correction.right)
         values, of_u, of_v = added(s, correction.change), added(u, du), added(v, dv)
         x, y, d = of_u.high, of_v.high, values.high
         middle = correction.middle
+        self._middle = abs(middle)  # of B; needed where it has blocks
+        self._middle[:n] += self._xp.diag(s)
         self._rest = self._rest + (native_product(a, dv) - du[:, :n] * s - native_product(x, middle))
         self._gram_u = self._gram_u - (native_product(adjoint(u), du) + native_product(adjoint(du), x))
         self._gram_v = self._gram_v - (native_product(adjoint(v), dv) + native_product(adjoint(dv), y))
