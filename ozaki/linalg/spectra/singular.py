@@ -24,7 +24,6 @@ from ozaki.linalg.common.products import (
     native_product,
     not_tiny,
     product,
-    residual,
 )
 from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.targets import SMALLEST
@@ -108,7 +107,8 @@ class Decomposition:
     ----------
     values, u, v : float64 arrays, Sums or MPArrays
     largest : a number near the largest value, or 1 if that is 0
-    bound : upper bound of the errors of all values, relative to `largest`
+    errors : upper bounds of the errors of all values, in NumPy
+    bound : the largest of them, relative to `largest`
     steps : corrections so far
     """
 
@@ -119,6 +119,7 @@ class Decomposition:
         self.values, self.u, self.v = s, u, adjoint(vh)
         self.steps, self.bound, self._before = 0, inf, inf
         self._blocks: list[Block] = []
+        self.errors: Bounds = np.full(a.shape[1], inf)
         if not full and a.shape[0] > a.shape[1] and bool(s[-1] < _SMALL * s[0]):
             self._renew_small(int((s >= _SMALL * s[0]).sum()))
         self._measure_in_float64(max(tolerance, 2.0**-80))
@@ -151,9 +152,11 @@ class Decomposition:
 
     def _gram_of(self, x: Any, tolerance: float) -> tuple[Any, float]:
         """I - X^H X in float64, and a bound of its error's spectral norm."""
-        terms = frobenius_norm(x) ** 2
+        eye = self._xp.eye(x.shape[1])
+        left, right = self._xp.concatenate([eye, -adjoint(x)], axis=1), self._xp.concatenate([eye, x])
+        terms = frobenius_norm(right) ** 2
         fine = not_tiny(min(tolerance / (16 * terms), 2.0**-8))
-        gram = residual(self._xp.eye(x.shape[1]), adjoint(x), x, fine, multiprecision=False)
+        gram = product(left, right, fine, multiprecision=False)
         return gram, fine * terms + UNIT * spectral_norm(gram) + LEAST
 
     def _measure(self, tolerance: float) -> None:
@@ -192,7 +195,7 @@ class Decomposition:
         shifted = self.largest * (self._of_gram_u + self._of_gram_v)
         lacking = self._weighed(self._gram_u, True) + 1.25 * self._weighed(self._gram_v, False) + 2 * shifted
         missed = (self._norm_rest + lacking) / (1 - self._gap_v) + of_blocks
-        self.errors: Bounds = missed * _ROUNDINGS
+        self.errors = missed * _ROUNDINGS
         self.bound = float(self.errors.max()) / self.largest * _ROUNDINGS
 
     def _weighed(self, gram: Any, left: bool) -> float:
@@ -251,7 +254,8 @@ class Decomposition:
             If corrections do not converge.
         """
         while not self._within(tolerance):
-            if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not self.bound < self._before / 2 and self.bound > tolerance):
+            gained = self.bound < self._before / 2 or self.bound <= tolerance
+            if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not gained):
                 raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
             self._correct(tolerance)
             step("correction %d: singular value error <= %s", self.steps, self.bound)
