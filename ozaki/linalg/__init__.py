@@ -3,6 +3,7 @@
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
 from ozaki.linalg.factors.lu import LU, lu_factor, lu_solve
 from ozaki.linalg.factors.qr import QR, qr
+from ozaki.linalg.norms import Norm, norm
 from ozaki.linalg.spectra.eigh import Eigen, eigh
 from ozaki.linalg.spectra.svd import SVD, SingularValues, svd, svdvals
 from ozaki.linalg.systems.solution import Solution
@@ -14,6 +15,7 @@ __all__ = [
     "SVD",
     "Cholesky",
     "Eigen",
+    "Norm",
     "SingularValues",
     "Solution",
     "cholesky",
@@ -22,6 +24,7 @@ __all__ = [
     "lstsq",
     "lu_factor",
     "lu_solve",
+    "norm",
     "qr",
     "solve",
     "svd",

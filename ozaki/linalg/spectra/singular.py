@@ -575,8 +575,8 @@ def _lacking(x: Any) -> float:
     return spectral_norm(gram) + (native_error(adjoint(x), x) + UNIT) * norm**2
 
 
-def relative_to_each(found: Decomposition, tolerance: float) -> None:
-    """Correct until each value is off by no more than the tolerance times itself.
+def relative_to_each(found: Decomposition, tolerance: float, part: slice = slice(None)) -> None:
+    """Correct until each value, or each of a part, is off by no more than the tolerance times itself.
 
     Raises
     ------
@@ -587,13 +587,14 @@ def relative_to_each(found: Decomposition, tolerance: float) -> None:
     """
     while True:
         least = found.least()
-        if bool((found.errors <= tolerance * least).all()):
+        if bool((found.errors <= tolerance * least)[part].all()):
             return
-        goal = min(tolerance * float(least.min()), float(found.errors.max()) / 4) / found.largest / 2
+        goal = min(tolerance * float(least[part].min()), float(found.errors.max()) / 4) / found.largest / 2
         goal = goal if goal else found.bound * 2.0**-60
         if goal < SMALLEST:
+            place = range(len(least))[part][int(least[part].argmin())]
             raise ValueError(
-                f"accuracy: singular value {int(least.argmin())} is zero, or too small to be told from it; ask for "
+                f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "
                 "Accuracy('normwise', tolerance)"
             )
         found.reach(goal)

@@ -209,15 +209,17 @@ class Scaled:
     ----------
     unit : the matrix
     wide : whether it is the adjoint
+    exponent : of the power of two, which its values are to be multiplied by
+    zero : whether all elements are 0
     """
 
     def __init__(self, a: Any) -> None:
         self.wide = a.shape[0] < a.shape[1]
         a = adjoint(a) if self.wide else a
         highest = tops(a, 0).max()
-        self._zero = bool(highest == ZERO)
-        self._exponent = 0 if self._zero else int(highest)
-        self.unit, self._cleared = without_tiny(scaled(a, self._powers(a.shape[1], -self._exponent)))
+        self.zero = bool(highest == ZERO)
+        self.exponent = 0 if self.zero else int(highest)
+        self.unit, self._cleared = without_tiny(scaled(a, self._powers(a.shape[1], -self.exponent)))
 
     @staticmethod
     def _powers(columns: int, exponent: int) -> Powers:
@@ -245,14 +247,14 @@ class Scaled:
             If one is too large for the format, or too small.
         """
         errors = self.errors(found)
-        result, kept = formatted(found.values, self._powers(len(errors), self._exponent), part_of(target.dtype))
+        result, kept = formatted(found.values, self._powers(len(errors), self.exponent), part_of(target.dtype))
         lost = on_host(missing(found.values, kept))
         if target.measure == "relative":
             bounds = (errors + lost) / (found.least() - (errors - found.errors)).clip(LEAST)
             gone = bool((bounds >= 1).any())
         else:
-            bounds = (errors + lost) / (found.largest - errors.max()) if not self._zero else np.zeros(len(errors))
-            gone = not self._zero and not bool(lost.max() < on_host(least_magnitudes(kept)).max())
+            bounds = (errors + lost) / (found.largest - errors.max()) if not self.zero else np.zeros(len(errors))
+            gone = not self.zero and not bool(lost.max() < on_host(least_magnitudes(kept)).max())
         if gone:
             too_small(target.dtype)
         return result, bounds * (1 + 2.0**-40)
