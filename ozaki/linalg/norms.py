@@ -131,7 +131,7 @@ def norm(
     values, error, iterations = _norms(stack, p, bits)
     if keepdims:
         shape = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
-    found, bounds = _in_format(values, error, target, array_library(x))
+    found, bounds = relative_format(values, error, target, array_library(x))
     found, bounds = found.reshape(shape), bounds.reshape(shape)
     value = found[()] if isinstance(found, np.ndarray) else found
     step("norm %s: relative error up to %s", p, float(bounds.max(initial=0.0)))
@@ -471,7 +471,7 @@ def _whole_root(value: int, exponent: int, n: int, bits: int) -> tuple[int, int]
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def _in_format(values: Any, error: Any, target: Target, xp: Any) -> tuple[Any, npt.NDArray[np.float64]]:
+def relative_format(values: Any, error: Any, target: Target, xp: Any) -> tuple[Any, npt.NDArray[np.float64]]:
     """Values in the target's format and a library, and bounds of their relative errors.
 
     Raises

@@ -215,6 +215,17 @@ class Decomposition:
         )
         return found
 
+    def residuals(self) -> tuple[float, float]:
+        """Upper bounds of the spectral norms of A V - U S and A^H U - V S, vectors of clusters turned."""
+        turned = 1.25 * max((block.turned for block in self._blocks), default=0.0)
+        largest = self.largest + float(self.errors.max())
+        return self._norm_rest + turned, 3 * (self._norm_rest + largest * (self._gap_u + self._gap_v)) + turned
+
+    @property
+    def lacking(self) -> float:
+        """An upper bound of the spectral norms of I - U^H U and I - V^H V, of vectors of no clusters."""
+        return max(self._gap_u, self._gap_v)
+
     def vector_bounds(self, u: Any, v: Any) -> npt.NDArray[np.float64]:
         """Upper bounds of the sines of angles between vectors and exact ones, shape (2, n): of U, and of V.
 
@@ -232,10 +243,7 @@ class Decomposition:
             gaps[:-1] = np.minimum(gaps[:-1], between)
         sizes, worst = on_host(magnitudes(values)), float(self.errors.max())
         lost = worst + LEAST + 2.0**-104 * self.largest * isinstance(values, Sum)
-        turned = 1.25 * max((block.turned for block in self._blocks), default=0.0)
-        of_u = self._norm_rest + turned  # A v - s u
-        of_v = 3 * (self._norm_rest + (self.largest + worst) * (self._gap_u + self._gap_v)) + turned  # A^H u - s v
-        both, found = float(np.hypot(of_u, of_v)), []
+        both, found = float(np.hypot(*self.residuals())), []
         for gap, (_, off), tall in ((self._gap_u, u, m > n), (self._gap_v, v, False)):
             # Left vectors may also turn into what is orthogonal to the range of A.
             apart = (np.minimum(gaps, sizes) if tall else gaps) * (1 - 2.0**-50) - lost
@@ -259,6 +267,13 @@ class Decomposition:
                 raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
             self._correct(tolerance)
             step("correction %d: singular value error <= %s", self.steps, self.bound)
+
+    def to_multiprecision(self, tolerance: float) -> None:
+        """Take multiprecision numbers, with vectors of clusters turned, for a correction to the tolerance."""
+        if self._blocks or not isinstance(self.u, Numbers):
+            self.steps = max(self.steps, 1)
+            self._to_multiprecision(ceil(-log2(tolerance) + 2 * log2(max(self._a.shape))) + 12)
+            self._measure(tolerance)
 
     def _within(self, tolerance: float) -> bool:
         lacking = max(self._gap_u, self._gap_v) if self._vectors else 0.0
@@ -575,13 +590,15 @@ def _lacking(x: Any) -> float:
     return spectral_norm(gram) + (native_error(adjoint(x), x) + UNIT) * norm**2
 
 
-def relative_to_each(found: Decomposition, tolerance: float, part: slice = slice(None)) -> None:
+def relative_to_each(
+    found: Decomposition, tolerance: float, part: slice = slice(None), floor: float = SMALLEST
+) -> None:
     """Correct until each value, or each of a part, is off by no more than the tolerance times itself.
 
     Raises
     ------
     ValueError
-        If one cannot be told from 0.
+        If one cannot be told from 0, or from `floor` times the largest.
     numpy.linalg.LinAlgError
         If corrections do not converge.
     """
@@ -591,7 +608,7 @@ def relative_to_each(found: Decomposition, tolerance: float, part: slice = slice
             return
         goal = min(tolerance * float(least[part].min()), float(found.errors.max()) / 4) / found.largest / 2
         goal = goal if goal else found.bound * 2.0**-60
-        if goal < SMALLEST:
+        if goal < SMALLEST or (found.bound < floor and not least[part].min() > 0):
             place = range(len(least))[part][int(least[part].argmin())]
             raise ValueError(
                 f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "

@@ -211,6 +211,7 @@ class Scaled:
     wide : whether it is the adjoint
     exponent : of the power of two, which its values are to be multiplied by
     zero : whether all elements are 0
+    cleared : whether it is without tiny elements that it had (docs/linalg.md, L6)
     """
 
     def __init__(self, a: Any) -> None:
@@ -219,7 +220,7 @@ class Scaled:
         highest = tops(a, 0).max()
         self.zero = bool(highest == ZERO)
         self.exponent = 0 if self.zero else int(highest)
-        self.unit, self._cleared = without_tiny(scaled(a, self._powers(a.shape[1], -self.exponent)))
+        self.unit, self.cleared = without_tiny(scaled(a, self._powers(a.shape[1], -self.exponent)))
 
     @staticmethod
     def _powers(columns: int, exponent: int) -> Powers:
@@ -236,7 +237,7 @@ class Scaled:
 
     def errors(self, found: Decomposition) -> npt.NDArray[np.float64]:
         """Upper bounds of the errors of the values, for the elements that were left out, too (docs/linalg.md, L6)."""
-        return found.errors + LEAST * self._cleared * found.largest
+        return found.errors + LEAST * self.cleared * found.largest
 
     def rounded(self, found: Decomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
         """The values of the matrix in the target's format, and bounds of their errors in its measure.
