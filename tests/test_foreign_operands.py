@@ -71,6 +71,9 @@ FUNCTIONS = {
     **{
         name: (getattr(linalg, name), "a") for name in ("inv", "lu_factor", "cholesky", "qr", "eigh")
     },
+    **{name: (getattr(linalg, name), "a") for name in ("svd", "svdvals", "cond", "pinv")},
+    "matrix_rank": (linalg.matrix_rank, "A"),
+    "norm": (linalg.norm, "x"),
 }  # fmt: skip
 
 

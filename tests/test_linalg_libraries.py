@@ -1,6 +1,7 @@
 """Linear algebra of arrays of every library: results are of their kind, bounds of their results hold."""
 
 from contextlib import nullcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,9 +61,13 @@ FUNCTIONS = {
     "cholesky": lambda a, b, **options: linalg.cholesky(a, **options),
     "qr": lambda a, b, **options: linalg.qr(a, **options),
     "eigh": lambda a, b, **options: linalg.eigh(a, **options),
+    "svdvals": lambda a, b, **options: linalg.svdvals(a, **options),
+    "svd": lambda a, b, **options: linalg.svd(a, **options),
+    "pinv": lambda a, b, **options: linalg.pinv(a, **options),
 }
 
 ARRAYS = {"solve": 1, "inv": 1, "lstsq": 1, "lu_factor": 3, "lu_solve": 1, "cholesky": 1, "qr": 2, "eigh": 2}
+ARRAYS |= {"svdvals": 1, "svd": 3, "pinv": 1}
 """How many arrays, which are of the kind of the operands, each result begins with."""
 
 
@@ -71,7 +76,7 @@ def check(function, found):
     arrays = [np.asarray(x) if not isinstance(x, ozaki.MPArray) else x for x in found[: ARRAYS[function]]]
     if function in ("solve", "lstsq", "lu_solve"):
         assert error(arrays[0], exact_solve(fractions(A), fractions(B))) <= found.error_bound
-    elif function == "inv":
+    elif function in ("inv", "pinv"):
         assert error(arrays[0], exact_solve(fractions(A), np.eye(3, dtype=int))) <= found.error_bound
     elif function == "eigh":
         values, vectors = fractions(arrays[0]), fractions(arrays[1])
@@ -80,6 +85,14 @@ def check(function, found):
         exact = linalg.eigh(A, accuracy=200, dtype="mp").vectors.to_fractions()
         sines = 1 - (vectors * exact).sum(axis=0) ** 2 / ((vectors**2).sum(axis=0) * (exact**2).sum(axis=0))
         assert all(s <= b**2 + 1e-58 for s, b in zip(sines, found.vector_bounds, strict=True))
+    elif function in ("svd", "svdvals"):
+        exact = linalg.eigh(A, accuracy=200, dtype="mp").values.to_fractions()[::-1]  # A is positive definite
+        values = fractions(arrays[function == "svd"])
+        assert (abs(values - exact) <= [Fraction(x) * exact[0] for x in found.error_bounds]).all()
+        assert type(found.error_bounds) is np.ndarray and max(found.error_bounds) == found.error_bound
+        if function == "svd":
+            u, vh = fractions(arrays[0]), fractions(arrays[2])
+            assert abs(u * values @ vh - fractions(A)).max() < 2e-6
     else:
         left, right = (arrays[0], arrays[0].T) if function == "cholesky" else arrays[-2:]
         order = np.asarray(found.p) if function == "lu_factor" else slice(None)

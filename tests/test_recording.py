@@ -35,6 +35,12 @@ FUNCTIONS = {
     "lu_factor": ((6, 6, 6), "row-column"),
     "lu_solve": ((6, 6, 1), "normwise"),
     "eigh": ((6, 6, 6), "eigenvalue"),
+    "svd": ((6, 6, 1), "singular value"),
+    "svdvals": ((6, 6, 1), "singular value"),
+    "matrix_rank": ((6, 6, 6), "singular value"),
+    "pinv": ((6, 6, 6), "normwise"),
+    "cond": ((6, 6, 1), "relative"),
+    "norm": ((6, 6, 1), "relative"),
 }
 
 
@@ -56,7 +62,7 @@ def test_each_function_of_linear_algebra(name, a, caplog):
     assert run.account.entries == [] and run.inside > 0
     assert f"2 results of ozaki.linalg, with {run.inside} products inside\n" in str(run)
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
-    assert caplog.messages[0].startswith(f"{name}: (6 x 6) (6")
+    assert caplog.messages[0].startswith(f"{name}: (6 x 6) (")
     assert f"{found.iterations} correction" in caplog.messages[0] and " error <= " in caplog.messages[0]
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "ozaki"):

@@ -266,7 +266,7 @@ class _Truncated:
         rows, columns = np.flatnonzero(tops(a, 1) != ZERO), np.flatnonzero(tops(a, 0) != ZERO)
         self._of_rows = xp.eye(a.shape[0])[xp.asarray(rows)]
         self._of_columns = xp.eye(a.shape[1])[:, xp.asarray(columns)]
-        self._rows = rows
+        self._rows, self._columns = rows, columns
         self._scale = Scaled(a[xp.asarray(rows)][:, xp.asarray(columns)])
         self.exponents = np.full(a.shape[1], -self._scale.exponent)
         found = self._found = Decomposition(self._scale.unit, 2.0**-53, vectors=True)
@@ -308,7 +308,9 @@ class _Truncated:
             x = matmul(x, self._of_rows, accuracy="exact", dtype="mp")
         right = np.zeros(self._of_rows.shape[1])
         right[self._rows] = self._error(fine)
-        return _Found(x, np.ones(x.shape[0]), right)
+        left = np.zeros(x.shape[0])
+        left[self._columns] = 1.0
+        return _Found(x, left, right)
 
     def _error(self, fine: float) -> float:
         """A bound of the spectral norm of the error, where products err by `fine` (docs/linalg.md, L9)."""
