@@ -52,7 +52,7 @@ class Rank(NamedTuple):
     Attributes
     ----------
     rank : int
-        How many computed singular values are above the tolerance.
+        How many computed singular values are above the tolerance; of tol=0 `least`.
     least, most : int
         How many are proven to be above it, and how many are not proven to be at most the tolerance: the rank is one of
         `least` to `most`, and proven where these are equal.
@@ -293,9 +293,11 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
             needed = (least + 1) * of_fractions
             sizes = np.log2(found.least() + 2 * scale.errors(found) + LEAST)[: least + 1]
             if float(sizes.sum()) + needed < -(2.0**-20) * (needed + 1):
-                rank = most = least
+                most = least
             elif float(sizes[:-1].sum()) + needed + log2(limit) > 0:
+                rank = least
                 break
+        rank = least if exact else rank  # a value that is not told from 0 is likely 0
         if least == most or goal <= limit:
             break
         goal = max(found.bound * 2.0**-40, limit)

@@ -292,7 +292,7 @@ class Decomposition:
             self._to_multiprecision(bits)
             self._measure(next_tolerance)
             return
-        correction = self._correction()
+        correction = self._correction(next_tolerance * self.largest / 64)
         small, left_out = self._small_outside(correction)
         self.u = self._added(self.u, self._gram_u, correction.left, correction.outside, bits)
         self.v = self._added(self.v, self._gram_v, correction.right, None, bits)
@@ -386,8 +386,11 @@ class Decomposition:
         first = int(large.sum())
         return first, float(abs(rounded(self._outside()[:, first:])).max()) if first < self._n else 0.0
 
-    def _correction(self) -> Correction:
-        """The correction of first order: what turns vectors, and what is added to B."""
+    def _correction(self, negligible: float = 0.0) -> Correction:
+        """The correction of second order: what turns vectors, and what is added to B.
+
+        Clusters whose blocks have nothing above `negligible` outside of the diagonal are not turned.
+        """
         xp, n, p = self._xp, self._n, self.u.shape[1]
         values, coupling = self.values, self._coupling()
         limit = _APART * float(abs(coupling).max()) + LEAST
@@ -407,7 +410,7 @@ class Decomposition:
         if p < self._a.shape[0]:
             outside = self._times(self._outside(), xp.where(s > limit, 1.0 / xp.where(s > limit, s, 1.0), 0.0))
         change = xp.diagonal(middle).real.copy()
-        blocks = self._decomposed(middle, near, change, limit)
+        blocks = self._decomposed(coupling, middle, near, change, negligible)
         left, right = by_differences + by_sums, (by_differences - by_sums)[:n, :n]
         # The terms of second order of an orthonormal matrix: of the exponential of what turns.
         left, right = left + left @ left / 2, right + right @ right / 2
@@ -419,8 +422,9 @@ class Decomposition:
             raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
         return found
 
-    def _decomposed(self, middle: Any, near: Any, change: Any, limit: float) -> list[Block]:
+    def _decomposed(self, coupling: Any, middle: Any, near: Any, change: Any, negligible: float) -> list[Block]:
         """The blocks of clusters, decomposed; `change` gets what is added to their values."""
+        limit = _APART * float(abs(coupling).max()) + LEAST
         n, p, values = self._n, self.u.shape[1], self.values
         s = on_host(rounded(values))
         ranges = ranges_of_clusters(on_host(near)[:n, :n])
@@ -429,6 +433,13 @@ class Decomposition:
         blocks = []
         for first, last in ranges:
             columns = slice(first, last)
+            outer = abs(middle[first : p if last == n else last, columns])
+            outer[: last - first] -= self._xp.diag(self._xp.diagonal(outer))
+            if float(outer.sum()) <= negligible:
+                continue
+            if last == n and s[-1] <= limit and negligible and self._vanishes(slice(first, p), columns, coupling):
+                change[columns] = -rounded(values[columns])
+                continue
             if last == n and s[-1] <= limit:
                 block = _of_matrix(slice(first, p), columns, middle, rounded(values[columns]))
                 before = rounded(values[columns])
@@ -439,6 +450,13 @@ class Decomposition:
             lost = UNIT * float(abs(block[1]).max() + abs(before).max())
             blocks.append(block[0]._replace(error=block[0].error + lost, turned=block[0].turned + lost))
         return blocks
+
+    def _vanishes(self, rows: slice, columns: slice, coupling: Any) -> bool:
+        """Whether the block of values that may be 0 is below what couples it to others: it will hardly stay then."""
+        block, others = coupling[rows, columns].copy(), abs(coupling)
+        block[: columns.stop - columns.start] += self._xp.diag(rounded(self.values[columns]))
+        others[rows, columns] = 0.0
+        return float(abs(block).sum()) <= float(others.max())
 
     def _correct_in_float64(self, correction: Correction) -> bool:
         """Add a correction to float64 vectors and values; the residuals follow. False if values leave their order.
