@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, inf, log2
+from math import ceil, comb, inf, log2
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -288,9 +288,9 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
         rank, least, most = counted_above(found, scale, tol, rtol)
         if exact and least < most:
             of_fractions = _bits_of_fractions(scale) if of_fractions < 0 else of_fractions
-            # A matrix of rank r + 1 has minors of so many rows, which are multiples of 2**-needed; the product of as
-            # many singular values is at least as large.
-            needed = (least + 1) * of_fractions
+            # A matrix of a higher rank has a minor of one more row, which is a multiple of a power of two. The sum of
+            # the squares of all these is the sum of products of squares of as many singular values.
+            needed = (least + 1) * of_fractions + log2(comb(len(found.errors), least + 1)) / 2
             sizes = np.log2(found.least() + 2 * scale.errors(found) + LEAST)[: least + 1]
             if float(sizes.sum()) + needed < -(2.0**-20) * (needed + 1):
                 most = least
