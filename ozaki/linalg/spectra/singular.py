@@ -117,7 +117,7 @@ class Decomposition:
         high = rounded(a)
         u, s, vh = native(lambda x: tuple(self._xp.linalg.svd(x, full_matrices=full)), high, _NONE)
         self.values, self.u, self.v = s, u, adjoint(vh)
-        self.steps, self.bound, self._before = 0, inf, inf
+        self.steps, self.bound, self._before = 0, inf, [inf, inf]
         self._blocks: list[Block] = []
         self.errors: Bounds = np.full(a.shape[1], inf)
         if not full and a.shape[0] > a.shape[1] and bool(s[-1] < _SMALL * s[0]):
@@ -184,7 +184,7 @@ class Decomposition:
         self._norm_rest = min(spectral_norm(rest), frobenius_norm(rest)) + self._of_rest
         self._gap_u = spectral_norm(self._gram_u) + self._of_gram_u
         self._gap_v = spectral_norm(self._gram_v) + self._of_gram_v
-        self._before = self.bound
+        self._before = [self._before[-1], self.bound]
         if not max(self._gap_u, self._gap_v) < 0.5:
             self.bound, self.errors = inf, np.full(self._n, inf)
             return
@@ -262,7 +262,8 @@ class Decomposition:
             If corrections do not converge.
         """
         while not self._within(tolerance):
-            gained = self.bound < self._before / 2 or self.bound <= tolerance
+            # Some gain in every other step.
+            gained = self.bound < self._before[0] / 2 or self.bound <= tolerance
             if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not gained):
                 raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
             self._correct(tolerance)
@@ -433,14 +434,15 @@ class Decomposition:
         blocks = []
         for first, last in ranges:
             columns = slice(first, last)
-            outer = abs(middle[first : p if last == n else last, columns])
-            outer[: last - first] -= self._xp.diag(self._xp.diagonal(outer))
-            if float(outer.sum()) <= negligible:
+            small = last == n and s[-1] <= limit
+            outer = middle[first : p if small else last, columns].copy()
+            outer[: last - first] -= self._xp.diag(self._xp.diagonal(outer).real)
+            if float(abs(outer).sum()) <= negligible and (negligible or not small):
                 continue
-            if last == n and s[-1] <= limit and negligible and self._vanishes(slice(first, p), columns, coupling):
+            if small and negligible and self._vanishes(slice(first, p), columns, coupling):
                 change[columns] = -rounded(values[columns])
                 continue
-            if last == n and s[-1] <= limit:
+            if small:
                 block = _of_matrix(slice(first, p), columns, middle, rounded(values[columns]))
                 before = rounded(values[columns])
             else:
