@@ -165,6 +165,18 @@ def test_many_bits():
     assert found.error_bound < 2.0**-880
 
 
+@pytest.mark.parametrize("seed", some_first(3, range(20)))
+def test_small_values_beside_clusters(seed):
+    """A block of one value near 0 has a phase, or a sign, and clusters may gain little in a correction."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((2, 3, 3)) + 1j * rng.standard_normal((2, 3, 3)) * (seed % 2)
+    left, right = np.linalg.qr(x)[0]
+    a = left * rng.choice([1, 1, 1e-8, 1e-16, 1e-17, 0], 3) @ right
+    for options in ({}, {"accuracy": 200, "dtype": "mp"}):
+        found = linalg.svdvals(a, **options)
+        check_values(found.values, found.error_bounds, exact_svd(a)[1])
+
+
 def test_empty_matrices():
     for shape in ((0, 3), (2, 0), (0, 0)):
         u, s, vh, bound, *_ = linalg.svd(np.zeros(shape))
