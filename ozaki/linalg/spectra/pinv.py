@@ -139,9 +139,9 @@ def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:
     rows = np.zeros(len(found.left), np.int64) if powers.rows is None else powers.rows
     columns = to_unit.columns
     assert columns is not None
-    top = rows.max(initial=0)
+    top = rows.max()
     left = float((found.left * np.exp2(np.clip(rows - top, -2000, 0).astype(float)) + LEAST).max())
-    errors = found.right * np.ldexp(left, np.clip(columns + top, -5000, 1000).astype(np.int32))
+    errors = np.ldexp(found.right * left, np.clip(columns + top, -5000, 5000).astype(np.int32))
     return np.where(found.right > 0, errors + LEAST, 0.0), scaled(found.x, to_unit)
 
 
