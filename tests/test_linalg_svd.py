@@ -396,6 +396,15 @@ def test_pseudoinverses_that_are_refused():
         linalg.pinv(np.diag([1, 0.5]), rtol=0.5)
 
 
+@pytest.mark.parametrize("sizes", [(1.0, 1e200), (1.0, 1e-200), (3.0, 1e150)])
+def test_pseudoinverses_of_columns_that_span_much(sizes):
+    a = np.array(sizes)[:, None]
+    exact = [Fraction(x) / sum(Fraction(x) ** 2 for x in sizes) for x in sizes]
+    found = linalg.pinv(a, accuracy=100, dtype="mp")
+    for x, wanted, bound in zip(found.x.to_fractions()[0], exact, found.error_bounds, strict=True):
+        assert abs(x - wanted) <= Fraction(bound) * wanted
+
+
 def test_a_row_of_zeros():
     a = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, 5.0]])
     for x, found in ((a, linalg.pinv(a)), (a.T, linalg.pinv(a.T))):
