@@ -73,6 +73,9 @@ FUNCTIONS = {
     },
     "eigh b": (lambda x: linalg.eigh(A, x), "b"),
     "eigvalsh b": (lambda x: linalg.eigvalsh(A, x), "b"),
+    **{name: (getattr(linalg, name), "a") for name in ("svd", "svdvals", "cond", "pinv")},
+    "matrix_rank": (linalg.matrix_rank, "A"),
+    "norm": (linalg.norm, "x"),
 }  # fmt: skip
 
 

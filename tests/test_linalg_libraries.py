@@ -68,6 +68,9 @@ FUNCTIONS = {
     "eigh": lambda a, b, **options: linalg.eigh(a, **options),
     "eigvalsh": lambda a, b, **options: linalg.eigvalsh(a, **options),
     "expm": lambda a, b, **options: linalg.expm(a, **options),
+    "svdvals": lambda a, b, **options: linalg.svdvals(a, **options),
+    "svd": lambda a, b, **options: linalg.svd(a, **options),
+    "pinv": lambda a, b, **options: linalg.pinv(a, **options),
 }
 
 ARRAYS = {
@@ -75,6 +78,7 @@ ARRAYS = {
     "cho_solve of a factor": 1, "solve_triangular": 1, "qr": 2, "pivoted qr": 3, "lq": 2, "eigh": 2, "eigvalsh": 1,
     "expm": 1,
 }  # fmt: skip
+ARRAYS |= {"svdvals": 1, "svd": 3, "pinv": 1}
 """How many arrays, which are of the kind of the operands, each result begins with."""
 
 
@@ -84,7 +88,7 @@ def check(function, found):
     systems = {"cho_solve of a factor": np.tril(A) @ np.tril(A).T, "solve_triangular": np.triu(A)}
     if function in ("solve", "lstsq", "lu_solve", "cho_solve", *systems):
         assert error(arrays[0], exact_solve(fractions(systems.get(function, A)), fractions(B))) <= found.error_bound
-    elif function == "inv":
+    elif function in ("inv", "pinv"):
         assert error(arrays[0], exact_solve(fractions(A), np.eye(3, dtype=int))) <= found.error_bound
     elif function == "eigvalsh":
         exact = linalg.eigh(A, accuracy=200, dtype="mp").values.to_fractions()
@@ -101,6 +105,14 @@ def check(function, found):
         exact = linalg.eigh(A, accuracy=200, dtype="mp").vectors.to_fractions()
         sines = 1 - (vectors * exact).sum(axis=0) ** 2 / ((vectors**2).sum(axis=0) * (exact**2).sum(axis=0))
         assert all(s <= b**2 + 1e-58 for s, b in zip(sines, found.vector_bounds, strict=True))
+    elif function in ("svd", "svdvals"):
+        exact = linalg.eigh(A, accuracy=200, dtype="mp").values.to_fractions()[::-1]  # A is positive definite
+        values = fractions(arrays[function == "svd"])
+        assert (abs(values - exact) <= [Fraction(x) * exact[0] for x in found.error_bounds]).all()
+        assert type(found.error_bounds) is np.ndarray and max(found.error_bounds) == found.error_bound
+        if function == "svd":
+            u, vh = fractions(arrays[0]), fractions(arrays[2])
+            assert abs(u * values @ vh - fractions(A)).max() < 2e-6
     else:
         left, right = (arrays[0], arrays[0].T) if function == "cholesky" else arrays[:2]
         matrix = A

@@ -45,6 +45,12 @@ FUNCTIONS = {
     "det": ((6, 6, 1), "relative"),
     "slogdet": ((6, 6, 1), "absolute"),
     "expm": ((6, 6, 6), "normwise"),
+    "svd": ((6, 6, 1), "singular value"),
+    "svdvals": ((6, 6, 1), "singular value"),
+    "matrix_rank": ((6, 6, 6), "singular value"),
+    "pinv": ((6, 6, 6), "normwise"),
+    "cond": ((6, 6, 1), "relative"),
+    "norm": ((6, 6, 1), "relative"),
 }
 
 
@@ -75,6 +81,7 @@ def test_each_function_of_linear_algebra(name, a, caplog):
     assert f"2 results of ozaki.linalg, with {run.inside} products inside\n" in str(run)
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
     assert caplog.messages[0].startswith(f"{name}: (6 x 6) ({'1 x 1' if of_one else '6'}")
+    assert caplog.messages[0].startswith(f"{name}: (6 x 6) (")
     assert f"{found.iterations} correction" in caplog.messages[0] and " error <= " in caplog.messages[0]
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "ozaki"):

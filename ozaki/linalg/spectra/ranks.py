@@ -1,0 +1,336 @@
+"""Condition numbers and ranks, which are proven or left open."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, comb, inf, log2
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ozaki.driver.watching import named, reached, step
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.arrays import array_library, exactly
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.upper import LEAST
+from ozaki.linalg.norms import matrix_norms, relative_format, vector_norms
+from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.spectra.svd import Scaled
+from ozaki.linalg.systems.inverses import LARGEST, LIMIT, left_inverse
+from ozaki.linalg.systems.refinement import Inversion
+from ozaki.linalg.systems.solution import solution
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.numbers import moved
+from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import precision_of
+
+
+class Condition(NamedTuple):
+    """A condition number, and what is proven of it.
+
+    Attributes
+    ----------
+    value : number or MPArray, real
+    error_bound : float
+        It differs from the exact one by no more than this times that. Proven, rounding to the dtype included.
+    iterations : int
+        Corrections.
+    """
+
+    value: Any
+    error_bound: float
+    iterations: int
+
+
+class Rank(NamedTuple):
+    """A rank: how many singular values are above a tolerance, proven or as an interval.
+
+    Attributes
+    ----------
+    rank : int
+        How many computed singular values are above the tolerance; of tol=0 `least`.
+    least, most : int
+        How many are proven to be above it, and how many are not proven to be at most the tolerance: the rank is one of
+        `least` to `most`, and proven where these are equal.
+    error_bound : float
+        No singular value that this rests on is off by more than this times the largest of all.
+    iterations : int
+        Corrections.
+    """
+
+    rank: int
+    least: int
+    most: int
+    error_bound: float
+    iterations: int
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+@named("cond", solves=True)
+def cond(
+    a: Any,
+    p: float | Literal["fro"] | None = None,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    dtype: Any = None,
+) -> Condition:
+    """Find the condition number of a matrix to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (m, n), real or complex; square but for p = None, 2 and -2
+    p : {None, 2, -2, 1, -1, inf, -inf, "fro"}, optional
+        The norm whose product of a and its inverse it is, as in `numpy.linalg.cond`. None and 2: the largest singular
+        value over the smallest one, -2 the smallest over the largest.
+    accuracy, dtype
+        As in `norm`; it is real.
+
+    Returns
+    -------
+    Condition
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a is empty or singular, or its condition number above 2^300, for other norms than None, 2 and -2 with rows
+        and columns scaled: an infinite one cannot be proven by approximations, so none is returned.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+    OverflowError
+        If it is too large for the dtype.
+
+    Notes
+    -----
+    Singular values as in `svdvals` of a relative accuracy, inverses as in `inv` (docs/linalg.md, L9).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> hilbert = 1 / (1 + np.add.outer(np.arange(12.0), np.arange(12.0)))
+    >>> found = ozaki.linalg.cond(hilbert)
+    >>> f"{found.value:.6e}", found.error_bound < 2e-16
+    ('1.681...e+16', True)
+    """
+    (a,), formats = matrices(a=a)
+    p = 2 if p is None else p
+    if p not in (2, -2, 1, -1, inf, -inf, "fro"):
+        raise ValueError(f"p: {p!r}; expected None, 2, -2, 1, -1, inf, -inf or 'fro'")
+    check_matrix("a", a, square=p not in (2, -2))
+    target = target_of(accuracy, dtype, formats)
+    if not a.size:
+        raise np.linalg.LinAlgError("a: no elements; a condition number is one of a matrix that has some")
+    bits = ceil(-log2(target.tolerance)) + 12
+    if p in (2, -2):
+        above, below, error, steps = _singular_values(a, 2.0 ** (4 - bits))
+        value = _quotient(*((above, below) if p == 2 else (below, above)), bits)
+    else:
+        name = p if isinstance(p, str) else f"{p:g}"
+        of_a, error_a = _norm(a, name, bits)
+        of_inverse, error, steps = _inverse_norm(a, name, bits)
+        value, error = of_a.reshape(1, 1) @ of_inverse.reshape(1, 1), error + error_a
+    found, bounds = relative_format(value.reshape(1), error + 2.0**-bits, target, array_library(a))
+    step("condition number: relative error up to %s", float(bounds[0]))
+    number = found.reshape(())
+    result = Condition(number[()] if isinstance(number, np.ndarray) else number, float(bounds[0]), steps)
+    return reached(result, a.shape, number, "relative")
+
+
+def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
+    """The largest and the smallest singular value, a bound of the error of their quotient, and corrections.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the smallest one cannot be told from 0.
+    """
+    scale = Scaled(a)
+    if scale.zero:
+        raise np.linalg.LinAlgError("a: singular, all elements are zero")
+    n = scale.unit.shape[1]
+    found = Decomposition(scale.unit, 2.0**-53, vectors=False)
+    try:
+        relative_to_each(found, tolerance / 4, slice(n - 1, n), 1 / LARGEST)
+    except ValueError:
+        raise np.linalg.LinAlgError(f"a: singular, or its condition number is too large ({LIMIT})") from None
+    values = moved(exactly(found.values), np)
+    errors = scale.errors(found)
+    error = float(errors[0]) / float(values[0]) + float(errors[-1]) / float(values[-1])
+    return values[0], values[n - 1], error * (1 + 2.0**-6), found.steps
+
+
+def _quotient(x: Any, y: Any, bits: int) -> MPArray:
+    """x / y of positive multiprecision numbers, off by less than 2**-bits of itself."""
+    (above, of_above), (below, of_below) = (each.reshape(1).to_ints() for each in (x, y))
+    shift = max(0, bits + 1 + int(below[0]).bit_length() - int(above[0]).bit_length())
+    quotient = (int(above[0]) << shift) // int(below[0])
+    return mparray([quotient]).ldexp(np.array([int(of_above[0]) - int(of_below[0]) - shift]))
+
+
+def _norm(a: Any, name: str, bits: int) -> tuple[Any, float]:
+    """A norm of one matrix, as of `norm`."""
+    if name == "fro":
+        return vector_norms(a.reshape(1, -1), "fro", bits)
+    return matrix_norms(a[None], name, bits)
+
+
+def _inverse_norm(a: Any, name: str, bits: int) -> tuple[Any, float, int]:
+    """A norm of the inverse, a bound of its relative error, and corrections.
+
+    Errors of an inverse are relative to the largest element of each column. So columns of the inverse of the transpose
+    stand for rows.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is singular.
+    """
+    a = a.swapaxes(0, 1) if "inf" in name else a
+    rows = -nonzero_tops(a, 1, "singular, row")
+    scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
+    unit, cleared = without_tiny(scaled(a, scales))
+    n = len(a)
+    target = Target("normwise", 2.0**-bits / n, f"mp{bits + ceil(log2(n)) + 2}")
+    powers = Powers(scales.columns, scales.rows)
+    found = solution(Inversion(left_inverse(unit)), powers, target, cleared)
+    name = name.replace("inf", "1")
+    value, error = _norm(found.x, name, bits)
+    # A sum of moduli of a column is at least its largest one, and changes by no more than n errors; roots of sums of
+    # squares likewise.
+    return value, (error + n * found.error_bound) * (1 + 2.0**-6), found.iterations
+
+
+# Ranks ---------------------------------------------------------------------------------------------------------------
+
+
+@any_arrays("A")
+@default_environment
+@np.errstate(all="ignore")
+@named("matrix_rank", solves=True)
+def matrix_rank(A: Any, tol: float | None = None, *, rtol: float | None = None) -> Rank:
+    """Count the singular values of a matrix that are above a tolerance: proven, or as an interval.
+
+    Parameters
+    ----------
+    A : array or MPArray, shape (m, n), real or complex
+    tol : float, optional
+        What singular values are compared with. 0 asks for the rank itself.
+    rtol : float, optional
+        The same relative to the largest singular value. Default, as in NumPy: max(m, n) times the distance of 1 from
+        the next larger number of the dtype of A.
+
+    Returns
+    -------
+    Rank
+
+    Raises
+    ------
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+    numpy.linalg.LinAlgError
+        If float64 finds no singular values.
+
+    Notes
+    -----
+    Where the errors of singular values leave open whether one is above the tolerance, they are corrected, to 250 bits
+    at most, or 850 for tol=0. That values are 0 follows from minors: those of a matrix of integers are integers, so
+    that the product of the r + 1 largest singular values is 0 or at least 1 (docs/linalg.md, L9). Floats are integers
+    times a power of two. What is left open then is an interval: as where a singular value is equal to the tolerance,
+    or for tol=0 where a deficient matrix is too large, or its numbers have too many bits.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> ozaki.linalg.matrix_rank(np.arange(1, 10).reshape(3, 3), tol=0)[:3]  # proven
+    (2, 2, 2)
+    >>> ozaki.linalg.matrix_rank(np.array([[1.0, 0.0], [0.0, 1e-16]]))[:3]
+    (1, 1, 1)
+    >>> ozaki.linalg.matrix_rank(np.array([[1.0, 0.0], [0.0, 1e-16]]), tol=0)[:3]
+    (2, 2, 2)
+    """
+    (a,), formats = matrices(A=A)
+    check_matrix("A", a)
+    for name, value in (("tol", tol), ("rtol", rtol)):
+        if value is not None and not 0 <= value < inf:
+            raise ValueError(f"{name}: {value!r}; expected a number that is at least 0")
+    if tol is not None and rtol is not None:
+        raise ValueError("rtol: given with tol; expected one of them")
+    if tol is None and rtol is None:
+        rtol = max(a.shape, default=1) * 2.0 ** (1 - precision_of(formats[0]))
+    found = _rank(a, tol, rtol)
+    step("rank %d to %d, singular values off by up to %s", found.least, found.most, found.error_bound)
+    return reached(found, a.shape, a, "singular value")
+
+
+_MOST_BITS = 2.0**-250
+"""How accurate singular values are made that are to be told from a tolerance other than 0."""
+
+_OF_ZERO = 2.0**-850
+"""The same of 0."""
+
+
+def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
+    exact = tol == 0 or rtol == 0
+    if exact:  # which scaling does not change
+        rows = Powers(rows=-tops_or_zero(a, 1))
+        a = scaled(a, Powers(rows.rows, -tops_or_zero(a, 0, rows)))
+    scale = Scaled(a) if a.size else None
+    if scale is None or scale.zero:
+        return Rank(0, 0, 0, 0.0, 0)
+    found = Decomposition(scale.unit, 2.0**-53, vectors=False)
+    limit, goal, of_fractions = (_OF_ZERO if exact else _MOST_BITS), 1.0, -1.0
+    while True:
+        rank, least, most = counted_above(found, scale, tol, rtol)
+        if exact and least < most:
+            of_fractions = _bits_of_fractions(scale) if of_fractions < 0 else of_fractions
+            # A matrix of a higher rank has a minor of one more row, which is a multiple of a power of two. The sum of
+            # the squares of all these is the sum of products of squares of as many singular values.
+            needed = (least + 1) * of_fractions + log2(comb(len(found.errors), least + 1)) / 2
+            sizes = np.log2(found.least() + 2 * scale.errors(found) + LEAST)[: least + 1]
+            if float(sizes.sum()) + needed < -(2.0**-20) * (needed + 1):
+                most = least
+            elif float(sizes[:-1].sum()) + needed + log2(limit) > 0:
+                rank = least
+                break
+        rank = least if exact else rank  # a value that is not told from 0 is likely 0
+        if least == most or goal <= limit:
+            break
+        goal = max(found.bound * 2.0**-40, limit)
+        try:
+            found.reach(goal)
+        except np.linalg.LinAlgError:
+            break
+    error = float(scale.errors(found).max()) / (found.largest - float(found.errors.max())) * (1 + 2.0**-40)
+    return Rank(rank, least, most, error, found.steps)
+
+
+def _bits_of_fractions(scale: Scaled) -> float:
+    """The least b such that the matrix times 2**b is one of integers."""
+    if scale.cleared:
+        return inf
+    x = exactly(scale.unit)
+    exponents = [part.to_ints()[1].min() for part in ((x.real, x.imag) if x.is_complex else (x,))]
+    return -float(min(exponents))
+
+
+def counted_above(found: Decomposition, scale: Scaled, tol: float | None, rtol: float | None) -> tuple[int, int, int]:
+    """How many values are above the tolerance, how many surely so, and how many perhaps."""
+    errors = scale.errors(found)
+    middle = exactly(found.values).to_fractions()
+    values = [(Fraction(x), Fraction(error)) for x, error in zip(middle, errors, strict=True)]
+    if tol is None:
+        assert rtol is not None
+        share, (largest, error) = Fraction(rtol), values[0]
+        limits = [share * (largest - error), share * largest, share * (largest + error)]
+    else:
+        limits = [Fraction(tol) / Fraction(2) ** scale.exponent] * 3
+    return (
+        sum(x > limits[1] for x, _ in values),
+        sum(x - error > limits[2] for x, error in values),
+        sum(x + error > limits[0] for x, error in values),
+    )

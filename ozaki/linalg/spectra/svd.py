@@ -1,0 +1,261 @@
+"""Singular values and singular vectors to a named accuracy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.driver.watching import named, reached
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.arrays import adjoint, array_library, on_host
+from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
+from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.upper import LEAST, least_magnitudes
+from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
+from ozaki.multiprecision.objects import mparray
+from ozaki.process.environment import default_environment
+from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import is_multiprecision, part_of
+
+
+class SingularValues(NamedTuple):
+    """Singular values, and what is proven of them.
+
+    Attributes
+    ----------
+    values : array or MPArray, shape (min(m, n),), real, descending
+    error_bound : float
+        No value differs from the exact one of the same place by more than this times the largest exact one
+        ("normwise", the default), or times itself ("relative"). Proven, rounding to the dtype included.
+    error_bounds : float64 array, NumPy, shape (min(m, n),)
+        The same of each value; `error_bound` is the largest.
+    iterations : int
+        Corrections.
+    """
+
+    values: Any
+    error_bound: float
+    error_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+class SVD(NamedTuple):
+    """A singular value decomposition a = u[:, :k] diag(s) vh[:k], k = min(m, n), and what is proven of it.
+
+    Attributes
+    ----------
+    u : array or MPArray, shape (m, m), or (m, k) without `full_matrices`
+    s : array or MPArray, shape (k,), real, descending
+    vh : array or MPArray, shape (n, n), or (k, n)
+    error_bound, error_bounds : of s, as of `SingularValues`
+    vector_bounds : float64 array, NumPy, shape (2, k)
+        The sine of the angle between each of the first k columns of u, as it is returned, and an exact left singular
+        vector is at most that of the first row, between rows of vh and exact right ones at most that of the second;
+        inf where singular values lie so close that their errors leave open which is which, and for left vectors (right
+        ones, if a is wide) of a matrix that is not square also where one cannot be told from 0.
+    iterations : int
+        Corrections.
+    """
+
+    u: Any
+    s: Any
+    vh: Any
+    error_bound: float
+    error_bounds: npt.NDArray[np.float64]
+    vector_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+@any_arrays("a", numpy=("error_bounds",))
+@default_environment
+@np.errstate(all="ignore")
+@named("svdvals", solves=True)
+def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> SingularValues:
+    """Find the singular values of a matrix to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (m, n), real or complex
+    accuracy : Accuracy, str, int or float, optional
+        Before values are rounded to their dtype. "fp64", a number of bits or a tolerance t: none is off by more than t
+        times the largest of all. `Accuracy("relative", t)`: by no more than t times itself. Up to 900 bits. Default:
+        as many bits as the dtype has.
+    dtype : optional
+        As in `solve`; values are real.
+
+    Returns
+    -------
+    SingularValues
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If corrections do not converge.
+    OverflowError
+        If a value is too large for the dtype, or all, of a relative accuracy one, are too small.
+    ValueError, TypeError
+        For operands that cannot be used, before any work; for a relative accuracy where a value is 0, or so small that
+        it cannot be told from 0.
+
+    Notes
+    -----
+    As `svd`; of the vectors, which are corrected in float64 if that does, no more is computed than values need.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki, ozaki.linalg
+    >>> hilbert = 1 / (1 + np.add.outer(np.arange(10.0), np.arange(10.0)))
+    >>> found = ozaki.linalg.svdvals(hilbert, accuracy=ozaki.Accuracy("relative", 2.0**-53))
+    >>> float(found.values[-1]), found.error_bound < 3e-16  # NumPy's last one has three digits
+    (1.0932524...e-13, True)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a)
+    target = target_of(accuracy, dtype, formats)
+    if not a.size:
+        values = empty((0,), part_of(target.dtype), a)
+        return reached(SingularValues(values, 0.0, np.zeros(0), 0), a.shape, values, "singular value")
+    scale = Scaled(a)
+    found = scale.decomposition(target, vectors=False)
+    values, bounds = scale.rounded(found, target)
+    result = SingularValues(values, float(bounds.max()), bounds, found.steps)
+    return reached(result, a.shape, values, _MEASURES[target.measure])
+
+
+@any_arrays("a", numpy=("error_bounds", "vector_bounds"))
+@default_environment
+@np.errstate(all="ignore")
+@named("svd", solves=True)
+def svd(
+    a: Any, full_matrices: bool = True, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None
+) -> SVD:
+    """Find the singular values and vectors of a matrix to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (m, n), real or complex
+    full_matrices : bool, optional
+        Whether u and vh are square; else they have min(m, n) columns and rows, which takes less time and memory.
+    accuracy : Accuracy, str, int or float, optional
+        Of the singular values, as in `svdvals`. The vectors become as accurate as the gaps between them let them, which
+        `SVD.vector_bounds` says.
+    dtype : optional
+        As in `solve`; singular values are real.
+
+    Returns
+    -------
+    SVD
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
+        As in `svdvals`.
+
+    Notes
+    -----
+    The library's own vectors, in float64, are corrected as by T. Ogita and K. Aishima, "Iterative refinement for
+    singular value decomposition based on matrix multiplication", JCAM 369 (2020); where values are so close that this
+    would divide by next to nothing, the block of such a cluster is decomposed, and its vectors turned. The bounds rest
+    on theorems of Weyl and Ostrowski for a u = v s + p (docs/linalg.md, L9).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> found = ozaki.linalg.svd(np.array([[3.0, 0.0], [4.0, 5.0]]), accuracy=150, dtype="mp")
+    >>> found.s, found.error_bound < 2.0**-150  # the roots of 45 and 5
+    (mparray([ 6.7082, 2.23607], bits=152), True)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a)
+    target = target_of(accuracy, dtype, formats)
+    if not a.size:
+        return reached(_of_nothing(a, full_matrices, target), a.shape, empty((0,), target.dtype, a), "singular value")
+    scale = Scaled(a)
+    found = scale.decomposition(target, vectors=True, full=full_matrices)
+    values, bounds = scale.rounded(found, target)
+    (u, of_u), (v, of_v) = found.vectors(target.dtype)
+    angles = found.vector_bounds((u, of_u), (v, of_v))
+    if scale.wide:
+        u, v, angles = v, u, angles[::-1].copy()
+    result = SVD(u, values, adjoint(v), float(bounds.max()), bounds, angles, found.steps)
+    return reached(result, a.shape, values, _MEASURES[target.measure])
+
+
+_MEASURES = {"normwise": "singular value", "relative": "relative"}
+"""What logs call the measures of values."""
+
+
+def _of_nothing(a: Any, full_matrices: bool, target: Target) -> SVD:
+    """The decomposition of a matrix without elements."""
+    xp, (m, n) = array_library(a), a.shape
+
+    def eye(rows: int, columns: int) -> Any:
+        wide = is_multiprecision(target.dtype)
+        x = xp.eye(rows, columns, dtype="float64" if wide else target.dtype)
+        return mparray(x) if wide else x
+
+    u, vh = (eye(m, m), eye(n, n)) if full_matrices else (eye(m, 0), eye(0, n))
+    return SVD(u, empty((0,), part_of(target.dtype), a), vh, 0.0, np.zeros(0), np.zeros((2, 0)), 0)
+
+
+class Scaled:
+    """A matrix times a power of two, tall, or the adjoint of a wide one, whose largest element is about 1.
+
+    Attributes
+    ----------
+    unit : the matrix
+    wide : whether it is the adjoint
+    exponent : of the power of two, which its values are to be multiplied by
+    zero : whether all elements are 0
+    cleared : whether it is without tiny elements that it had (docs/linalg.md, L6)
+    """
+
+    def __init__(self, a: Any) -> None:
+        self.wide = a.shape[0] < a.shape[1]
+        a = adjoint(a) if self.wide else a
+        highest = tops(a, 0).max()
+        self.zero = bool(highest == ZERO)
+        self.exponent = 0 if self.zero else int(highest)
+        self.unit, self.cleared = without_tiny(scaled(a, self._powers(a.shape[1], -self.exponent)))
+
+    @staticmethod
+    def _powers(columns: int, exponent: int) -> Powers:
+        return Powers(columns=np.full(columns, exponent))
+
+    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> Decomposition:
+        """The decomposition whose values are as accurate as the target says."""
+        found = Decomposition(self.unit, target.tolerance, full=full, vectors=vectors)
+        if target.measure == "relative":
+            relative_to_each(found, target.tolerance)
+        else:
+            found.reach(target.tolerance)
+        return found
+
+    def errors(self, found: Decomposition) -> npt.NDArray[np.float64]:
+        """Upper bounds of the errors of the values, for the elements that were left out, too (docs/linalg.md, L6)."""
+        return found.errors + LEAST * self.cleared * found.largest
+
+    def rounded(self, found: Decomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
+        """The values of the matrix in the target's format, and bounds of their errors in its measure.
+
+        Raises
+        ------
+        OverflowError
+            If one is too large for the format, or too small.
+        """
+        errors = self.errors(found)
+        result, kept = formatted(found.values, self._powers(len(errors), self.exponent), part_of(target.dtype))
+        lost = on_host(missing(found.values, kept))
+        if target.measure == "relative":
+            bounds = (errors + lost) / (found.least() - (errors - found.errors)).clip(LEAST)
+            gone = bool((bounds >= 1).any())
+        else:
+            bounds = (errors + lost) / (found.largest - errors.max()) if not self.zero else np.zeros(len(errors))
+            gone = not self.zero and not bool(lost.max() < on_host(least_magnitudes(kept)).max())
+        if gone:
+            too_small(target.dtype)
+        return result, bounds * (1 + 2.0**-40)

@@ -1,0 +1,414 @@
+"""Singular values, condition numbers, ranks and pseudoinverses against mpmath at high precision, and exact ranks."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from tiers import some_first
+
+import ozaki
+from ozaki import Accuracy, linalg
+
+RNG = np.random.default_rng(58)
+
+
+def hilbert(m, n):
+    return 1 / (1 + np.add.outer(np.arange(float(m)), np.arange(float(n))))
+
+
+def kahan(n, s=0.5):
+    c = (1 - s * s) ** 0.5
+    return np.diag(s ** np.arange(n)) @ (np.triu(np.full((n, n), -c), 1) + np.eye(n))
+
+
+def orthogonal(n):
+    return np.linalg.qr(RNG.standard_normal((n, n)))[0]
+
+
+def clustered(n):
+    return orthogonal(n) * np.array([1.0, 1 + 1e-9, 1 + 1e-14, 0.5, 0.5, 1e-12] + [1e-13] * (n - 6)) @ orthogonal(n)
+
+
+LOW = RNG.integers(-5, 6, (7, 2)) @ RNG.integers(-5, 6, (2, 5))
+
+MATRICES = {
+    "normal": RNG.standard_normal((6, 6)),
+    "tall": RNG.standard_normal((7, 4)),
+    "wide": RNG.standard_normal((3, 6)),
+    "complex": RNG.standard_normal((4, 5)) + 1j * RNG.standard_normal((4, 5)),
+    "hilbert": hilbert(8, 8),
+    "tall hilbert": hilbert(9, 5),
+    "kahan": kahan(7),
+    "vandermonde": np.vander(np.linspace(0, 1, 9), 7),
+    "graded rows": RNG.standard_normal((5, 5)) * 10.0 ** np.arange(0, -50, -10)[:, None],
+    "graded columns": RNG.standard_normal((6, 4)) * 10.0 ** np.arange(0, -40, -10),
+    "clustered": clustered(8),
+    "orthogonal": orthogonal(5),
+    "columns of an orthogonal one": orthogonal(6)[:, :3],
+    "identity": np.eye(4),
+    "ones": np.ones((5, 3)),
+    "integers of rank 2": LOW,
+    "complex of rank 2": LOW.T * (1 + 2j),
+    "zeros": np.zeros((3, 2)),
+    "one": np.array([[-3.0]]),
+    "complex one": np.array([[3 - 4j]]),
+    "row": np.array([[3.0, 0.0, 4.0]]),
+    "diagonal": np.diag([1.0, 0.0, -2.0, 1e-300]),
+    "huge": RNG.standard_normal((3, 3)) * 1e307,
+    "tiny": RNG.standard_normal((3, 3)) * 1e-307,
+    "single": RNG.standard_normal((4, 3)).astype(np.float32),
+    "spans": ozaki.mparray(RNG.standard_normal((3, 3))).ldexp(np.array([0, -900, 2000])),
+}
+
+
+def judged(x):
+    return ozaki.mparray(x).to_mpmath()
+
+
+def exact_svd(a):
+    """u, s and vh of mpmath, thin, s descending."""
+    m = judged(a)
+    with mpmath.workprec(1600):
+        u, s, vh = mpmath.svd_c(m if m.rows >= m.cols else m.H)
+        return (u, s, vh) if m.rows >= m.cols else (vh.H, s, u.H)
+
+
+EXACT = {}
+
+
+@pytest.fixture
+def exact(name):
+    if name not in EXACT:
+        EXACT[name] = exact_svd(MATRICES[name])
+    return EXACT[name]
+
+
+def check_values(values, bounds, exact, relative=False):
+    with mpmath.workprec(1600):
+        values, largest = judged(values.reshape(-1, 1)), exact[0]
+        for i, bound in enumerate(bounds):
+            assert abs(values[i] - exact[i]) <= float(bound) * (
+                exact[i] if relative else largest
+            ) + largest * mpmath.ldexp(1, -1300)
+
+
+def sine(x, y):
+    """The sine of the angle between two vectors of mpmath."""
+    inner = mpmath.fsum(mpmath.conj(p) * q for p, q in zip(x, y, strict=True))
+    rest = [p - q * mpmath.conj(inner) for p, q in zip(x, y, strict=True)]  # of x that y, of length 1, has no part of
+    return mpmath.sqrt(mpmath.fsum(abs(p) ** 2 for p in rest) / mpmath.fsum(abs(p) ** 2 for p in x))
+
+
+@pytest.mark.parametrize("options", [{}, {"accuracy": 200, "dtype": "mp"}], ids=["default", "200 bits"])
+@pytest.mark.parametrize("name", some_first(16, MATRICES))
+def test_values(name, options, exact):
+    found = linalg.svdvals(MATRICES[name], **options)
+    check_values(found.values, found.error_bounds, exact[1])
+    assert found.error_bound == found.error_bounds.max()
+    single = name == "single" and not options
+    assert found.error_bound <= (2.0**-24 if single else 2.0 ** -(options.get("accuracy", 53) - 1))
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("options", [{}, {"accuracy": 200, "dtype": "mp"}], ids=["default", "200 bits"])
+@pytest.mark.parametrize("name", some_first(9, [name for name in MATRICES if name not in ("spans", "huge")]))
+def test_decompositions(name, full, options, exact):
+    a = MATRICES[name]
+    u, s, vh, bound, bounds, angles, _ = linalg.svd(a, full, **options)
+    (m, n), k = a.shape, min(a.shape)
+    assert u.shape == (m, m if full else k) and s.shape == (k,) and vh.shape == (n if full else k, n)
+    assert angles.shape == (2, k) and bounds.shape == (k,) and bound == bounds.max()
+    check_values(s, bounds, exact[1])
+    near = 2e-6 if name == "single" and not options else 2.0**-190 if options else 2e-14
+    with mpmath.workprec(1600):
+        of_u, of_s, of_v = judged(u), judged(s.reshape(-1, 1)), judged(vh)
+        assert mpmath.mnorm(of_u.H * of_u - mpmath.eye(of_u.cols)) <= near
+        assert mpmath.mnorm(of_v * of_v.H - mpmath.eye(of_v.rows)) <= near
+        rest = of_u[:, :k] * mpmath.diag([of_s[i] for i in range(k)]) * of_v[:k, :] - judged(a)
+        assert mpmath.mnorm(rest) <= near * exact[1][0]
+        for j in range(k):
+            for got, wanted, angle in (
+                (of_u[:, j], exact[0][:, j], angles[0, j]),
+                (of_v[j, :].H, exact[2][j, :].H, angles[1, j]),
+            ):
+                assert angle == np.inf or sine(list(got), list(wanted)) <= float(angle) + mpmath.ldexp(1, -1400)
+    if name in ("normal", "tall", "wide", "complex", "kahan"):
+        assert angles.max() <= near
+
+
+@pytest.mark.parametrize("bits", [53, 300])
+@pytest.mark.parametrize(
+    "name", some_first(2, ["hilbert", "kahan", "graded rows", "graded columns", "clustered", "wide", "complex"])
+)
+def test_relative_accuracy(name, bits, exact):
+    found = linalg.svdvals(MATRICES[name], accuracy=Accuracy("relative", 2.0**-bits), dtype="mp")
+    check_values(found.values, found.error_bounds, exact[1], relative=True)
+    assert found.error_bound < 2.0**-bits
+    if name != "spans":
+        found = linalg.svd(MATRICES[name], False, accuracy=Accuracy("relative", 2.0**-53))
+        check_values(found.s, found.error_bounds, exact[1], relative=True)
+        assert found.error_bound <= 2.0**-52
+
+
+def test_values_that_are_zero_have_no_relative_accuracy():
+    for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
+        with pytest.raises(ValueError, match=r"^accuracy: singular value \d is zero, or too small .*'normwise', tol"):
+            linalg.svdvals(a, accuracy=Accuracy("relative", 1e-10))
+
+
+@pytest.mark.full
+def test_many_bits():
+    a = RNG.standard_normal((4, 3))
+    found = linalg.svdvals(a, accuracy=880, dtype="mp")
+    check_values(found.values, found.error_bounds, exact_svd(a)[1])
+    assert found.error_bound < 2.0**-880
+
+
+@pytest.mark.parametrize("seed", some_first(3, range(20)))
+def test_small_values_beside_clusters(seed):
+    """A block of one value near 0 has a phase, or a sign, and clusters may gain little in a correction."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((2, 3, 3)) + 1j * rng.standard_normal((2, 3, 3)) * (seed % 2)
+    left, right = np.linalg.qr(x)[0]
+    a = left * rng.choice([1, 1, 1e-8, 1e-16, 1e-17, 0], 3) @ right
+    for options in ({}, {"accuracy": 200, "dtype": "mp"}):
+        found = linalg.svdvals(a, **options)
+        check_values(found.values, found.error_bounds, exact_svd(a)[1])
+
+
+def test_empty_matrices():
+    for shape in ((0, 3), (2, 0), (0, 0)):
+        u, s, vh, bound, *_ = linalg.svd(np.zeros(shape))
+        assert (u == np.eye(shape[0])).all() and (vh == np.eye(shape[1])).all() and s.shape == (0,) and bound == 0
+        u, s, vh, *_ = linalg.svd(np.zeros(shape), False, dtype="mp", accuracy=100)
+        assert u.shape == (shape[0], 0) and vh.shape == (0, shape[1])
+        assert linalg.svdvals(np.zeros(shape, complex)).values.dtype == np.float64
+
+
+def test_values_that_a_format_does_not_hold():
+    with pytest.raises(OverflowError, match="too large for float32"):
+        linalg.svdvals(np.array([[1e300]]), dtype="float32")
+    with pytest.raises(OverflowError, match="too small for float32"):
+        linalg.svdvals(np.array([[1e-300]]), dtype="float32")
+    with pytest.raises(OverflowError, match="too small for float32"):
+        linalg.svdvals(np.diag([1, 1e-60]), dtype="float32", accuracy=Accuracy("relative", 1e-6))
+    found = linalg.svdvals(np.diag([1e-40, 1e-42]), dtype="float32")  # subnormal
+    assert 2.0**-24 < found.error_bound < 2.0**-8
+
+
+def test_bad_operands():
+    for function in (linalg.svd, linalg.svdvals, linalg.cond, linalg.pinv, linalg.matrix_rank):
+        argument = "A" if function is linalg.matrix_rank else "a"
+        for bad, message in (
+            (np.zeros(3), "expected a matrix"),
+            (np.zeros((2, 2, 2)), "expected a matrix"),
+            (np.array([[np.nan]]), "expected finite numbers"),
+            (np.array([[1.0, np.inf]]), "expected finite numbers"),
+        ):
+            with pytest.raises(ValueError, match=f"^{argument}: .*{message}"):
+                function(bad)
+    with pytest.raises(ValueError, match=r"^p: 3; expected None, 2"):
+        linalg.cond(np.eye(2), 3)
+    with pytest.raises(ValueError, match=r"^a: shape \(2, 3\); expected a square"):
+        linalg.cond(np.ones((2, 3)), 1)
+    with pytest.raises(ValueError, match=r"^tol: -1; expected"):
+        linalg.matrix_rank(np.eye(2), -1)
+    with pytest.raises(ValueError, match=r"^rtol: given with tol"):
+        linalg.matrix_rank(np.eye(2), 1, rtol=1)
+    with pytest.raises(ValueError, match=r"^rtol: 2; expected"):
+        linalg.pinv(np.eye(2), rtol=2)
+
+
+def test_operands_stay_as_they_are():
+    a = np.asfortranarray(RNG.standard_normal((9, 6)))[::2, ::2]
+    before = a.copy()
+    a.flags.writeable = False
+    for function in (linalg.svd, linalg.svdvals, linalg.cond, linalg.pinv, linalg.matrix_rank):
+        first, second = function(a)[0], function(before)[0]
+        assert np.array_equal(first, second)
+    assert (a == before).all()
+
+
+# Condition numbers ---------------------------------------------------------------------------------------------------
+
+
+def exact_norm(m, p):
+    rows = [[abs(m[i, j]) for j in range(m.cols)] for i in range(m.rows)]
+    if p == "fro":
+        return mpmath.sqrt(mpmath.fsum(x * x for row in rows for x in row))
+    sums = [mpmath.fsum(row) for row in (rows if abs(p) == np.inf else zip(*rows, strict=True))]
+    return max(sums) if p > 0 else min(sums)
+
+
+@pytest.mark.parametrize("p", [None, 2, -2, 1, -1, np.inf, -np.inf, "fro"])
+@pytest.mark.parametrize(
+    "name", some_first(3, ["normal", "hilbert", "one", "kahan", "graded rows", "clustered", "huge", "tall"])
+)
+def test_condition_numbers(name, p, exact):
+    a = MATRICES[name]
+    if a.shape[0] != a.shape[1] and p not in (None, 2, -2):
+        return
+    for options in ({}, {"accuracy": 150, "dtype": "mp"}):
+        value, bound, _ = linalg.cond(a, p, **options)
+        with mpmath.workprec(1600):
+            if p in (None, 2, -2):
+                wanted = exact[1][0] / exact[1][len(exact[1]) - 1]
+                wanted = 1 / wanted if p == -2 else wanted
+            else:
+                m = judged(a)
+                wanted = exact_norm(m, p) * exact_norm(m**-1, p)
+            got = judged(value.reshape(1, 1))[0, 0]
+            assert abs(got - wanted) <= bound * wanted
+        assert bound <= 2.0 ** -(options.get("accuracy", 53) - 1)
+
+
+def test_condition_numbers_of_many_bits():
+    a = ozaki.mparray([[1, 1], [1, 1 + 2.0**-52]]).ldexp(np.array([[0, 0], [0, 0]]))
+    assert linalg.cond(a, 1).error_bound < 2.0**-52
+    a = ozaki.mparray([[2**250, 2**250], [2**250, 2**250 + 1]])
+    for p in (1, np.inf):  # the norm times that of the inverse, of the determinant 2^250
+        assert float(linalg.cond(a, p).value) == (2.0**251 + 1) * (2.0**251 + 1) / 2.0**250
+
+
+def test_condition_numbers_that_are_refused():
+    for a in (np.zeros((2, 2)), np.arange(9).reshape(3, 3)):
+        for p in (None, 1):
+            with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+                linalg.cond(a, p)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: no elements"):
+        linalg.cond(np.zeros((0, 0)))
+
+
+# Ranks ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", some_first(3, range(12)))
+def test_ranks_of_integers_are_proven(seed):
+    flint = pytest.importorskip("flint", reason="python-flint is not installed")
+    rng = np.random.default_rng(seed)
+    m, n, r = rng.integers(1, 12, 3)
+    a = rng.integers(-9, 10, (m, r)) @ rng.integers(-9, 10, (r, n))
+    wanted = flint.fmpz_mat(a.tolist()).rank()
+    for x in (a, a.astype(float), a * 2.0**-40, a * (1 - 2j), ozaki.mparray(a)):
+        rank, least, most, *_ = linalg.matrix_rank(x, 0)
+        assert rank == least == most == wanted
+    assert linalg.matrix_rank(a)[:3] == (wanted, wanted, wanted)
+
+
+def test_ranks_above_a_tolerance():
+    a = orthogonal(6) * 10.0 ** np.arange(0, -30, -5) @ orthogonal(6)
+    for k in range(6):
+        if k <= 3:  # smaller singular values are rounding errors
+            assert linalg.matrix_rank(a, 3 * 10.0 ** (-5 * k))[:3] == (k, k, k)
+            assert linalg.matrix_rank(a, rtol=3 * 10.0 ** (-5 * k))[:3] == (k, k, k)
+    assert linalg.matrix_rank(hilbert(20, 20))[:3] == (np.linalg.matrix_rank(hilbert(20, 20)),) * 3
+    assert linalg.matrix_rank(hilbert(20, 20), 0)[:3] == (20, 20, 20)
+    assert linalg.matrix_rank(hilbert(8, 8).astype(np.float32)).most < 8
+    assert linalg.matrix_rank(np.diag([1.0, 5e-324]), 0)[:3] == (2, 2, 2)
+    assert linalg.matrix_rank(np.diag([1e30, 1e-40]), 1e-41)[:3] == (2, 2, 2)
+    assert linalg.matrix_rank(np.zeros((3, 2)), 0)[:3] == linalg.matrix_rank(np.zeros((0, 2)))[:3] == (0, 0, 0)
+
+
+def test_ranks_that_are_left_open():
+    rank, least, most, bound, _ = linalg.matrix_rank(np.diag([2.0, 1.0, 1.0, 0.5]), 1.0)
+    assert (least, most) == (1, 3) and least <= rank <= most and bound < 2.0**-240
+    a = RNG.standard_normal((20, 15))
+    a = np.concatenate([a, a], axis=1)  # of too many bits for a proof
+    found = linalg.matrix_rank(a, 0)
+    assert (found.rank, found.least, found.most) == (15, 15, 20)
+
+
+# Pseudoinverses ------------------------------------------------------------------------------------------------------
+
+
+def exact_pinv(a, rank):
+    u, s, vh = exact_svd(a)
+    with mpmath.workprec(1600):
+        found = mpmath.matrix(vh.cols, u.rows)
+        for k in range(rank):
+            found += vh[k, :].H * u[:, k].H / s[k]
+    return found
+
+
+def check_pinv(a, found):
+    wanted, got = exact_pinv(a, found.rank), judged(found.x)
+    with mpmath.workprec(1600):
+        assert (got.rows, got.cols) == (wanted.rows, wanted.cols)
+        for j, bound in enumerate(found.error_bounds):
+            sizes = [abs(wanted[i, j]) for i in range(wanted.rows)]
+            missed = max(abs(wanted[i, j] - got[i, j]) for i in range(wanted.rows))
+            assert missed <= float(bound) * max(sizes) + mpmath.ldexp(1, -1200)
+    assert found.error_bound == found.error_bounds.max()
+
+
+@pytest.mark.parametrize("options", [{}, {"accuracy": 200, "dtype": "mp"}], ids=["default", "200 bits"])
+@pytest.mark.parametrize(
+    "name",
+    some_first(
+        5,
+        [
+            "tall",
+            "wide",
+            "complex",
+            "hilbert",
+            "one",
+            "normal",
+            "tall hilbert",
+            "vandermonde",
+            "graded columns",
+            "single",
+        ],
+    ),
+)
+def test_pseudoinverses(name, options):
+    found = linalg.pinv(MATRICES[name], **options)
+    check_pinv(MATRICES[name], found)
+    assert found.rank == min(MATRICES[name].shape)
+    assert found.error_bound <= (
+        2.0**-24 if name == "single" and not options else 2.0 ** -(options.get("accuracy", 53) - 1)
+    )
+
+
+@pytest.mark.parametrize(
+    "a", [LOW, LOW.T, LOW * (1 + 1j), hilbert(7, 7), np.diag([0.0, 3.0, 0.0])[:, :2], np.ones((1, 4))]
+)
+def test_truncated_pseudoinverses(a):
+    for options in ({}, {"accuracy": 150, "dtype": "mp"}):
+        found = linalg.pinv(a, rtol=1e-4, **options)
+        check_pinv(a, found)
+        assert found.rank == np.linalg.matrix_rank(a, rtol=1e-4)
+        assert found.error_bound <= 2.0 ** -(options.get("accuracy", 53) - 1)
+
+
+def test_pseudoinverses_of_zeros_and_nothing():
+    for shape in ((0, 3), (2, 0)):
+        assert linalg.pinv(np.zeros(shape)).x.shape == shape[::-1]
+    x, bound, bounds, rank, _ = linalg.pinv(np.zeros((2, 3)), rtol=1e-10)
+    assert (x == np.zeros((3, 2))).all() and bound == rank == 0 and bounds.shape == (2,)
+
+
+def test_pseudoinverses_that_are_refused():
+    for a in (LOW, LOW.T, np.zeros((2, 2)), np.ones((2, 2))):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: neither columns nor rows are independent.* name rtol"):
+            linalg.pinv(a)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^rtol: singular value 1 cannot be told from 0\.5 times"):
+        linalg.pinv(np.diag([1, 0.5]), rtol=0.5)
+
+
+@pytest.mark.parametrize("sizes", [(1.0, 1e200), (1.0, 1e-200), (3.0, 1e150)])
+def test_pseudoinverses_of_columns_that_span_much(sizes):
+    a = np.array(sizes)[:, None]
+    exact = [Fraction(x) / sum(Fraction(x) ** 2 for x in sizes) for x in sizes]
+    found = linalg.pinv(a, accuracy=100, dtype="mp")
+    for x, wanted, bound in zip(found.x.to_fractions()[0], exact, found.error_bounds, strict=True):
+        assert abs(x - wanted) <= Fraction(bound) * wanted
+
+
+def test_a_row_of_zeros():
+    a = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, 5.0]])
+    for x, found in ((a, linalg.pinv(a)), (a.T, linalg.pinv(a.T))):
+        exact = np.linalg.pinv(x)
+        assert abs(found.x - exact).max() < 1e-13 and found.error_bound < 2e-16
+    assert (linalg.pinv(a).x[:, 1] == 0).all() and linalg.pinv(a).error_bounds[1] == 0
+    assert Fraction(float(linalg.pinv(np.array([[4.0]])).x[0, 0])) == Fraction(1, 4)
