@@ -74,6 +74,12 @@ FUNCTIONS = {
     "eigh b": (lambda x: linalg.eigh(A, x), "b"),
     "eigvalsh b": (lambda x: linalg.eigvalsh(A, x), "b"),
     **{name: (getattr(linalg, name), "a") for name in ("svd", "svdvals", "cond", "pinv")},
+    **{name: (getattr(linalg, name), "a") for name in ("lq", "eig", "eigvals", "det", "slogdet", "expm")},
+    "cho_solve b": (lambda x: linalg.cho_solve((A, True), x), "b"),
+    "solve_triangular": (lambda x: linalg.solve_triangular(x, A), "a"),
+    "solve_triangular b": (lambda x: linalg.solve_triangular(A, x), "b"),
+    "trmm": (lambda x: linalg.blas.trmm(1.0, x, A), "a"),
+    "syrk": (lambda x: linalg.blas.syrk(1.0, x), "a"),
     "matrix_rank": (linalg.matrix_rank, "A"),
     "norm": (linalg.norm, "x"),
 }  # fmt: skip

@@ -124,7 +124,7 @@ def check(function, found):
             left, right = right.T, left.T
         bound, of_columns = found.error_bound, function in ("qr", "pivoted qr", "lq")
         assert product_error(fractions(matrix), fractions(left), fractions(right), of_columns) <= bound
-    if hasattr(found, "error_bounds"):
+    if hasattr(found, "error_bounds") and function != "expm":  # whose columns are measured by themselves
         assert type(found.error_bounds) is np.ndarray and found.error_bounds.max() == found.error_bound
 
 
