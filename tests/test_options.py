@@ -66,7 +66,7 @@ def test_no_other_function_takes_options():
             if f"{module}.{name}".strip(".") not in {*KINDS, *OF_ONE_PROMISE} and inspect.isfunction(
                 function := getattr(of, name)
             ):
-                rounds_to_nearest = name in ("solve", "inv", "cholesky", "lu_factor", "qr")
+                rounds_to_nearest = name in ("solve", "inv", "cholesky", "lu_factor", "qr", "eigvalsh")
                 assert {*shown(function)} <= {"accuracy", "dtype", *["reproducible"] * rounds_to_nearest}, name
 
 

@@ -27,6 +27,10 @@ _EXPECTED = (
 )
 
 
+OF_DTYPE = "dtype"
+"""The accuracy that has as many bits as the dtype of the result, where None stands for another one."""
+
+
 class Target(NamedTuple):
     """The accuracy of a solution before it is rounded to its format.
 

@@ -19,6 +19,9 @@ from ozaki.linalg.common.products import UNIT, residual
 from ozaki.linalg.common.upper import LEAST
 from ozaki.linalg.factors.correcting import Near, Product
 
+LEAST_ROWS = 8192
+"""Rows of a matrix on a GPU from which on blocks are taken: by a count of operations, not measured yet."""
+
 WIDTH = 1024
 """Columns of a block: the array library's share of the work is about WIDTH / n, that of residuals as much."""
 
@@ -27,6 +30,11 @@ TOLERANCE = 2.0**-53
 
 FactorsOfColumns = Callable[[Any], tuple[Any, Any, Any]]
 """A function of a matrix, shape (m, w), m >= w, that returns an order of its rows, and factors, (m, w) and (w, w)."""
+
+
+def by_blocks(a: Any) -> bool:
+    """Whether factors by blocks are likely to be found sooner than the array library's."""
+    return array_library(a) is not np and len(a) >= LEAST_ROWS
 
 
 def lu_by_blocks(a: Any, factorise: FactorsOfColumns, width: int = WIDTH) -> tuple[Any, Any, Any, float]:

@@ -10,6 +10,7 @@ factorization", NOLTA 3 (2012).
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,13 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.targets import OF_DTYPE
 from ozaki.linalg.common.triangles import mirrored, read
 from ozaki.linalg.common.upper import column_norm, row_norm
+from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, cholesky_by_blocks
 from ozaki.linalg.factors.correcting import (
     Corrected,
+    Near,
     Product,
     Products,
     corrected,
@@ -33,6 +37,7 @@ from ozaki.linalg.factors.correcting import (
     rounded_factors,
     transformed,
     triangle,
+    uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.nearest.asking import to_nearest
@@ -40,9 +45,11 @@ from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import is_multiprecision
 
 
 class _Cholesky(NamedTuple):
@@ -93,7 +100,7 @@ def cholesky(
     a: Any,
     *,
     upper: bool = False,
-    accuracy: Accuracy | str | float | None = None,
+    accuracy: Accuracy | str | float | None = OF_DTYPE,
     dtype: Any = None,
     reproducible: bool = False,
 ) -> Cholesky:
@@ -109,7 +116,9 @@ def cholesky(
         the result. SciPy's name of that is `lower=False`, its default.
     accuracy : str, int or float, optional
         "fp64", a number of bits or a tolerance t, before l is rounded to its dtype: abs(a - l l^H)_ij <= t norm(l_i)
-        norm(l_j). Up to 900 bits. Default: as many bits as the dtype has.
+        norm(l_j). Up to 900 bits. Default: "dtype", as many bits as the dtype has. None, for floats: l is as accurate
+        as the array library's factor, which it is, not corrected, or one found by blocks with this library's products
+        (large ones on a GPU); its error is proven, but not that a is positive definite.
     dtype, reproducible : optional
         As in `solve`; of `reproducible` the entries of l.
 
@@ -138,7 +147,8 @@ def cholesky(
     check_flag("upper", upper)
     (a,), formats = matrices(a=read("a", a, not upper, "real"))
     check_matrix("a", a, square=True)
-    nearest, accuracy = to_nearest(accuracy, reproducible)
+    as_found = accuracy is None
+    nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     a = mirrored(a, not upper, conjugate=True)
     if nearest and a.size:
@@ -149,6 +159,10 @@ def cholesky(
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
+    if as_found and not isinstance(unit, Numbers) and not is_multiprecision(target.dtype):
+        first, errors = _found(unit)
+        (low,), bounds = uncorrected(target, (first,), errors, _products(unit), (Powers(rows=-scales),))
+        return _result(low, bounds, 0, upper, Equations(a, formats))
     found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
     (low,), bounds = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
     return _result(low, bounds, found.steps, upper, Equations(a, formats))
@@ -180,6 +194,22 @@ def _definite_tolerance(a: Any) -> float:
 
 def _products(a: Any) -> Products:
     return lambda factors: [Product(a, factors[0], adjoint(factors[0]))]
+
+
+def _found(a: Any) -> tuple[Any, Bounds]:
+    """A factor in float64, and upper bounds of the errors of columns.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is none.
+    """
+    factorise = partial(native, _native_factor, why=_NOT_POSITIVE)
+    if by_blocks(a):
+        low, error = cholesky_by_blocks(a, factorise)
+        return low, np.full(len(a), error)
+    low = factorise(a)
+    return low, Near((low,), _products(a), TOLERANCE).errors()
 
 
 def _factored(a: Any, tolerance: float) -> Corrected:

@@ -271,6 +271,26 @@ def rounded_factors(
     return result, bounds + LEAST * cleared
 
 
+def uncorrected(
+    target: Target, factors: tuple[Any, ...], errors: Bounds, products: Products, powers: tuple[Powers, ...]
+) -> tuple[tuple[Any, ...], Bounds]:
+    """Factors as they were found, times powers of two, in the target's format, and errors of columns.
+
+    `errors` are those of the factors; where rounding changes these, others are found.
+
+    Raises
+    ------
+    OverflowError
+        As of `rounded_factors`.
+    """
+    result, kept = zip(
+        *(formatted(x, each, target.dtype) for x, each in zip(factors, powers, strict=True)), strict=True
+    )
+    if all(bool((x == y).all()) for x, y in zip(kept, factors, strict=True)):
+        return result, errors
+    return rounded_factors(target, Corrected(factors, 0), products, powers, cleared=False)
+
+
 def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple[Any, Any]:
     """The residual wanted - x y, in many bits or in float64, and upper bounds of what its elements are off by."""
     wanted, x, y, _ = product

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +18,16 @@ from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
-from ozaki.linalg.common.products import product_of_inverses, product_within
+from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
-from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.targets import OF_DTYPE, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.upper import row_norm
+from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, lu_by_blocks
 from ozaki.linalg.factors.correcting import (
     Corrected,
+    Near,
     Product,
     Products,
     corrected,
@@ -33,6 +36,7 @@ from ozaki.linalg.factors.correcting import (
     rounded_factors,
     transformed,
     triangle,
+    uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.nearest.asking import to_nearest
@@ -41,8 +45,10 @@ from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import is_multiprecision
 
 
 class _LU(NamedTuple):
@@ -85,17 +91,18 @@ class LU(Bounded, _LU):
 @np.errstate(all="ignore")
 @named("lu_factor", solves=True)
 def lu_factor(
-    a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None, reproducible: bool = False
+    a: Any, *, accuracy: Accuracy | str | float | None = OF_DTYPE, dtype: Any = None, reproducible: bool = False
 ) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
 
-    The systems are solved by an inverse of a, not by these factors. It is found first: that proves that a is regular.
+    The systems are solved by an inverse of a, not by these factors. It is found first: that proves that a is regular;
+    but with accuracy=None not before the first system is solved.
 
     Parameters
     ----------
     a : array or MPArray, shape (n, n), real or complex
     accuracy : str, int or float, optional
-        As in `cholesky`, of a[p] - l u.
+        As in `cholesky`, of a[p] - l u. With None, a may be singular, too.
     dtype, reproducible : optional
         As in `solve`; of `reproducible` the entries of l and u, with the order p of exact elimination: each pivot is
         the largest number left in its column (of complex ones the abs of both parts, added up, counts, as in LAPACK),
@@ -126,7 +133,8 @@ def lu_factor(
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
-    nearest, accuracy = to_nearest(accuracy, reproducible)
+    as_found = accuracy is None
+    nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     if nearest and a.size:
         *of_a, bounds, steps = nearest_lu(a, target.dtype, lambda bits: lu_factor(a, accuracy=bits, dtype="mp"))
@@ -138,13 +146,19 @@ def lu_factor(
         nothing = xp.zeros(0, int), no_elements, no_elements, 0.0, 0, Equations(a, formats)
         none = LU.of(*nothing, error_bounds=np.zeros(0))
         return reached(none, a.shape, no_elements, "row-column")
-    system = System(a.copy(), formats)  # which keeps the matrix, while the caller may change a
+    kept = a.copy()  # for systems, while the caller may change a
     scales = -tops_or_zero(a, 0)
+    powers = NO_POWERS, Powers(columns=-scales)
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
+    if as_found and not isinstance(unit, Numbers) and not is_multiprecision(target.dtype):
+        order, *first, errors = _found(unit)
+        (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
+        items = order, low, up, float(bounds.max()), 0, Equations(kept, formats)
+        return reached(LU.of(*items, error_bounds=bounds), a.shape, up, "row-column")
+    system = System(kept, formats)
     if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
         left_inverse(unit, _ILL_CONDITIONED)
     order, found = _factored(unit, target.tolerance)
-    powers = NO_POWERS, Powers(columns=-scales)
     (low, up), bounds = rounded_factors(target, found, _products(unit[order]), powers, cleared)
     equations = Equations(system.a, formats, system)
     items = order, low, up, float(bounds.max()), found.steps, equations
@@ -155,6 +169,22 @@ def _products(a: Any) -> Products:
     return lambda factors: [Product(a, factors[0], factors[1])]
 
 
+def _found(a: Any) -> tuple[Any, Any, Any, Bounds]:
+    """The order of the rows and factors in float64 of a matrix with columns of about 1, and errors of columns.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there are none.
+    """
+    factorise = partial(native, _native_factors, why="its factors are not finite")
+    if by_blocks(a):
+        order, low, up, error = lu_by_blocks(a, factorise)
+        return order, low, up, np.full(len(a), error)
+    order, low, up = factorise(a)
+    return order, low, up, Near((low, up), _products(a[order]), TOLERANCE).errors()
+
+
 def _factored(a: Any, tolerance: float) -> tuple[Any, Corrected]:
     """The order of the rows and the factors of a matrix with columns of about 1.
 
@@ -163,7 +193,7 @@ def _factored(a: Any, tolerance: float) -> tuple[Any, Corrected]:
     numpy.linalg.LinAlgError
         If the condition number of the matrix is too large.
     """
-    order, *first = native(_native_factors, rounded(a), _ILL_CONDITIONED)
+    order, *first = native(_regular_factors, rounded(a), _ILL_CONDITIONED)
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
         return order, _corrected(a[order], tuple(first), tolerance)
     order, s, first = _preconditioner(a, order, first)
@@ -223,26 +253,31 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = product_of_inverses(s, inverse, count)
-        again, *factors = native(_native_factors, rounded(product_within(a[order], s, 2.0**-70)), _ILL_CONDITIONED)
+        again, *factors = native(_regular_factors, rounded(product_within(a[order], s, 2.0**-70)), _ILL_CONDITIONED)
         order = order[again]
     raise np.linalg.LinAlgError(f"a: {_ILL_CONDITIONED}")
 
 
-def _native_factors(a: Any) -> tuple[Any, Any, Any]:
-    """The order of the rows, and the factors of the matrix in that order.
+def _regular_factors(a: Any) -> tuple[Any, Any, Any]:
+    """As `_native_factors`, of a square matrix, with upper factors that have inverses.
 
-    A zero on the diagonal of the upper one is replaced by 2**-52 times its largest element, so that it has an inverse;
-    corrections remove the difference.
+    A zero on the diagonal is replaced by 2**-52 times the largest element; corrections remove the difference.
     """
-    xp, n = array_library(a), len(a)
+    xp = array_library(a)
+    order, lower, upper = _native_factors(a)
+    missing = (xp.diagonal(upper) == 0) * (abs(upper).max() * 2.0**-52)
+    return order, lower, upper + xp.diag(missing)
+
+
+def _native_factors(a: Any) -> tuple[Any, Any, Any]:
+    """The order of the rows, and the factors of the matrix in that order, which has no fewer rows than columns."""
+    xp, (m, n) = array_library(a), a.shape
     packed, exchanges = _factors(a)
-    p = list(range(n))
+    p = list(range(m))
     for i, j in enumerate(exchanges.tolist()):
         p[i], p[j] = p[j], p[i]
-    strict, eye = xp.tri(n, k=-1), xp.eye(n)
-    upper = packed * (1 - strict)
-    missing = (xp.diagonal(upper) == 0) * (abs(upper).max() * 2.0**-52)
-    return xp.asarray(p), packed * strict + eye, upper + xp.diag(missing)
+    strict, eye = xp.tri(m, n, k=-1), xp.eye(m, n)
+    return xp.asarray(p), packed * strict + eye, (packed * (1 - strict))[:n]
 
 
 def _factors(a: Any) -> tuple[Any, Any]:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra.problem import Problem, operands
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
@@ -51,6 +53,7 @@ def eigvalsh(
     UPLO: str | None = None,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: bool = False,
 ) -> Eigenvalues:
     """Find the eigenvalues of a Hermitian matrix, or the w of a x = w b x, to a named accuracy, which is proven.
 
@@ -61,6 +64,8 @@ def eigvalsh(
         Default: the identity. An ill-conditioned one costs time, not digits.
     lower, UPLO, accuracy, dtype
         As in `eigh`.
+    reproducible : bool, optional
+        Of one matrix: make each value the float nearest to the exact eigenvalue, as in `solve`.
 
     Returns
     -------
@@ -69,7 +74,7 @@ def eigvalsh(
     Raises
     ------
     numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
-        As in `eigh`.
+        As in `eigh`; if `reproducible`, as in `solve`.
 
     Notes
     -----
@@ -87,7 +92,14 @@ def eigvalsh(
     (np.float64(1.11153...e-10), True)
     """
     a, b, formats = operands(a, b, lower, UPLO)
+    nearest, accuracy = to_nearest(accuracy, reproducible)
+    if nearest and b is not None:
+        raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
     target = target_of(accuracy, dtype, formats)
+    if nearest and a.size:
+        in_bits = lambda bits: eigvalsh(a, accuracy=bits, dtype="mp")  # noqa: E731
+        result, bounds, steps = nearest_eigenvalues(a, target, in_bits)
+        return reached(Eigenvalues(result, float(bounds.max()), bounds, steps), a.shape, result, "eigenvalue")
     if not a.size:
         values = empty((0,), part_of(target.dtype), a)
         return reached(Eigenvalues(values, 0.0, np.zeros(0), 0), a.shape, values, "eigenvalue")
