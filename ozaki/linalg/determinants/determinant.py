@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.call.operands import holds_complex
+from ozaki.backends import backend_of
+from ozaki.call.operands import are_integers, as_array, holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
@@ -126,9 +127,10 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     >>> ozaki.linalg.det([[1, 2], [2, 4]]).error_bound
     0.0
     """
+    of_integers = _holds_integers(a)
     (a,), formats = matrices(a=a)
     check_square_matrices("a", a)
-    asked = _asked(a, accuracy, dtype, formats)
+    asked = _asked(a, of_integers, accuracy, dtype, formats)
     found = [_rounded(each, asked) for each in _each(a, asked)]
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
@@ -219,17 +221,23 @@ class _Asked(NamedTuple):
     of_complex: bool
 
 
-def _asked(a: Any, accuracy: Any, dtype: Any, formats: list[str]) -> _Asked:
-    """What is asked of `det`.
+def _holds_integers(a: Any) -> bool:
+    """Whether an operand, as a caller gives it, is an array of integers, or a list of these."""
+    if isinstance(a, tuple | Numbers):
+        return False
+    x = as_array("a", a, backend_of(("a", a)))
+    return not isinstance(x, Numbers) and are_integers(x)
+
+
+def _asked(a: Any, of_integers: bool, accuracy: Any, dtype: Any, formats: list[str]) -> _Asked:
+    """What is asked of `det`, by default every bit of integers in "mp".
 
     Raises
     ------
     ValueError, TypeError
     """
-    # Integers are multiprecision numbers here, but have the format of floats (`matrices`).
-    of_integers = isinstance(a, Numbers) and not is_multiprecision(formats[0])
-    of_integers = of_integers and accuracy is None and is_multiprecision(str(format_named(dtype)))
-    exact = _is_exact(accuracy) or of_integers
+    every_bit = of_integers and accuracy is None and is_multiprecision(str(format_named(dtype)))
+    exact = _is_exact(accuracy) or every_bit
     target = target_of(53 if exact else accuracy, dtype, formats)
     return _Asked(target, exact, _named_bits(dtype), holds_complex(a))
 
