@@ -91,10 +91,10 @@ def solve(
         If an element of x is too large for the dtype, or a whole column of x, of a relative accuracy an element, too
         small.
 
-    Errors about one matrix of a stack end with its index, as "(matrix [3] of the stack)".
-
     Notes
     -----
+    Errors about one matrix of a stack end with its index, as "(matrix [3] of the stack)".
+
     With R the inverse found, E = I - R a and d = R (b - a x), the solution is x + (I - E)^-1 d, so x + d is off by no
     more than norm(E) norm(d) / (1 - norm(E)). The norm of E, and everything that products and roundings add, is
     bounded; norm(E) is at most 2^-5 (docs/linalg.md, L1 and L13). S. M. Rump, "Verification methods", Acta Numerica
