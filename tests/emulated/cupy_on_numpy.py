@@ -382,7 +382,7 @@ def install(capability: str) -> None:
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda, linalg=linalg,
     )  # fmt: skip
     cupyx = ModuleType("cupyx.scipy.linalg")
-    vars(cupyx)["lu_factor"] = on_arrays(scipy.linalg.lu_factor)
+    vars(cupyx).update({name: on_arrays(getattr(scipy.linalg, name)) for name in ("lu_factor", "solve_triangular")})
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda, "cupyx.scipy.linalg": cupyx})
 
     from ozaki.backends.cupy.program import compiling
