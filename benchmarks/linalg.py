@@ -1,8 +1,8 @@
 """`ozaki.linalg` beside the array library's own functions, on a CPU and on a GPU: `python -m benchmarks.linalg`.
 
 Each function takes a matrix of normally distributed numbers, and one of condition number 10^12. Errors are what the
-bounds of docs/linalg.md bound, measured against a result of 150 bits, whose own proven error is far smaller. Where
-ozaki-jax is installed, its functions are a peer.
+bounds of docs/linalg.md bound, measured against a result of 150 bits, whose own proven error is far smaller. On a CPU
+crlin and ozaki-jax are peers, where they are installed: crlin returns intervals, of which the middle counts.
 
 The medians go to benchmarks/results/linalg/, and the newest of each device into docs/linalg.md.
 """
@@ -98,7 +98,7 @@ def measured(device: Device, n: int, kind: str, seconds: float) -> list[Row]:
     rows = []
     for name, task in tasks(device.xp, n, kind).items():
         found = task.ours(accuracy="fp64")
-        native, peer = task.native(), _peer(device, name, n, kind)
+        native = task.native()
         row = {
             "function": name,
             "n": n,
@@ -109,8 +109,10 @@ def measured(device: Device, n: int, kind: str, seconds: float) -> list[Row]:
             "bound": found.error_bound,
             "native error": task.error(native if isinstance(native, tuple) else (native,)),
         }
-        if peer is not None:
-            row |= {"peer": median_seconds(device, [peer], seconds), "peer error": task.error((peer(),))}
+        for peer, function in _peers(device, name, n, kind).items():
+            row[peer] = median_seconds(device, [function], seconds)
+            found = function()
+            row[f"{peer} error"] = None if found is None else task.error((found,))
         print(row, flush=True)
         rows.append(row)
         device.release()
@@ -140,6 +142,8 @@ def tasks(xp: Any, n: int, kind: str) -> dict[str, Task]:
         "inv": _compared(linalg.inv, xp.linalg.inv, a),
         "lstsq": _compared(linalg.lstsq, lambda x, y: xp.linalg.lstsq(x, y, rcond=2.0**-52), tall, most),
         "eigh": _compared(linalg.eigh, xp.linalg.eigh, symmetric, whole=True),
+        "eigvalsh": _compared(linalg.eigvalsh, xp.linalg.eigvalsh, symmetric, whole=True),
+        "svdvals": _compared(linalg.svdvals, partial(xp.linalg.svd, compute_uv=False), a, whole=True),
         "cholesky": Task(
             partial(linalg.cholesky, positive),
             partial(xp.linalg.cholesky, positive),
@@ -170,22 +174,42 @@ def _of_factors(a: Any, x: Any, y: Any) -> float:
     return float((off / ((x * x).sum(axis=1) ** 0.5)[:, None] / (y * y).sum(axis=0) ** 0.5).max())
 
 
-def _peer(device: Device, name: str, n: int, kind: str) -> Callable[[], Any] | None:
-    """The function of ozaki-jax for the same operands; None without it, on a GPU, and where it has no such function."""
-    if name not in ("solve", "inv", "lstsq") or not _peer_versions(device):
-        return None
-    import jax
-    import ozaki_jax
+PEERS = "crlin", "ozaki-jax"
 
-    jax.config.update("jax_enable_x64", True)
-    operands = tasks(np, n, kind)[name].native.args  # type: ignore[attr-defined]
-    return partial(getattr(ozaki_jax, name), *operands)
+
+def _peers(device: Device, name: str, n: int, kind: str) -> dict[str, Callable[[], Any]]:
+    """The functions of peers that are installed, and have it, for the same operands: they return one array."""
+    installed = _peer_versions(device)
+    found: dict[str, Callable[[], Any]] = {}
+    task = tasks(np, n, kind)[name] if installed else None
+    if "crlin" in installed and name in ("solve", "lstsq", "eigvalsh"):
+        import crlin
+
+        function = {"solve": crlin.solve, "lstsq": crlin.lstsq, "eigvalsh": crlin.eig_sym}[name]
+        found["crlin"] = partial(_middle, function, crlin.NotVerified, *task.native.args)  # type: ignore[union-attr]
+    if "ozaki-jax" in installed and name in ("solve", "inv", "lstsq"):
+        import jax
+        import ozaki_jax
+
+        jax.config.update("jax_enable_x64", True)
+        found["ozaki-jax"] = partial(getattr(ozaki_jax, name), *task.native.args)  # type: ignore[union-attr]
+    return found
+
+
+def _middle(function: Callable[..., Any], refused: type[Exception], *operands: Any) -> Any:
+    """The middle of the intervals that a function of crlin returns; None if it verifies none."""
+    try:
+        low, high = function(*operands)[:2]
+    except refused:
+        return None
+    return low + (high - low) / 2
 
 
 def _peer_versions(device: Device) -> dict[str, str]:
-    if device.xp is not np or importlib.util.find_spec("ozaki_jax") is None:
+    if device.xp is not np:
         return {}
-    return {name: version(name) for name in ("ozaki-jax", "jax")}
+    modules = {name: name.replace("-", "_") for name in PEERS}
+    return {name: version(name) for name, module in modules.items() if importlib.util.find_spec(module) is not None}
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
@@ -200,19 +224,25 @@ def table(result: Result) -> str:
     """Times and errors on a device, a line for each function, size and matrix."""
     names = result["versions"]
     native = f"CuPy {names['cupy']}" if names.get("cupy") else f"NumPy {names['numpy']}"
-    peer = f"ozaki-jax {names['ozaki-jax']}" if "ozaki-jax" in names else ""
+    peers = [peer for peer in PEERS if peer in names]
     lines = [
-        ["function", "matrix", "n", native, "ozaki", *([peer] if peer else [])],
-        ["---", "---", *["---:"] * (4 if peer else 3)],
+        ["function", "matrix", "n", native, "ozaki", *(f"{peer} {names[peer]}" for peer in peers)],
+        ["---", "---", *["---:"] * (3 + len(peers))],
     ]
     for row in result["rows"]:
         ours = f"{_time(row['ozaki'])}, {row['error']:.1e} (proven {row['bound']:.1e})"
         cells = [f"{_time(row['native'])}, {row['native error']:.1e}", ours]
-        if peer:
-            cells.append(f"{_time(row['peer'])}, {row['peer error']:.1e}" if "peer" in row else "")
+        cells += [_of_peer(row, peer) for peer in peers]
         lines.append([f"`{row['function']}`", row["matrix"], str(row["n"]), *cells])
     head = f"**{result['device']}**: time, and error; medians.\n"
     return "\n".join([head, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _of_peer(row: Row, peer: str) -> str:
+    if peer not in row:
+        return ""
+    error = row[f"{peer} error"]
+    return f"{_time(row[peer])}, {'refused' if error is None else f'{error:.1e}'}"
 
 
 def _time(seconds: float) -> str:

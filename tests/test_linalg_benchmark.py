@@ -18,13 +18,22 @@ def where(request):
 @pytest.mark.parametrize("kind", linalg._KINDS)
 def test_errors_are_within_the_bounds(where, kind):
     rows = linalg.measured(where, 12, kind, 0)
-    assert [row["function"] for row in rows] == ["solve", "inv", "lstsq", "eigh", "cholesky", "qr"]
+    assert [row["function"] for row in rows] == [
+        "solve",
+        "inv",
+        "lstsq",
+        "eigh",
+        "eigvalsh",
+        "svdvals",
+        "cholesky",
+        "qr",
+    ]
     for row in rows:
         assert row["error"] <= row["bound"] < 4e-16 and row["ozaki"] > 0 and row["native"] > 0
     if kind != "N(0, 1)":
         assert all(row["native error"] > 1e3 * row["bound"] for row in rows[:3])
     result = {"device": "D", "versions": {"numpy": "1", "cupy": None}, "rows": rows}
-    assert linalg.table(result).count("\n| `") == 6 and "proven" in linalg.table(result)
+    assert linalg.table(result).count("\n| `") == 8 and "proven" in linalg.table(result)
 
 
 def test_errors_are_measured_against_more_bits():
