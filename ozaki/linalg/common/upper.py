@@ -74,6 +74,26 @@ def _summed(x: Any, axis: int) -> float:
     return float(sums.max()) * (1 + 2 * (x.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
 
 
+def spectral_norm(x: Any) -> float:
+    """An upper bound of the spectral norm of abs(x), and so of x: the root of its row norm times its column norm.
+
+    The product of these bounds of two matrices is one of abs(x) abs(y), on which errors of products rest.
+    """
+    return row_norm(x) ** 0.5 * column_norm(x) ** 0.5 * (1 + 2.0**-50) if x.size else 0.0
+
+
+def frobenius_norm(x: Any) -> float:
+    """An upper bound of the root of the sum of squares of a matrix's elements, and so of its spectral norm."""
+    if not isinstance(x, Sum) and not x.size:
+        return 0.0
+    if not isinstance(x, Numbers | Sum):
+        flat = x.reshape(-1)
+        squares = float(array_library(x).vdot(flat, flat).real)
+        if 2.0**-900 < squares < 2.0**900:  # what underflows is far smaller
+            return float(squares**0.5 * (1 + (x.size + 8) * 2.0**-52))
+    return float(norms(norms(x, 0)[None, :], 1)[0])
+
+
 def column_sizes(x: Any) -> npt.NDArray[np.float64]:
     """Upper bounds of the largest abs of each column, in NumPy; 0 of a column of zeros."""
     sizes = magnitudes(x)

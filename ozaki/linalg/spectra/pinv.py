@@ -16,9 +16,8 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, componentwise, not_tiny
 from ozaki.linalg.common.scaling import ZERO, Powers, check_span, nonzero_tops, scaled, tops, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, least_magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, least_magnitudes, norms, spectral_norm
 from ozaki.linalg.factors.correcting import factor_target
-from ozaki.linalg.spectra.clusters import spectral_norm
 from ozaki.linalg.spectra.ranks import counted_above
 from ozaki.linalg.spectra.singular import Decomposition
 from ozaki.linalg.spectra.svd import Scaled

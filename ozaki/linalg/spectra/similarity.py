@@ -18,6 +18,7 @@ from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.upper import LEAST, column_sizes, magnitudes, norms, row_norm
 from ozaki.linalg.factors.correcting import native
 from ozaki.linalg.spectra.balancing import balance_of, exponents_of
+from ozaki.linalg.spectra.clusters import FINER
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.discs import Discs, discs, groups, reach, turned
 from ozaki.linalg.systems.inverses import left_inverse
@@ -33,9 +34,6 @@ many bits as that norm has, and so many has a native product with Y, since its e
 
 _BETTER = 2.0**-40
 """As `_GOOD`, of an inverse in more bits."""
-
-_FINER = 2.0**-16
-"""How much sharper residuals are than the values need: of vectors they bound errors divided by gaps."""
 
 _FINEST = 2.0**-940
 """The smallest tolerance of a residual: bounds are float64 numbers."""
@@ -92,7 +90,7 @@ class Decomposition:
             x = self._xp.asarray(pairs.real_basis(vectors) if self.real else vectors)
             sizes = abs(values)
             goal = tolerance * (sizes.min() if relative and sizes.min() else sizes.max() or 1.0)
-            if self._measured(values.astype(np.complex128), x, pairs, max(goal, 2.0**-80 * sizes.max()) * _FINER):
+            if self._measured(values.astype(np.complex128), x, pairs, max(goal, 2.0**-80 * sizes.max()) * FINER):
                 return
         raise np.linalg.LinAlgError(f"a: {_NOTHING} of which vectors are independent")
 
@@ -237,13 +235,13 @@ class Decomposition:
         rows = self._similar.discs.rows
         finite = rows[np.isfinite(rows)]
         now = min(float(finite.max()) if finite.size else 1.0, 1.0)
-        wanted = max(goal * _FINER, 2.0**-100 * now)
+        wanted = max(goal * FINER, 2.0**-100 * now)
         together = self._similar.gaps <= 8 * (rows[:, None] + rows)
         together[~np.isfinite(rows)] = True
         n = len(rows)
         together |= together[np.ix_(self.pairs.partners(n), self.pairs.partners(n))]
         labels = groups(together)
-        fine = max(goal * _FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
+        fine = max(goal * FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
         bits = ceil(log2(n) - log2(fine)) + 8
         small = np.where(labels[:, None] == labels, 0.0, self._similar.coupling / _nonzero(self._similar.differences))
         x = exactly(self.vectors) + exactly(self.times(self.real_change(small), bits + 64))

@@ -27,18 +27,22 @@ from ozaki.linalg.common.products import (
 )
 from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.targets import SMALLEST
-from ozaki.linalg.common.upper import LEAST, least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import (
+    LEAST,
+    column_norms,
+    frobenius_norm,
+    least_magnitudes,
+    magnitudes,
+    spectral_norm,
+)
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
-from ozaki.linalg.spectra.clusters import euclidean, frobenius_norm, orthonormal, ranges_of_clusters, spectral_norm
+from ozaki.linalg.spectra.clusters import FINER, orthonormal, ranges
 from ozaki.linalg.systems.solution import in_format, missing
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 _ROUNDINGS = 1 + 2.0**-40
 """Times a bound in float64, more than all roundings in it."""
-
-_FINER = 2.0**-16
-"""How much sharper the first residuals are than values need, if vectors are wanted: gaps divide errors of these."""
 
 _APART = 2.0**16
 """How far apart values are, times what couples their vectors, that are no cluster. Corrections of vectors of others are
@@ -135,7 +139,7 @@ class Decomposition:
         a, u, v, s, xp = self._a, self.u, self.v, self.values, self._xp
         self._blocks = []
         self.largest = float(on_host(magnitudes(s)).max()) or 1.0
-        finer = _FINER if self._vectors else 2.0**-4
+        finer = FINER if self._vectors else 2.0**-4
         words, left_out = [rounded(a)], 0.0
         if isinstance(a, Numbers):
             words += [rounded(a - exactly(words[0]))]
@@ -428,11 +432,12 @@ class Decomposition:
         limit = _APART * float(abs(coupling).max()) + LEAST
         n, p, values = self._n, self.u.shape[1], self.values
         s = on_host(rounded(values))
-        ranges = ranges_of_clusters(on_host(near)[:n, :n])
-        if s[-1] <= limit and not (ranges and ranges[-1][1] == n):
-            ranges.append((n - 1, n))
+        joined = np.diagonal(on_host(near)[:n, :n], 1)  # each value with the next
+        clusters = [(first, last) for first, last in ranges(joined) if last - first > 1]
+        if s[-1] <= limit and not (clusters and clusters[-1][1] == n):
+            clusters.append((n - 1, n))
         blocks = []
-        for first, last in ranges:
+        for first, last in clusters:
             columns = slice(first, last)
             small = last == n and s[-1] <= limit
             outer = middle[first : p if small else last, columns].copy()
@@ -542,7 +547,7 @@ class Decomposition:
     def _turned(self, x: Any, left: bool, dtype: str) -> tuple[Any, Bounds]:
         if not self._blocks:
             found = in_format(x, dtype)
-            return found, euclidean(missing(x, _wide(found)))
+            return found, column_norms(missing(x, _wide(found)))
         high, low = x if isinstance(x, Sum) else (x, self._xp.zeros_like(x))
         off = np.zeros(high.shape[1])
         turned, rest = high.copy(), low.copy()
@@ -553,7 +558,7 @@ class Decomposition:
             sizes = spectral_norm(high[:, part]) * spectral_norm(by)
             off[part] = (native_error(high[:, part], by) + 2 * UNIT) * sizes + LEAST
         found = in_format(Sum(turned, rest), dtype)
-        return found, off + euclidean(missing(Sum(turned, rest), _wide(found)))
+        return found, off + column_norms(missing(Sum(turned, rest), _wide(found)))
 
 
 def _wide(x: Any) -> Any:
