@@ -17,7 +17,7 @@ import numpy as np
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, hermitian, masked, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, masked, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
@@ -204,7 +204,7 @@ def _found(a: Any) -> tuple[Any, Bounds]:
     numpy.linalg.LinAlgError
         If there is none.
     """
-    factorise = partial(native, _native_factor, why=_NOT_POSITIVE)
+    factorise = partial(native, native_factor, why=_NOT_POSITIVE)
     if by_blocks(a):
         low, error = cholesky_by_blocks(a, factorise)
         return low, np.full(len(a), error)
@@ -251,7 +251,7 @@ def _corrected(a: Any, tolerance: float) -> Corrected:
         f = inverse @ rests[0] @ adjoint(inverse)
         return (left @ (f * strict + (f * half).real),)
 
-    first = native(_native_factor, rounded(a), _NOT_POSITIVE)
+    first = native(native_factor, rounded(a), _NOT_POSITIVE)
     return corrected(tolerance, (first,), _products(a), correction)
 
 
@@ -276,10 +276,10 @@ def _preconditioner(a: Any) -> Any:
     now = rounded(a)
     for count in range(1, MOST_FACTORS + 1):
         try:
-            factor, as_it_is = native(_native_factor, now, _NOT_POSITIVE), True
+            factor, as_it_is = native(native_factor, now, _NOT_POSITIVE), True
         except np.linalg.LinAlgError:
             added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
-            factor, as_it_is = native(_native_factor, now + added, _NOT_POSITIVE), False
+            factor, as_it_is = native(native_factor, now + added, _NOT_POSITIVE), False
         inverse = xp.tril(native(xp.linalg.inv, factor, _NOT_POSITIVE))
         if as_it_is and row_norm(factor) * row_norm(inverse) <= _WELL_CONDITIONED:
             return x
@@ -288,7 +288,7 @@ def _preconditioner(a: Any) -> Any:
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
 
 
-def _native_factor(a: Any) -> Any:
+def native_factor(a: Any) -> Any:
     """The factor that NumPy or CuPy finds.
 
     Raises
@@ -306,4 +306,5 @@ def _native_factor(a: Any) -> Any:
 def _transformed(x: Any, a: Any, tolerance: float) -> Any:
     """X A X^H, Hermitian, its elements off by little more than the tolerance."""
     size = column_norm(x)
-    return hermitian(product_within(product_within(x, a, tolerance / size), adjoint(x), tolerance))
+    found = product_within(product_within(x, a, tolerance / size), adjoint(x), tolerance)
+    return mirrored(found, lower=True, conjugate=True)
