@@ -329,6 +329,8 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_changed(monkeypatch):
         linalg.det(np.ones((20, 20)))
     with pytest.raises(np.linalg.LinAlgError, match=r"in some minutes or more \(matrix \[1\] of the stack\)$"):
         linalg.det(np.array([np.eye(20), np.ones((20, 20))]))
+    with pytest.raises(OverflowError, match=r"^dtype: the determinant is too large .*\(matrix \[1\] of the stack\)$"):
+        linalg.det(np.array([np.eye(2), 1e200 * np.eye(2)]))
     assert linalg.det(np.ones((20, 20)), accuracy="exact").det == 0
 
 

@@ -13,12 +13,12 @@ from ozaki.call.operands import are_integers, as_array, holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
-from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import least_magnitudes, magnitudes
 from ozaki.linalg.determinants import deciding
-from ozaki.linalg.determinants.deciding import Determinant
-from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
+from ozaki.linalg.determinants.scalars import Determinant, Scalar, logarithm_of_abs
+from ozaki.linalg.systems.gathering import one_by_one
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -129,9 +129,9 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     """
     of_integers = _holds_integers(a)
     (a,), formats = matrices(a=a)
-    check_square_matrices("a", a)
+    check_matrix("a", a, square=True, stack=True)
     asked = _asked(a, of_integers, accuracy, dtype, formats)
-    found = [_rounded(each, asked) for each in _each(a, asked)]
+    found = one_by_one(a.shape[:-2], lambda index: _rounded(_one(a[index], asked), asked))
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
     result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
@@ -176,11 +176,11 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     -1.0 1388.45... True
     """
     (a,), formats = matrices(a=a)
-    check_square_matrices("a", a)
+    check_matrix("a", a, square=True, stack=True)
     if _is_exact(accuracy):
         raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
     asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
-    found = [_logarithm(each, asked) for each in _each(a, asked)]
+    found = one_by_one(a.shape[:-2], lambda index: _logarithm(_one(a[index], asked), asked))
     bounds = np.array([each[2] for each in found], np.float64).reshape(-1, 2)
     steps, form = max((each[3] for each in found), default=0), asked.target.dtype
     sign = _of_stack(a, [each[0] for each in found], form)
@@ -189,19 +189,6 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     result = SLogDet(sign, logabsdet, _bounds_of_stack(a, bounds.max(axis=1)), of_parts, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, logabsdet[..., None, None], "absolute")
     return result
-
-
-def check_square_matrices(name: str, x: Any) -> None:
-    """Refuse what is neither a square matrix nor a stack of these.
-
-    Raises
-    ------
-    ValueError
-    """
-    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
-        raise ValueError(
-            f"{name}: shape {tuple(x.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
-        )
 
 
 class _Asked(NamedTuple):
@@ -250,25 +237,6 @@ def _is_exact(accuracy: Any) -> bool:
 def _named_bits(dtype: Any) -> int | None:
     name = format_named(dtype)
     return precision_of(name) if name is not None and is_multiprecision(name) and name != "mp" else None
-
-
-def _each(a: Any, asked: _Asked) -> list[Determinant]:
-    """The determinants of the matrices of a stack, in row-major order.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If one cannot be found; the message says of which matrix.
-    """
-    if a.ndim == 2:
-        return [_one(a, asked)]
-    found = []
-    for index in np.ndindex(*a.shape[:-2]):
-        try:
-            found.append(_one(a[index], asked))
-        except np.linalg.LinAlgError as error:
-            raise np.linalg.LinAlgError(f"{error} (matrix {[*index]} of the stack)") from None
-    return found
 
 
 def _one(a: Any, asked: _Asked) -> Determinant:

@@ -8,7 +8,7 @@ is a product of inverses of upper factors, as in S. M. Rump's inverses. E, in mo
 from __future__ import annotations
 
 from math import ceil, isfinite, log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ozaki.linalg.common.products import (
     residual,
 )
 from ozaki.linalg.common.upper import LEAST, magnitudes, norms, row_norm
-from ozaki.linalg.determinants.scalars import Scalar, scalars
+from ozaki.linalg.determinants.scalars import Determinant, Scalar, scalars
 from ozaki.linalg.determinants.scalars import product as product_of_scalars
 from ozaki.linalg.systems.inverses import CONTRACTION, LARGEST, LIMIT, MOST_FACTORS
 
@@ -32,21 +32,6 @@ _MOST_STEPS = 12
 
 _ROUNDINGS = 1 + 2.0**-30
 """More than all roundings of float64 in a bound make up."""
-
-
-class Determinant(NamedTuple):
-    """A determinant that is not zero: it differs from `value` by no more than `error` times abs(value).
-
-    Attributes
-    ----------
-    value : Scalar
-    error : float
-    steps : corrections
-    """
-
-    value: Scalar
-    error: float
-    steps: int
 
 
 def determinant(a: Any, tolerance: float, cleared: bool) -> Determinant:

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from ozaki.driver.watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly, on_host
-from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Exponents
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
+from ozaki.linalg.systems.gathering import one_by_one, stacked
 from ozaki.linalg.systems.solution import empty, in_format, too_small
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
@@ -104,29 +105,19 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
              [ -1.47152,   1.10364]], bits=102)
     """
     (a,), formats = matrices(a=a)
-    if a.ndim < 2 or a.shape[-2] != a.shape[-1]:
-        raise ValueError(
-            f"a: shape {tuple(a.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
-        )
+    check_matrix("a", a, square=True, stack=True)
     target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
     batch, n = a.shape[:-2], a.shape[-1]
-    found = [_exponential(a[index], target) for index in np.ndindex(*batch)] if a.size else []
+    found = one_by_one(batch, lambda index: _exponential(a[index], target)) if a.size else []
     bounds = np.array([each.error_bound for each in found])
     steps = max((each.iterations for each in found), default=0)
     if not batch and found:
         return reached(found[0], a.shape, found[0].expm, "normwise")
-    x = _stacked([each.expm for each in found], a.shape) if found else empty(a.shape, target.dtype, a)
+    x = stacked([each.expm for each in found], batch) if found else empty(a.shape, target.dtype, a)
     of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
     result = Expm(x, bounds.reshape(batch) if batch else 0.0, of_columns, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
     return result
-
-
-def _stacked(each: list[Any], shape: tuple[int, ...]) -> Any:
-    """Matrices as a stack."""
-    if isinstance(each[0], MPArray):
-        return mparray(np.concatenate([x.reshape(1, *x.shape) for x in each])).reshape(shape)
-    return array_library(each[0]).stack(each).reshape(shape)
 
 
 def _exponential(a: Any, target: Target) -> Expm:
