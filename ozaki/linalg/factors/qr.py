@@ -2,8 +2,8 @@
 
 The factors that NumPy or CuPy finds are corrected: with E = (A - Q R) inv(R) and K = Q^H E a correction adds E - Q Y
 and Y R, Y upper triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails
-for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is
-triangular: Q is that of A, too. Of a matrix with more columns than rows A are the first ones; with B the others, to
+for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`systems/inverses.py`), which
+is triangular: Q is that of A, too. Of a matrix with more columns than rows A are the first ones; with B the others, to
 whose R belongs T = Q^H B, a correction adds Q^H (B - Q T) + (Y - K) T to that.
 """
 
@@ -98,6 +98,7 @@ def qr(
     pivoting: Literal[False] = False,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: bool = False,
 ) -> QR: ...
 @overload
 def qr(
@@ -107,6 +108,7 @@ def qr(
     pivoting: Literal[True],
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: Literal[False] = False,
 ) -> PivotedQR: ...
 @any_arrays("a", numpy=("error_bounds",))
 @default_environment
