@@ -19,6 +19,10 @@ LEAST = 2.0**-1000
 each row or column, though not below each element."""
 
 
+UP = 1 + 2.0**-40
+"""Times a bound: more than the roundings of some float64 operations, and of sums of up to 4096 numbers, change it."""
+
+
 def magnitudes(x: Any) -> Any:
     """Upper bounds of the abs of elements: a float64 array of the shape and in the library of x; 0 of zeros alone."""
     if isinstance(x, Numbers):

@@ -15,7 +15,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.determinants import deciding
 from ozaki.linalg.determinants.scalars import Determinant, Scalar, logarithm_of_abs
 from ozaki.linalg.systems.gathering import one_by_one
@@ -26,9 +26,6 @@ from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy, of_text
 from ozaki.records.formats import COMPLEX, format_named, is_multiprecision, precision_of
-
-_UP = 1 + 2.0**-40
-"""More than the roundings of float64 in a bound make up."""
 
 
 class Det(NamedTuple):
@@ -258,7 +255,7 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
         If it is too large for the format, or nothing is left of it.
     """
     dtype = asked.target.dtype
-    error = found.error / (1 - found.error) * _UP  # relative to the exact determinant
+    error = found.error / (1 - found.error) * UP  # relative to the exact determinant
     try:
         x = found.value.multiprecision(asked.of_complex)
     except UnfitError:
@@ -277,7 +274,7 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
                 f"dtype: the determinant is too {'small' if finite else 'large'} for {dtype}; ask for dtype='mp', or "
                 "ozaki.linalg.slogdet"
             )
-    return kept, (error + _lost(x, kept) * (1 + error)) * _UP, found.steps
+    return kept, (error + _lost(x, kept) * (1 + error)) * UP, found.steps
 
 
 def _lost(x: MPArray, kept: Any) -> float:
@@ -286,7 +283,7 @@ def _lost(x: MPArray, kept: Any) -> float:
     if not bool(lost.signs.any()):
         return 0.0
     top = int(x.exponents[x.signs != 0].max())
-    return float(magnitudes(lost.ldexp(-top))) / float(least_magnitudes(x.ldexp(-top))) * _UP
+    return float(magnitudes(lost.ldexp(-top))) / float(least_magnitudes(x.ldexp(-top))) * UP
 
 
 def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float, float], int]:
@@ -307,7 +304,7 @@ def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float
             )
         return np.zeros((), dtype), np.full((), -inf, real), (0.0, 0.0), found.steps
     # abs(log(1 + z)), and so the angle between 1 and 1 + z, is at most abs(z) (1 + abs(z)) for abs(z) <= 1/2.
-    error = found.error * (1 + found.error) * _UP
+    error = found.error * (1 + found.error) * UP
     places = max(ceil(-log2(asked.target.tolerance)), 53) + 8
     logarithm = Scalar(logarithm_of_abs(value, places), 0, -places).multiprecision(False)
     sign, of_sign = Scalar(1 if value.real > 0 else -1), 0.0
@@ -323,7 +320,7 @@ def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float
     else:
         signs, kept = exact_sign.astype(dtype), logarithm.astype(real)
     of_logarithm = error + 2.0**-places + _absolute(logarithm, kept)
-    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * _UP, of_logarithm * _UP), found.steps
+    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * UP, of_logarithm * UP), found.steps
 
 
 def _absolute(x: MPArray, kept: Any) -> float:

@@ -240,7 +240,7 @@ _WELL_CONDITIONED = 2.0**30
 def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     """An order of rows, an upper triangular S for which A S is well-conditioned, and factors of A S in that order.
 
-    S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`_inverses.py`).
+    S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`systems/inverses.py`).
 
     Raises
     ------

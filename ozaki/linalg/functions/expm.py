@@ -14,7 +14,7 @@ from ozaki.linalg.common.arrays import array_library, exactly, on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Exponents
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
 from ozaki.linalg.systems.gathering import one_by_one, stacked
@@ -28,9 +28,6 @@ _LARGEST = 40
 
 _MOST_BITS = 2**13
 """Bits from which on products are not tried."""
-
-_UP = 1 + 2.0**-40
-"""More than the roundings of float64 in a bound make up."""
 
 
 class Expm(NamedTuple):
@@ -164,14 +161,14 @@ def _rounded(found: Enclosed, target: Target, steps: int) -> Expm:
     assert top is not None
     x = in_format(found.x, target.dtype)
     unit, kept = found.x.ldexp(-top), mparray(x).ldexp(-top)
-    error = (2.0 ** max(found.error - top, -990.0)) * _UP if found.error > -inf else 0.0
+    error = (2.0 ** max(found.error - top, -990.0)) * UP if found.error > -inf else 0.0
     lost = on_host(magnitudes(unit - kept).max(axis=0)) + error
     sizes = on_host(least_magnitudes(unit).max(axis=0)) - error
     if not bool((kept.signs != 0).any()):
         too_small(target.dtype)
-    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * _UP
+    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * UP
     bounds[lost == 0] = 0.0
-    bound = float(lost.max()) / float(sizes.max()) * _UP
+    bound = float(lost.max()) / float(sizes.max()) * UP
     return Expm(x, bound, bounds, steps)
 
 

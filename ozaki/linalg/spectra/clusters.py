@@ -16,11 +16,13 @@ import numpy.typing as npt
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, Bounds, componentwise, native_error, native_product
-from ozaki.linalg.common.upper import LEAST, column_norm, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_norm, magnitudes, row_norm
 from ozaki.multiprecision.objects import mparray
 
 FINER = 2.0**-16
 """How much sharper the first residuals are than the values need: of vectors they bound errors divided by gaps."""
+
+NOT_CONVERGING = "a: corrections of its eigenvectors do not converge"
 
 
 def ranges(together: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -47,7 +49,7 @@ def decomposed_block(block: Any, offsets: Any) -> tuple[Any, Any, float]:
         return values, y, inf
     missed = columns_y * (row_norm(rest) + of_rest) + 2 * norm_gram * largest
     roundings = 2 * UNIT * (row_norm(whole) + float(on_host(magnitudes(offsets)).max()))
-    return values, y, (missed / (1 - norm_gram) + roundings) * (1 + 2.0**-40) + LEAST
+    return values, y, (missed / (1 - norm_gram) + roundings) * UP + LEAST
 
 
 def errors_by_coupling(columns: Bounds, gaps: Bounds, blocks: list[tuple[int, int]], size: float) -> Bounds:
@@ -63,7 +65,7 @@ def errors_by_coupling(columns: Bounds, gaps: Bounds, blocks: list[tuple[int, in
     """
     starts = np.array([first for first, _ in blocks])
     unit = columns.max() + LEAST  # squares of small numbers underflow
-    coupled = unit * np.sqrt(np.add.reduceat((columns / unit) ** 2, starts)) * (1 + 2.0**-40) + LEAST
+    coupled = unit * np.sqrt(np.add.reduceat((columns / unit) ** 2, starts)) * UP + LEAST
     around = np.full(len(blocks) + 1, inf)
     around[1:-1] = gaps[starts[1:] - 1]
     between = np.minimum(around[1:], around[:-1])

@@ -20,8 +20,15 @@ from ozaki.linalg.common.products import (
     product_within,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, column_norm, frobenius_norm, magnitudes, norms, row_norm
-from ozaki.linalg.spectra.clusters import FINER, decomposed_block, errors_by_coupling, orthonormal, ranges
+from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms, row_norm
+from ozaki.linalg.spectra.clusters import (
+    FINER,
+    NOT_CONVERGING,
+    decomposed_block,
+    errors_by_coupling,
+    orthonormal,
+    ranges,
+)
 from ozaki.linalg.systems.solution import missing
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -35,10 +42,8 @@ _CLOSE = 2.0**20
 correction leaves that share at most; within a cluster it leaves what float64 errs by, relative to the cluster's
 width."""
 
-NOT_CONVERGING = "a: corrections of its eigenvectors do not converge"
 
-
-class Decomposition:
+class HermitianDecomposition:
     """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix A, the parts of whose elements are below 1.
 
     With a positive definite B they are those of the pair, A x = d B x. The residuals P = A X - B X D, G = I - X^H B X
@@ -122,7 +127,7 @@ class Decomposition:
             fine = not_tiny(min(2.0**-10 * tolerance**0.5 / terms, 2.0**-8))
             self._gram = product(left, right, fine, multiprecision=False)
             of_gram = fine * terms + UNIT * frobenius_norm(self._gram) + size * of_b_x
-        self._spectral_gram = (frobenius_norm(self._gram) + of_gram) * (1 + 2.0**-40)
+        self._spectral_gram = (frobenius_norm(self._gram) + of_gram) * UP
 
     def _words_of_b_x(self, tolerance: float) -> tuple[list[Any], float]:
         """B X as a sum of float64 matrices, and a bound of the spectral norm of what it is off by."""
@@ -179,7 +184,7 @@ class Decomposition:
         self._of_rest, self._of_gram = of_rest, of_gram
         self._spectral_of_rest = n**0.5 * of_rest
         self._norm_gram = row_norm(self._gram) + of_gram
-        self._spectral_gram = min(self._norm_gram, frobenius_norm(self._gram) + n**0.5 * of_gram) * (1 + 2.0**-40)
+        self._spectral_gram = min(self._norm_gram, frobenius_norm(self._gram) + n**0.5 * of_gram) * UP
         self.bound = inf
         if self._b is None:
             missed = columns_x * (row_norm(self._rest) + of_rest)
@@ -194,7 +199,7 @@ class Decomposition:
             missed = row_norm(coupling) + n**0.5 * self._of_coupling
         if self._norm_gram < 0.5:
             missed += 2 * self._norm_gram * self.largest
-            self.bound = missed / (1 - self._norm_gram) / self.largest * (1 + 2.0**-40)
+            self.bound = missed / (1 - self._norm_gram) / self.largest * UP
 
     def _coupled(self) -> tuple[Any, float]:
         """N = X^H P in float64, and an upper bound of the spectral norm of what it errs by."""
@@ -205,7 +210,7 @@ class Decomposition:
         of_product = (native_error(left, rest) + 4 * UNIT) * frobenius_norm(self.vectors) * frobenius_norm(rest)
         size = 1 + self._spectral_gram if self._b is None else frobenius_norm(self.vectors)
         error = of_product + size * self._spectral_of_rest + len(left) * LEAST
-        return found, error * (1 + 2.0**-40)
+        return found, error * UP
 
     # Bounds ----------------------------------------------------------------------------------------------------------
 
@@ -242,8 +247,8 @@ class Decomposition:
         columns = on_host(norms(half, 0))
         errors += errors_by_coupling(columns, gaps - 2 * size, blocks, size) + missed
         if isinstance(self.values, Sum | Numbers):
-            return exactly(self.values) + exactly(change), errors * (1 + 2.0**-40) + LEAST
-        return added(self.values, change), errors * (1 + 2.0**-40) + LEAST
+            return exactly(self.values) + exactly(change), errors * UP + LEAST
+        return added(self.values, change), errors * UP + LEAST
 
     def vector_bounds(self, kept: Any) -> Bounds:
         """Upper bounds of the sines of the angles between vectors and exact ones (Davis and Kahan).
@@ -263,7 +268,7 @@ class Decomposition:
         gaps = gaps - self.bound * self.largest * (1 + 2.0**-50)
         rounding = of_norm * on_host(norms(missing(self.vectors, kept), 0))
         errors = np.where(gaps > 0, errors / np.where(gaps > 0, gaps, 1.0), inf) + rounding
-        found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * (1 + 2.0**-40)
+        found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * UP
         return found
 
     def _offsets(self, part: slice) -> Any:

@@ -13,6 +13,7 @@ from ozaki.linalg.common.arrays import Sum, array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, tops
 from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.upper import UP
 from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
 from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
@@ -174,7 +175,7 @@ def _eig(a: Any, accuracy: Any, dtype: Any, with_vectors: bool) -> GeneralEigen:
     result, kept = formatted(values, Powers(columns=np.full(n, found.highest)), form)
     errors = found.errors + missing(values, kept)
     least, largest = moduli(found.values, found.errors)
-    bounds = np.where(errors > 0, errors / (least if target.measure == "relative" else largest), 0.0) * (1 + 2.0**-40)
+    bounds = np.where(errors > 0, errors / (least if target.measure == "relative" else largest), 0.0) * UP
     if not bounds.max() < 1:
         too_small(form)
     result = moved(result, xp) if isinstance(result, Numbers) else xp.asarray(result)

@@ -16,10 +16,10 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, componentwise, not_tiny
 from ozaki.linalg.common.scaling import ZERO, Powers, check_span, nonzero_tops, scaled, tops, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, least_magnitudes, norms, spectral_norm
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes, norms, spectral_norm
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.spectra.ranks import counted_above
-from ozaki.linalg.spectra.singular import Decomposition
+from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
@@ -166,7 +166,7 @@ def _rounded(x: Any, powers: Powers, errors: Bounds, target: Target) -> tuple[An
     lost = on_host(missing(unit, scaled(kept, to_unit))).max(axis=0)
     exact = on_host(least_magnitudes(unit)).max(axis=0) - errors
     total = errors + lost
-    bounds = np.where(total > 0, total / np.where(exact > 0, exact, LEAST), 0.0) * (1 + 2.0**-40)
+    bounds = np.where(total > 0, total / np.where(exact > 0, exact, LEAST), 0.0) * UP
     if bool((bounds >= 1).any()):
         too_small(target.dtype)
     return found, bounds
@@ -268,7 +268,7 @@ class _Truncated:
         self._rows, self._columns = rows, columns
         self._scale = Scaled(a[xp.asarray(rows)][:, xp.asarray(columns)])
         self.exponents = np.full(a.shape[1], -self._scale.exponent)
-        found = self._found = Decomposition(self._scale.unit, 2.0**-53, vectors=True)
+        found = self._found = SingularDecomposition(self._scale.unit, 2.0**-53, vectors=True)
         while True:
             self.rank, least, most = counted_above(found, self._scale, None, rtol)
             if least == most:

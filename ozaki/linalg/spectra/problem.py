@@ -14,9 +14,10 @@ from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.triangles import mirrored, read
-from ozaki.linalg.common.upper import LEAST, least_magnitudes
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
-from ozaki.linalg.spectra.decomposition import NOT_CONVERGING, Decomposition
+from ozaki.linalg.spectra.clusters import NOT_CONVERGING
+from ozaki.linalg.spectra.decomposition import HermitianDecomposition
 from ozaki.linalg.spectra.generalised import NOT_POSITIVE, first_of_pair
 from ozaki.linalg.systems.solution import formatted, missing, too_small
 from ozaki.planning.checks import check_flag
@@ -94,7 +95,7 @@ class Problem(NamedTuple):
         values = Powers(columns=np.full(n, by))
         return Problem(unit, b, values, Powers(rows=of_rows), cleared or cleared_b, bool(highest == ZERO))
 
-    def decomposition(self, tolerance: float, values_alone: bool = False) -> Decomposition:
+    def decomposition(self, tolerance: float, values_alone: bool = False) -> HermitianDecomposition:
         """The library's own eigenvalues and eigenvectors, of which corrections start.
 
         Raises
@@ -107,9 +108,9 @@ class Problem(NamedTuple):
             first = native(eigh, rounded(self.a), "float64 finds no eigenvalues")
         else:
             first = first_of_pair(self.a, self.b)
-        return Decomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
+        return HermitianDecomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
 
-    def solved(self, target: Target, values_alone: bool) -> tuple[Decomposition, Any, Bounds]:
+    def solved(self, target: Target, values_alone: bool) -> tuple[HermitianDecomposition, Any, Bounds]:
         """A decomposition that meets the target; its values, and upper bounds of their errors.
 
         Raises
@@ -163,7 +164,7 @@ class Problem(NamedTuple):
         sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
         if target.measure == "normwise":
             sizes = np.full(len(missed), 1.0 if self.is_zero else sizes.max())
-        bounds: Bounds = missed / sizes * (1 + 2.0**-40)
+        bounds: Bounds = missed / sizes * UP
         if not bounds.max() < 1:
             too_small(dtype)
         return result, bounds

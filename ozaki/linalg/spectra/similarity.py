@@ -15,10 +15,10 @@ from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, column_sizes, magnitudes, norms, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, magnitudes, norms, row_norm
 from ozaki.linalg.factors.correcting import native
 from ozaki.linalg.spectra.balancing import balance_of, exponents_of
-from ozaki.linalg.spectra.clusters import FINER
+from ozaki.linalg.spectra.clusters import FINER, NOT_CONVERGING
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.discs import Discs, discs, groups, reach, turned
 from ozaki.linalg.systems.inverses import left_inverse
@@ -63,7 +63,7 @@ class Similar(NamedTuple):
     discs: Discs
 
 
-class Decomposition:
+class GeneralDecomposition:
     """Approximate eigenvalues D and eigenvectors X of a matrix A whose elements are below 1.
 
     With P = A X - X D, Y near the inverse of X and F = I - Y X, A is similar to D + E, E = (I - F)^-1 Y P. Those of
@@ -121,15 +121,15 @@ class Decomposition:
         if not np.isfinite(coupling).all():
             return False
         # E - Y P is F E; Y P is off by the errors of P, of the product, and of roundings.
-        of_columns = of_rest + gain * largest * (1 + 2.0**-40) + LEAST
+        of_columns = of_rest + gain * largest * UP + LEAST
         with np.errstate(all="ignore"):
             of_e = (abs(coupling) * (1 + 2.0**-48) + np.outer(of_rows, of_columns)).max(axis=0) / (1 - contraction)
-        of_e *= 1 + 2.0**-40
+        of_e *= UP
         self.values, self.vectors, self.pairs, self._inverse_norm = values, x, pairs, float(of_rows.max())
         self._inverse, self.precise = y, isinstance(y, Numbers)
         errors = np.outer(pairs.row_sizes(of_rows), pairs.column_sizes(of_columns))
         errors += np.outer(pairs.row_sizes(missed), pairs.column_sizes(of_e))
-        errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
+        errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * UP + LEAST
         self._take(pairs.similar(coupling), errors)
         return True
 
@@ -140,14 +140,14 @@ class Decomposition:
         """
         a, xp, n = self._a, self._xp, x.shape[0]
         by_column = on_host(column_sizes(x))
-        sizes = abs(rounded(values)) * (1 + 2.0**-40)
+        sizes = abs(rounded(values)) * UP
         if not precise and not isinstance(a, Numbers) and not isinstance(x, Numbers):
             diagonal = xp.asarray(_diagonal(values, pairs, self.real))
             left, right = xp.concatenate([a, x], axis=1), xp.concatenate([x, -diagonal])
             terms = float(norms(left, 1).max()) * on_host(norms(right, 0))
             fine = not_tiny(min(wanted / (8 * float(terms.max())), 2.0**-8))
             if fine >= 2.0**-130:
-                return product(left, right, fine, multiprecision=False), fine * terms * (1 + 2.0**-40)
+                return product(left, right, fine, multiprecision=False), fine * terms * UP
         # In X D a column of a pair is a sum of two.
         terms = 2 * pairs.column_sizes(by_column) * (row_norm(a) + 4 * sizes)
         fine = min(wanted / float(terms.max() or 1.0), 2.0**-8)
@@ -157,7 +157,7 @@ class Decomposition:
         rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")
         # LEAST is more than what elements of A that were left out change (docs/linalg.md, L6).
         rest = rest if precise else rounded(rest)
-        return rest, fine * terms * (1 + 2.0**-40) + LEAST * (1 + n * by_column)
+        return rest, fine * terms * UP + LEAST * (1 + n * by_column)
 
     def _take(self, coupling: Complexes, errors: Floats) -> None:
         """Find the discs of D + E, `coupling` E but for errors; its diagonal goes to the values."""
@@ -257,7 +257,7 @@ class Decomposition:
             x, guess = self._split_vectors(x, change, pairs, bits)
             if self._measured(values.round_to(bits + 8), x, pairs, wanted, guess):
                 return
-        raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
+        raise np.linalg.LinAlgError(NOT_CONVERGING)
 
     def _split_vectors(self, x: Any, change: Any, pairs: Pairs, bits: int) -> tuple[Any, Any]:
         """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1; and its inverse.
@@ -416,6 +416,7 @@ def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
 
 
 def _native_inverse(x: Any) -> Any:
+    """NumPy's own inverse; Inf in place of one that there is not."""
     try:
         return np.linalg.inv(x)
     except np.linalg.LinAlgError:

@@ -13,8 +13,8 @@ from ozaki.linalg.common.arrays import adjoint, array_library, on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, least_magnitudes
-from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -226,20 +226,20 @@ class Scaled:
     def _powers(columns: int, exponent: int) -> Powers:
         return Powers(columns=np.full(columns, exponent))
 
-    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> Decomposition:
+    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> SingularDecomposition:
         """The decomposition whose values are as accurate as the target says."""
-        found = Decomposition(self.unit, target.tolerance, full=full, vectors=vectors)
+        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors)
         if target.measure == "relative":
             relative_to_each(found, target.tolerance)
         else:
             found.reach(target.tolerance)
         return found
 
-    def errors(self, found: Decomposition) -> npt.NDArray[np.float64]:
+    def errors(self, found: SingularDecomposition) -> npt.NDArray[np.float64]:
         """Upper bounds of the errors of the values, for the elements that were left out, too (docs/linalg.md, L6)."""
         return found.errors + LEAST * self.cleared * found.largest
 
-    def rounded(self, found: Decomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
+    def rounded(self, found: SingularDecomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
         """The values of the matrix in the target's format, and bounds of their errors in its measure.
 
         Raises
@@ -258,4 +258,4 @@ class Scaled:
             gone = not self.zero and not bool(lost.max() < on_host(least_magnitudes(kept)).max())
         if gone:
             too_small(target.dtype)
-        return result, bounds * (1 + 2.0**-40)
+        return result, bounds * UP
