@@ -165,6 +165,12 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
+    Notes
+    -----
+    The determinant is found as in `det`, with an error of at most e times its abs; so its logarithm is off by no more
+    than e (1 + e), and so is the angle of a complex sign. The logarithm itself is computed in integers whose every
+    rounding is counted (docs/linalg.md, L7).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg

@@ -70,6 +70,10 @@ def lq(
     numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
         As in `qr`, of the columns of a^H.
 
+    Notes
+    -----
+    l and q are the adjoints of r and q of a^H, with the bounds of these (docs/linalg.md, L4 and L8).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg

@@ -156,6 +156,13 @@ def qr(
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
+    Notes
+    -----
+    The array library's factors, in float64, are corrected: with E = (a - q r) inv(r) and K = q^H E they become q + E -
+    q Y and r + Y r, Y upper triangular with Y + Y^H = K + K^H - (I - q^H q). Of an ill-conditioned a those of a s are,
+    with the triangular s of `lstsq`. However they were found, the residuals a - q r and I - q^H q of the rounded
+    factors bound their errors (docs/linalg.md, L4; wide and complete ones L8; nearest entries L12).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg

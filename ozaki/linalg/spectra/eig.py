@@ -77,8 +77,9 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n)
-    accuracy, dtype : as of `eig`
+    a : array or MPArray, shape (n, n), real or complex
+    accuracy, dtype
+        As in `eig`.
 
     Returns
     -------
@@ -87,7 +88,12 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     Raises
     ------
     numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
-        As of `eig`.
+        As in `eig`.
+
+    Notes
+    -----
+    As `eig`, by discs of a matrix that is similar to a; values that stand on the diagonal since their rows or columns
+    have nothing else, as all of a triangular matrix, are exact (docs/linalg.md, L10).
 
     Examples
     --------
@@ -110,7 +116,7 @@ def eig(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n)
+    a : array or MPArray, shape (n, n), real or complex
     accuracy : Accuracy, str, int or float, optional
         Of the eigenvalues: "fp64", a number of bits or a tolerance t, before they are rounded to their dtype. None is
         off by more than t times the largest abs of all, or, with `Accuracy("relative", t)`, times its own. Up to 900

@@ -66,8 +66,8 @@ def eigh(
     Parameters
     ----------
     a : array or MPArray, shape (n, n), symmetric or Hermitian
-        As in NumPy and LAPACK only the lower triangle is read, and of its diagonal the real part: where the upper one
-        has other numbers, a stands for another matrix.
+        As in NumPy and LAPACK only one triangle is read, the lower one by default, and of its diagonal the real part:
+        where the other one has other numbers, a stands for another matrix.
     b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
         Default: the identity. Of the vectors V of a pair V^H b V is the identity, but for rounding. An ill-conditioned
         b costs time, not digits.

@@ -103,7 +103,8 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Notes
     -----
-    As `svd`; of the vectors, which are corrected in float64 if that does, no more is computed than values need.
+    As `svd`; of the vectors, which are corrected in float64 if that does, no more is computed than values need
+    (docs/linalg.md, L9).
 
     Examples
     --------
