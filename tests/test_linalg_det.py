@@ -226,7 +226,7 @@ def test_products_and_quotients_of_scalars_err_by_less_than_they_say():
     for x in numbers:
         a, b = gauss(x)
         true = true[0] * a - true[1] * b, true[0] * b + true[1] * a
-    missed, size = off(scalars.product(numbers, 70), true)
+    missed, size = off(scalars.product_of_scalars(numbers, 70), true)
     assert missed <= (40 * Fraction(2) ** (3 - 70)) ** 2 * size
     for x, y in pairwise(numbers):
         (a, b), (c, d) = gauss(x), gauss(y)

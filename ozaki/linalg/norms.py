@@ -182,6 +182,7 @@ def _order(ord: Order, axes: int, given: int) -> str | Fraction:
 
 
 _LARGEST = 1024
+"""The largest power of a norm, and the finest step between two: 1/1024."""
 
 
 def _norms(stack: Any, p: str | Fraction, bits: int) -> tuple[Any, npt.NDArray[np.float64] | float, int]:

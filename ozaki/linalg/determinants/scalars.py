@@ -79,7 +79,7 @@ def scalars(x: Any) -> list[Scalar]:
     return found
 
 
-def product(factors: Iterable[Scalar], bits: int) -> Scalar:
+def product_of_scalars(factors: Iterable[Scalar], bits: int) -> Scalar:
     """The product of numbers, each partial one cut off: off by less than 2**(3 - bits) of its abs for each factor."""
     found = Scalar(1)
     for factor in factors:

@@ -60,7 +60,7 @@ class HermitianDecomposition:
 
     Attributes
     ----------
-    values, vectors : float64 arrays, Sums or MPArrays
+    values, vectors : float64 arrays, Sums or MPArrays, shapes (n,), ascending, and (n, n), columns
     largest : the largest abs of the values, rounded up; 1 if all are zero
     bound : an upper bound of the error of each of `values`, relative to `largest`
     steps : corrections so far

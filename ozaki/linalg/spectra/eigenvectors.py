@@ -27,8 +27,8 @@ class Unrounded(NamedTuple):
 
     Attributes
     ----------
-    vectors : Sum or MPArray; columns
-    missed : upper bounds of the norms of what they are off by; inf where nothing is proven
+    vectors : Sum or MPArray, shape (n, n); columns
+    missed : shape (n,): upper bounds of the norms of what they are off by; inf where nothing is proven
     """
 
     vectors: Any

@@ -133,8 +133,7 @@ def pinv(
 
 def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:
     """Upper bounds of the largest errors of columns, in units of their largest elements, about; and these in units."""
-    sizes = tops_or_zero(found.x, 0, powers)
-    to_unit = Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
+    to_unit = _to_unit(found.x, powers)
     rows = np.zeros(len(found.left), np.int64) if powers.rows is None else powers.rows
     columns = to_unit.columns
     assert columns is not None
@@ -142,6 +141,12 @@ def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:
     left = float((found.left * np.exp2(np.clip(rows - top, -2000, 0).astype(float)) + LEAST).max())
     errors = np.ldexp(found.right * left, np.clip(columns + top, -5000, 5000).astype(np.int32))
     return np.where(found.right > 0, errors + LEAST, 0.0), scaled(found.x, to_unit)
+
+
+def _to_unit(x: Any, powers: Powers) -> Powers:
+    """These powers of two, and those by which the largest elements of columns of x times them become about 1."""
+    sizes = tops_or_zero(x, 0, powers)
+    return Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
 
 
 def _relative(unit: Any, errors: Bounds) -> Bounds:
@@ -160,8 +165,7 @@ def _rounded(x: Any, powers: Powers, errors: Bounds, target: Target) -> tuple[An
         If an element is too large for it, or a column too small.
     """
     found, kept = formatted(x, powers, target.dtype)
-    sizes = tops_or_zero(x, 0, powers)
-    to_unit = Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
+    to_unit = _to_unit(x, powers)
     unit = scaled(x, to_unit)
     lost = on_host(missing(unit, scaled(kept, to_unit))).max(axis=0)
     exact = on_host(least_magnitudes(unit)).max(axis=0) - errors

@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    a, b : Hermitian matrices; b with a diagonal of about 1, or None
+    a, b : Hermitian matrices, shape (n, n); b with a diagonal of about 1, or None
     of_values, of_vectors : powers of two by which values and vectors are to be multiplied afterwards
     cleared : whether tiny elements were left out
     is_zero : whether a is zero

@@ -46,7 +46,8 @@ class Similar(NamedTuple):
 
     Attributes
     ----------
-    coupling : E but for its errors, in the basis of eigenvectors; its diagonal is part of `values`
+    coupling : E but for its errors, shape (n, n), as all matrices here; in the basis of eigenvectors; its diagonal is
+        part of `values`
     errors : upper bounds of these errors
     differences : d_j - d_i, rounded
     gaps, distances : lower and upper bounds of their abs, infinite and 0 for i = j
@@ -71,12 +72,12 @@ class GeneralDecomposition:
 
     Attributes
     ----------
-    values : complex128 array, Sum or MPArray, NumPy: D with the diagonal of E, as measured
-    vectors : float64 or complex128 array, or MPArray: X; of a real matrix in a real basis
+    values : complex128 array, Sum or MPArray, NumPy, shape (n,): D with the diagonal of E, as measured
+    vectors : float64 or complex128 array, or MPArray, shape (n, n): X; of a real matrix in a real basis
     pairs : the conjugate pairs of values of a real matrix
     real : whether A is
     precise : whether X is so near to a singular matrix that products with it need more bits than float64 has
-    errors : upper bounds of the errors of the values
+    errors : upper bounds of the errors of the values, NumPy, shape (n,)
     steps : corrections so far
     """
 
@@ -103,7 +104,7 @@ class GeneralDecomposition:
             return False
         y, missed, contraction = inverse
         step("inverse of eigenvectors: norm of I - Y X up to %s", contraction)
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (len(missed) + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         if not np.isfinite(of_rows).all():
             return False
         wanted = wanted / of_rows.max()
@@ -365,7 +366,13 @@ def _diagonal(values: Any, pairs: Pairs, real: bool) -> Any:
 
 
 def _nonzero(x: Complexes) -> Complexes:
+    """Numbers to divide by, 1 in place of 0."""
     return np.where(x == 0, 1.0, x)
+
+
+def _row_sums(x: Any) -> Floats:
+    """Upper bounds of the sums of abs of rows, in NumPy."""
+    return np.asarray(on_host(magnitudes(x).sum(axis=1)) * (1 + (x.shape[1] + 64) * 2.0**-53))
 
 
 def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
@@ -378,7 +385,7 @@ def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
     near = rounded(x)
     try:
         y = xp.linalg.inv(near)
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         missing = on_host(abs(xp.eye(n) - native_product(y, near)).sum(axis=1))
         missing = missing + (native_error(y, near) + 2 * UNIT) * of_rows * row_norm(x)
         missing *= 1 + (n + 64) * 2.0**-50
@@ -399,7 +406,7 @@ def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
     xp, n, norm_x = array_library(x), x.shape[0], row_norm(x)
     dtype, before = "complex128" if holds_complex(x) else "float64", 1.0
     while True:
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         condition = float(of_rows.max()) * norm_x
         if not condition < 1 / _FINEST:
             return None

@@ -43,8 +43,8 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 _APART = 2.0**16
-"""How far apart values are, times what couples their vectors, that are no cluster. Corrections of vectors of others are
-below 2**-16, and their fourth powers below the last bit of float64."""
+"""Values form a cluster if their difference is at most this times the largest element that couples vectors.
+Corrections of vectors of others are below 2**-16, and their fourth powers below the last bit of float64."""
 
 _SMALL = 2.0**-34
 """Of tall matrices, left vectors of singular values below this share of the largest are found anew: what LAPACK's lack
@@ -75,10 +75,10 @@ class Correction(NamedTuple):
 
     Attributes
     ----------
-    left, right : of U and V, as factors: U becomes U + U left + outside
-    outside : what U gets that does not lie in its space, or None
-    middle : what is added to B, shape of B
-    change : what is added to each value
+    left, right : of U and V, as factors, shapes (p, p) and (n, n), p the columns of U: U becomes U + U left + outside
+    outside : what U gets that does not lie in its space, of its shape, or None
+    middle : what is added to B, shape (p, n)
+    change : what is added to each value, shape (n,)
     blocks : the clusters
     limit : up to which difference values are in a cluster
     """
@@ -107,7 +107,7 @@ class SingularDecomposition:
 
     Attributes
     ----------
-    values, u, v : float64 arrays, Sums or MPArrays
+    values, u, v : float64 arrays, Sums or MPArrays, shapes (n,), (m, n) or (m, m), and (n, n); vectors are columns
     largest : a number near the largest value, or 1 if that is 0
     errors : upper bounds of the errors of all values, in NumPy
     bound : the largest of them, relative to `largest`

@@ -28,8 +28,8 @@ class Spectrum(NamedTuple):
 
     Attributes
     ----------
-    values : Sum or MPArray, complex, NumPy: eigenvalues times 2**-highest
-    errors : upper bounds of their errors
+    values : Sum or MPArray, complex, NumPy, shape (n,): eigenvalues times 2**-highest
+    errors : upper bounds of their errors, shape (n,)
     highest : as above
     not_real : the places of values that are not real, if the matrix is
     real : whether the matrix and all values are real

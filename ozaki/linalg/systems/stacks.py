@@ -19,9 +19,9 @@ from ozaki.backends import backend_of
 from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, native_error, native_product
-from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual, tops
+from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import UP
+from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.systems.inverses import NATIVE
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision
@@ -106,7 +106,7 @@ class Inverses:
         xp, stack = array_library(self._a), self._a.ndim > 2
         index = tuple(xp.asarray(each) for each in np.nonzero(which)) if stack else ...
         a, r = self._a[index], self._r[index]
-        rest, missed = residual(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
+        rest, missed = residual_by_slices(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
         norm = _norm(rest.high + rest.low) * (1 + UNIT)
         found = (norm + missed.sum(axis=-1)) * UP + _TINY
         if stack:
@@ -126,7 +126,7 @@ class Inverses:
         x = Sum(native_product(self._r, unit), 0.0)
         count = count_for(target.tolerance / (32 * gain), self._a, x.high)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            (high, low), missed = residual(unit, self._a, x.high, count)
+            (high, low), missed = residual_by_slices(unit, self._a, x.high, count)
             if steps > 1:
                 low = low - native_product(self._a, x.low)
                 missed = missed + self._unit * norm_a * _largest(x.low) + UNIT * _largest(low)
@@ -149,7 +149,7 @@ class Inverses:
         gain = 2 * on_host(_largest(x.high).max(axis=-1))[self.good].max(initial=1.0)
         count = count_for(target.tolerance / (32 * n * gain), x.high, a)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            (high, low), missed = residual(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
+            (high, low), missed = residual_by_slices(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
             of_e, norm_x, norm_low = missed.sum(axis=-1), _norm(x.high), 0.0
             if steps > 1:
                 norm_low = _norm(x.low)
@@ -191,8 +191,8 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     x = native_product(s, native_product(of_s, native_product(of_a, unit)))
     gains = on_host(norm_s * columns_s * columns_a)[on_host(good)].max(initial=1.0)
     count = count_for(target.tolerance / (64 * gains), a, x)
-    rest, of_rest = residual(unit, a, x, count)
-    minus, of_minus = residual(0 * x, of_a, rest.high, count)
+    rest, of_rest = residual_by_slices(unit, a, x, count)
+    minus, of_minus = residual_by_slices(0 * x, of_a, rest.high, count)
     right = native_product(of_a, rest.low) - (minus.high + minus.low)
     # norm(S) (norm(G) norm(u) + norm(f)) / (1 - norm(G)) + norm(g) of L3
     gain, tall = (norm_s * columns_s)[..., None], native_error(of_a, a) + UNIT
@@ -270,8 +270,8 @@ def _rounded(x: Sum, errors: Any, powers: tuple[Any, Any], target: Target, good:
     high, low = x.high * up, x.low * up
     if relative:
         errors, nonzero = errors[..., None, :] * up, nonzero[..., None, :]
-    # Of columns the largest rows have the power 1. What underflows in the product is less than _UNDERFLOW.
-    errors = errors + _UNDERFLOW * nonzero
+    # Of columns the largest rows have the power 1. What underflows in the product is less than LEAST.
+    errors = errors + LEAST * nonzero
     axes = (-2, -1) if relative else -1
     reached = good & (_ratio(errors, _sizes(high, relative)) <= target.tolerance).all(axis=axes)
     found = kept = high * across
@@ -287,9 +287,6 @@ def _rounded(x: Sum, errors: Any, powers: tuple[Any, Any], target: Target, good:
     bounds = _ratio(errors, _sizes(high, relative))
     finite = xp.isfinite(found).all(axis=(-2, -1)) & xp.isfinite(bounds).all(axis=axes)
     return Solved(found, bounds, reached & finite)
-
-
-_UNDERFLOW = 2.0**-1000
 
 
 def _sizes(x: Any, relative: bool) -> Any:
