@@ -45,7 +45,7 @@ class Norm(NamedTuple):
     value : number, array or MPArray, real
     error_bound : float
         No value differs from the exact norm by more than this times that norm. Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape of `value`
+    error_bounds : NumPy array of float64, shape of `value`
         The same of each value; `error_bound` is the largest.
     iterations : int
         Corrections of singular values; 0 of norms that need none.

@@ -34,7 +34,7 @@ class Det(NamedTuple):
     Attributes
     ----------
     det : number, MPArray without axes, or array of the shape of a stack
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The determinant differs from the exact one by no more than this times abs of the exact one. Proven, rounding to
         the dtype included. 0 where it is exact: of a singular matrix det is 0, and so is this.
     iterations : int
@@ -55,9 +55,9 @@ class SLogDet(NamedTuple):
         1 or -1, of a complex matrix a number of abs 1; 0 of a singular matrix.
     logabsdet : as `sign`, real
         The natural logarithm of abs(det); -inf of a singular matrix.
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The larger one of `error_bounds`.
-    error_bounds : float64 array, NumPy, shape (..., 2)
+    error_bounds : NumPy array of float64, shape (..., 2)
         abs(sign - exact sign) and abs(logabsdet - exact logarithm) are at most these. They are absolute errors, since
         that of a logarithm is the relative one of the determinant. Proven, rounding to the dtype included.
     iterations : int

@@ -36,10 +36,10 @@ class Expm(NamedTuple):
     Attributes
     ----------
     expm : array or MPArray, shape (..., n, n)
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         No element differs from the exact one by more than this times the largest element of the exact exponential.
         Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (..., n)
+    error_bounds : NumPy array of float64, shape (..., n)
         The same of each column, relative to the largest element of that column: where a column is far smaller than the
         others, more than `error_bound`; inf where it cannot be told from zero.
     iterations : int

@@ -33,7 +33,7 @@ class GeneralEigenvalues(NamedTuple):
         exact conjugates. In no order.
     error_bound : float
         The largest of `error_bounds`.
-    error_bounds : float64 array, NumPy, shape (n,)
+    error_bounds : NumPy array of float64, shape (n,)
         To each value belongs an exact eigenvalue, to all together all, with their multiplicities, that differs from it
         by no more than this, relative to the largest abs of all exact ones ("normwise", the default) or to its own
         ("relative"). Proven, rounding to the dtype included.
@@ -55,7 +55,7 @@ class GeneralEigen(NamedTuple):
     values, error_bound, error_bounds, iterations : as of `GeneralEigenvalues`
     vectors : array or MPArray, shape (n, n)
         Column i belongs to value i; its Euclidean norm is 1, but for roundings of float64. Real where values are.
-    vector_bounds : float64 array, NumPy, shape (n,)
+    vector_bounds : NumPy array of float64, shape (n,)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         values are not proven to belong to different eigenvalues.
     """

@@ -35,13 +35,13 @@ class Eigen(Bounded, _Eigen):
     vectors : array or MPArray, shape (n, n); its columns
     error_bound : float
         The largest of `error_bounds`.
-    vector_bounds : float64 array, NumPy, shape (n,)
+    vector_bounds : NumPy array of float64, shape (n,)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         eigenvalues lie so close that their errors leave open which is which. Of a pair the angle is that of the inner
         product x^H b y.
     iterations : int
         Corrections.
-    error_bounds : float64 array, NumPy, shape (n,)
+    error_bounds : NumPy array of float64, shape (n,)
         An attribute, no item of the tuple. No eigenvalue differs from the exact one of the same place by more than this
         times the largest abs of the exact ones ("normwise", the default), or times itself ("relative"). Proven,
         rounding to the dtype included.

@@ -38,7 +38,7 @@ class PseudoInverse(NamedTuple):
     error_bound : float
         No element differs from the exact one by more than this times the largest element of its column. Proven,
         rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (m,)
+    error_bounds : NumPy array of float64, shape (m,)
         The same of each column; `error_bound` is the largest.
     rank : int
         Of a, or how many singular values are above `rtol` times the largest.
@@ -188,7 +188,7 @@ class _Found(NamedTuple):
     Attributes
     ----------
     x : MPArray
-    left, right : float64 arrays, NumPy: element (i, j) is off by no more than left[i] right[j]
+    left, right : NumPy arrays of float64: element (i, j) is off by no more than left[i] right[j]
     """
 
     x: Any

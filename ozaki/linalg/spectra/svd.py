@@ -31,7 +31,7 @@ class SingularValues(NamedTuple):
     error_bound : float
         No value differs from the exact one of the same place by more than this times the largest exact one
         ("normwise", the default), or times itself ("relative"). Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (min(m, n),)
+    error_bounds : NumPy array of float64, shape (min(m, n),)
         The same of each value; `error_bound` is the largest.
     iterations : int
         Corrections.
@@ -52,7 +52,7 @@ class SVD(NamedTuple):
     s : array or MPArray, shape (k,), real, descending
     vh : array or MPArray, shape (n, n), or (k, n)
     error_bound, error_bounds : of s, as of `SingularValues`
-    vector_bounds : float64 array, NumPy, shape (2, k)
+    vector_bounds : NumPy array of float64, shape (2, k)
         The sine of the angle between each of the first k columns of u, as it is returned, and an exact left singular
         vector is at most that of the first row, between rows of vh and exact right ones at most that of the second;
         inf where singular values lie so close that their errors leave open which is which, and for left vectors (right
