@@ -6,6 +6,7 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import operator
 import pathlib
 import pickle
 import re
@@ -248,6 +249,17 @@ def test_docstrings_of_linear_algebra_name_parameters_bound_and_example(name):
     described = re.findall(r"^(\w+(?:, \w+)*)(?: :.*)?$", parameters, re.M)
     assert ", ".join(described).split(", ") == list(inspect.signature(function).parameters)
     assert re.search(r"docs/linalg\.md,\s+L\d", text.partition("\nNotes\n")[2])
+
+
+@pytest.mark.parametrize("name", [*LINALG, *(f"blas.{name}" for name in linalg.blas.__all__), "blas"])
+def test_examples_of_linear_algebra_print_what_they_say(name):
+    documented, printed = operator.attrgetter(name)(linalg), []
+    if name.startswith("lu"):
+        pytest.importorskip("scipy", reason="factors NumPy arrays")
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    examples = doctest.DocTestParser().get_doctest(inspect.getdoc(documented), {}, name, None, None)
+    runner.run(examples, out=printed.append)
+    assert examples.examples and runner.summarize(verbose=False).failed == 0, "".join(printed)
 
 
 @pytest.mark.parametrize("name", CLASSES)

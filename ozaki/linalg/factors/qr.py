@@ -167,7 +167,7 @@ def qr(
     --------
     >>> import numpy as np, ozaki.linalg
     >>> q, r, error_bound, _ = ozaki.linalg.qr(np.vander(np.arange(1.0, 9.0), 5), accuracy="fp64")
-    >>> abs(q.T @ q - np.eye(5)).max() < 1e-15, error_bound < 1e-15
+    >>> bool(abs(q.T @ q - np.eye(5)).max() < 1e-15), error_bound < 1e-15
     (True, True)
     >>> q, r, p, *_ = ozaki.linalg.qr(np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 5.0]]), "complete", pivoting=True)
     >>> q.shape, r.shape, p
