@@ -130,6 +130,17 @@ def test_every_page_is_on_the_site():
     assert sorted(listed) == pages()
 
 
+def test_all_of_linear_algebra_is_listed():
+    """Each public name has a page of the reference, and each function a row of the table of linear algebra."""
+    linalg = importlib.import_module("ozaki.linalg")
+    reference = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   linalg\.([\w.]+)$", reference, flags=re.M)
+    public = [*linalg.__all__, *(f"blas.{name}" for name in linalg.blas.__all__)]
+    assert sorted(listed) == sorted(name for name in public if name != "blas")
+    functions = " ".join(row[0] for row in rows_of((DOCS / "linalg.md").read_text(encoding="utf-8")))
+    assert [name for name in linalg.__all__ if name.islower() and not re.search(rf"`{name}\b", functions)] == []
+
+
 def rows_of(text):
     """The cells of each row of the tables in a text."""
     return [

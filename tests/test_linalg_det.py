@@ -226,7 +226,7 @@ def test_products_and_quotients_of_scalars_err_by_less_than_they_say():
     for x in numbers:
         a, b = gauss(x)
         true = true[0] * a - true[1] * b, true[0] * b + true[1] * a
-    missed, size = off(scalars.product(numbers, 70), true)
+    missed, size = off(scalars.product_of_scalars(numbers, 70), true)
     assert missed <= (40 * Fraction(2) ** (3 - 70)) ** 2 * size
     for x, y in pairwise(numbers):
         (a, b), (c, d) = gauss(x), gauss(y)
@@ -329,6 +329,8 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_changed(monkeypatch):
         linalg.det(np.ones((20, 20)))
     with pytest.raises(np.linalg.LinAlgError, match=r"in some minutes or more \(matrix \[1\] of the stack\)$"):
         linalg.det(np.array([np.eye(20), np.ones((20, 20))]))
+    with pytest.raises(OverflowError, match=r"^dtype: the determinant is too large .*\(matrix \[1\] of the stack\)$"):
+        linalg.det(np.array([np.eye(2), 1e200 * np.eye(2)]))
     assert linalg.det(np.ones((20, 20)), accuracy="exact").det == 0
 
 

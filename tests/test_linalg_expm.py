@@ -146,6 +146,8 @@ def test_large_norms():
         linalg.expm(-1e5 * np.eye(3))
     found = linalg.expm(np.array([[-1e5]]), dtype="mp", accuracy=100)
     check(np.array([[-1e5]]), found)
+    with pytest.raises(OverflowError, match=r"^dtype: an element .* too large .*\(matrix \[1\] of the stack\)$"):
+        linalg.expm(np.array([np.eye(2), 1e3 * np.eye(2)]))
     with pytest.raises(np.linalg.LinAlgError, match=r"^a: its norm is about 2\^100; expected at most 2\^40"):
         linalg.expm(np.array([[-(2.0**100)]]), dtype="mp")
 

@@ -1,7 +1,9 @@
 """Factors of every shape and mode, their uses, and bounds of their columns: all judged in fractions."""
 
 import copy
+import inspect
 import pickle
+import typing
 
 import numpy as np
 import pytest
@@ -231,3 +233,9 @@ def test_what_cannot_be_had_is_refused(name):
     call, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_type_checkers_know_all_arguments_of_qr():
+    names = list(inspect.signature(linalg.qr).parameters)
+    overloads = typing.get_overloads(inspect.unwrap(linalg.qr))
+    assert [list(inspect.signature(each).parameters) for each in overloads] == [names] * 2

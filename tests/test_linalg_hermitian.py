@@ -12,7 +12,8 @@ from mpmath import mpf, workprec
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra.blocks import decomposed_block, errors_by_coupling, frobenius, ranges
+from ozaki.linalg.common.upper import frobenius_norm
+from ozaki.linalg.spectra.clusters import decomposed_block, errors_by_coupling, ranges
 
 BITS = 1200
 """Of references: of matrices that span 300 digits no digit of float64 is lost."""
@@ -163,7 +164,7 @@ def test_what_couples_eigenvalues_changes_them_by_its_square(seed):
     d = np.cumsum(2.0 ** rng.integers(-3, 4, n))
     e = hermitian(rng.standard_normal((n, n)) * 2.0 ** rng.integers(-12, -4))
     e -= np.diag(np.diag(e))
-    size, blocks = frobenius(e), ranges(np.diff(d) < (0.4 if seed else 0))
+    size, blocks = frobenius_norm(e), ranges(np.diff(d) < (0.4 if seed else 0))
     columns = np.sqrt((e**2).sum(axis=0)) * (1 + 2.0**-40)
     bounds = errors_by_coupling(columns, np.diff(d) - 2 * size, blocks, size)
     blocked = np.diag(d) + sum(np.pad(e[i:j, i:j], ((i, n - j), (i, n - j))) for i, j in blocks)

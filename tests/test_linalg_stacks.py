@@ -10,7 +10,7 @@ from mpmath import matrix
 
 import ozaki
 from ozaki import Accuracy, linalg, mparray
-from ozaki.linalg.common.slices import count_for, residual
+from ozaki.linalg.common.slices import count_for, residual_by_slices
 from ozaki.linalg.systems import solving
 from ozaki.linalg.systems.stacks import Inverses
 
@@ -392,7 +392,7 @@ def test_residuals_err_by_no_more_than_their_bounds(kind, dtype, rng):
         c, x, y = operands(kind, dtype, k, rng)
         exact = parts(c)[:, :3] - parts(x) @ parts(y)[:, :3]
         for count in (1, 2, 3, 4):
-            (high, low), errors = residual(c, x, y, count)
+            (high, low), errors = residual_by_slices(c, x, y, count)
             missed = parts(high)[:, :3] + parts(low)[:, :3] - exact
             squares = (missed**2)[:2] + (missed**2)[2:] if dtype is complex else missed**2
             for j in range(3):
@@ -403,7 +403,7 @@ def test_residuals_err_by_no_more_than_their_bounds(kind, dtype, rng):
 def test_residuals_of_rows_of_any_size(rng):
     x = np.ldexp(rng.uniform(-1, 1, (3, 8)), np.array([[40], [0], [-30]]))
     y, tops = rng.uniform(-1, 1, (8, 2)), np.array([40, 0, -30])
-    (high, low), errors = residual(np.zeros((3, 2)), x, y, 2, x_tops=tops)
+    (high, low), errors = residual_by_slices(np.zeros((3, 2)), x, y, 2, x_tops=tops)
     missed = fractions(high) + fractions(low) + fractions(x) @ fractions(y)
     assert (abs(missed).max(axis=0) <= fractions(errors)).all() and (errors < 2.0**-50).all()
 
@@ -411,7 +411,7 @@ def test_residuals_of_rows_of_any_size(rng):
 def test_slices_of_few_bits_are_multiplied_exactly(rng):
     """Any order of summation gives these, so every library does."""
     x, y = (rng.integers(-(2**20), 2**20, shape) * 2.0**-20 for shape in ((4, 5, 30), (4, 30, 6)))
-    (high, low), _ = residual(np.zeros((4, 5, 6)), x, y, 1)
+    (high, low), _ = residual_by_slices(np.zeros((4, 5, 6)), x, y, 1)
     for i in range(4):
         assert (fractions(high[i]) + fractions(low[i]) == -fractions(x[i]) @ fractions(y[i])).all()
 

@@ -6,6 +6,7 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import operator
 import pathlib
 import pickle
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki import linalg
 from ozaki.account import Account, Entry
 from ozaki.caches import CacheInfo
 from ozaki.planning import Candidate
@@ -232,6 +234,32 @@ def test_docstrings_of_functions(name):
         stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
         shown = f"{stars}{parameter.name}"
         assert shown in parameters, parameter
+
+
+LINALG = [name for name in linalg.__all__ if name.islower() and name != "blas"]
+
+
+@pytest.mark.parametrize("name", LINALG)
+def test_docstrings_of_linear_algebra_name_parameters_bound_and_example(name):
+    function = getattr(linalg, name)
+    text = inspect.getdoc(function)
+    for section in ("Parameters", "Returns", "Raises", "Notes", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text, section
+    parameters = re.split(r"\n\n(?=\w+\n-+\n)", text.partition("\nParameters\n")[2])[0]
+    described = re.findall(r"^(\w+(?:, \w+)*)(?: :.*)?$", parameters, re.M)
+    assert ", ".join(described).split(", ") == list(inspect.signature(function).parameters)
+    assert re.search(r"docs/linalg\.md,\s+L\d", text.partition("\nNotes\n")[2])
+
+
+@pytest.mark.parametrize("name", [*LINALG, *(f"blas.{name}" for name in linalg.blas.__all__), "blas"])
+def test_examples_of_linear_algebra_print_what_they_say(name):
+    documented, printed = operator.attrgetter(name)(linalg), []
+    if name.startswith("lu"):
+        pytest.importorskip("scipy", reason="factors NumPy arrays")
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    examples = doctest.DocTestParser().get_doctest(inspect.getdoc(documented), {}, name, None, None)
+    runner.run(examples, out=printed.append)
+    assert examples.examples and runner.summarize(verbose=False).failed == 0, "".join(printed)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -21,6 +21,7 @@ from ozaki.call.operands import as_array, holds_complex
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.transposition import Transposition
 from ozaki.linalg.common.triangles import Diagonal, mirrored, read, with_ones
 from ozaki.process.environment import default_environment
 from ozaki.records.options import Options, ProductOptions, takes
@@ -29,7 +30,6 @@ from ozaki.records.report import AskedReport
 __all__ = ["hemm", "herk", "symm", "syrk", "trmm"]
 
 Flag = Literal[0, 1]
-Transposition = Literal[0, 1, 2]
 
 
 @any_arrays("a", "b")

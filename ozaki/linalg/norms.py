@@ -6,9 +6,8 @@ neither over- nor underflows. Up to some 80 bits squares and moduli are sums of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, inf, isqrt, log2
+from math import ceil, inf, isqrt, log2, prod
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
@@ -25,8 +24,8 @@ from ozaki.linalg.common.matrices import matrices
 from ozaki.linalg.common.products import product
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, least_magnitudes
-from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.spectra.svd import Scaled
 from ozaki.linalg.systems.solution import formatted, missing, too_small
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -46,7 +45,7 @@ class Norm(NamedTuple):
     value : number, array or MPArray, real
     error_bound : float
         No value differs from the exact norm by more than this times that norm. Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape of `value`
+    error_bounds : NumPy array of float64, shape of `value`
         The same of each value; `error_bound` is the largest.
     iterations : int
         Corrections of singular values; 0 of norms that need none.
@@ -126,7 +125,7 @@ def norm(
     kept = [i for i in range(x.ndim) if i not in axes]
     shape = tuple(x.shape[i] for i in kept)
     inner = tuple(x.shape[i] for i in axes)
-    stack = x.transpose([*kept, *axes]).reshape(-1, *inner) if 0 not in x.shape else x.reshape(_count(shape), *inner)
+    stack = x.transpose([*kept, *axes]).reshape(-1, *inner) if 0 not in x.shape else x.reshape(prod(shape), *inner)
     bits = ceil(-log2(target.tolerance)) + 12
     values, error, iterations = _norms(stack, p, bits)
     if keepdims:
@@ -137,13 +136,6 @@ def norm(
     step("norm %s: relative error up to %s", p, float(bounds.max(initial=0.0)))
     result = Norm(value, float(bounds.max(initial=0.0)), bounds, iterations)
     return reached(result, x.shape, found, "relative")
-
-
-def _count(shape: Sequence[int]) -> int:
-    found = 1
-    for size in shape:
-        found *= size
-    return found
 
 
 def _axes(x: Any, ord: Order, axis: Any) -> tuple[int, ...]:
@@ -190,13 +182,14 @@ def _order(ord: Order, axes: int, given: int) -> str | Fraction:
 
 
 _LARGEST = 1024
+"""The largest power of a norm, and the finest step between two: 1/1024."""
 
 
 def _norms(stack: Any, p: str | Fraction, bits: int) -> tuple[Any, npt.NDArray[np.float64] | float, int]:
     """The norms of vectors or matrices along the first axis, in host memory, and bounds of their relative errors."""
     count, *inner = stack.shape
     if p == "fro" or len(inner) < 2:
-        return (*vector_norms(stack.reshape(count, _count(inner)), p, bits), 0)
+        return (*vector_norms(stack.reshape(count, prod(inner)), p, bits), 0)
     if p in ("2", "-2", "nuc"):
         each = [singular_norm(stack[i], str(p), 2.0 ** -(bits - 4)) for i in range(count)]
         if not each:
@@ -241,16 +234,16 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
     if scale.zero:
         return mparray(np.zeros(1)), 0.0, 0
     k = scale.unit.shape[1]
-    found = Decomposition(scale.unit, tolerance / (2 * k), vectors=False)
+    found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False)
     if p == "-2":
         relative_to_each(found, tolerance / 2, slice(k - 1, k))
     else:
         found.reach(tolerance / (2 * k))
     values, errors = moved(exactly(found.values), np), scale.errors(found)
     part = slice(0, 1) if p == "2" else slice(k - 1, k) if p == "-2" else slice(0, k)
-    value, error = np.sum(values[part]), float(errors[part].sum()) * (1 + 2.0**-40)
+    value, error = np.sum(values[part]), float(errors[part].sum()) * UP
     least = float(least_magnitudes(value.reshape(1))[0]) - error
-    return value.ldexp(scale.exponent), error / least * (1 + 2.0**-40), found.steps
+    return value.ldexp(scale.exponent), error / least * UP, found.steps
 
 
 # Vectors -------------------------------------------------------------------------------------------------------------
@@ -485,7 +478,7 @@ def relative_format(values: Any, error: Any, target: Target, xp: Any) -> tuple[A
     lost = on_host(missing(unit, kept))
     sizes = on_host(least_magnitudes(unit))
     share = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), 0.0)
-    bounds = np.where(sizes > 0, error + share * (1 + error) + LEAST, 0.0) * (1 + 2.0**-40)
+    bounds = np.where(sizes > 0, error + share * (1 + error) + LEAST, 0.0) * UP
     if bool((share >= 1).any()):
         too_small(target.dtype)
     if xp is not np:

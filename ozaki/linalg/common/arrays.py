@@ -63,10 +63,3 @@ def masked(a: Any, mask: Any) -> Any:
         signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
         return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
     return array_library(a).where(mask != 0, a, a.dtype.type(0))
-
-
-def hermitian(a: Any) -> Any:
-    """The Hermitian matrix with the lower triangle of a, of whose diagonal the real part."""
-    xp, n = array_library(a), a.shape[0]
-    eye, strict = xp.eye(n), masked(a, xp.tri(n, k=-1))
-    return strict + adjoint(strict) + masked(a.real, eye)

@@ -10,20 +10,17 @@ import numpy as np
 from ozaki.backends import backend_of
 from ozaki.call.integers import as_numbers
 from ozaki.call.operands import are_integers, as_array, dtype_of
-from ozaki.linalg.common.arrays import array_library
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.floats import not_finite
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import complex_of
 
 
-def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[str]]:
+def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
     """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
 
-    Integers, which have the format float64 here, become multiprecision numbers. With `lower` elements above the
-    diagonal count as zeros, whatever they are, and so do imaginary parts on it.
+    Integers, which have the format float64 here, become multiprecision numbers where float64 does not hold them.
 
     Raises
     ------
@@ -32,16 +29,13 @@ def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[s
     ValueError
         For NaN and Inf.
     """
-    given = {name: _objects_read(x) if lower else x for name, x in operands.items()}
-    given = {name: _sum_of_words(name, x) if isinstance(x, tuple) else x for name, x in given.items()}
+    given = {name: _sum_of_words(name, x) if isinstance(x, tuple) else x for name, x in operands.items()}
     backend = backend_of(*given.items())
     found, formats = [], []
     for name, each in given.items():
         x = as_array(name, each, backend)
         if isinstance(x, Numbers):
             x = MPArray._of(x)  # a matrix of mpmath is one of numbers by now
-        elif lower and x.ndim == 2:
-            x = _read(x)
         if not isinstance(x, Numbers) and are_integers(x):
             x, form = _of_integers(x), "float64"
         else:
@@ -74,28 +68,6 @@ def _sum_of_words(name: str, x: tuple[Any, ...]) -> MPArray:
         return mparray(x)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}{str(error).removeprefix('x')}") from None
-
-
-def _read(x: Any) -> Any:
-    """An array without what is not read of a Hermitian matrix: it may be NaN there."""
-    xp = array_library(x)
-    found = xp.tril(x)
-    if found.dtype.kind == "c":
-        found.imag = xp.tril(x.imag, -1)
-    return found
-
-
-def _objects_read(x: Any) -> Any:
-    """As `_read`, of words in a tuple, or a matrix of mpmath or python-flint; anything else as it is."""
-    if isinstance(x, tuple):
-        return tuple(_read(word) if getattr(word, "ndim", 0) == 2 else word for word in x)
-    if not is_matrix(x):
-        return x
-    rows = [
-        [each if j < i else getattr(each, "real", each) if j == i else 0 for j, each in enumerate(row)]
-        for i, row in enumerate(x.tolist())
-    ]
-    return mparray(rows) if rows else x
 
 
 def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False, stack: bool = False) -> None:

@@ -20,11 +20,11 @@ MOST = 4
 
 
 def count_for(tolerance: float, x: Any, y: Any) -> int:
-    """The fewest slices with which products in `residual` err by at most the tolerance, if y is below 1; or `MOST`."""
+    """The fewest slices with which native products of a residual err by at most the tolerance, y below 1; or `MOST`."""
     return next((count for count in range(1, MOST) if _error(count, x, y) <= tolerance), MOST)
 
 
-def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Sum, Any]:
+def residual_by_slices(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Sum, Any]:
     """C - X Y as the sum of two float64 arrays, and upper bounds of its errors in each column, but for underflow.
 
     The second array is far smaller than sums that are formed on the way. No rounding to one array is in the bound.
@@ -58,7 +58,7 @@ def residual(c: Any, x: Any, y: Any, count: int, x_tops: Any = None) -> tuple[Su
 
 
 def _error(count: int, x: Any, y: Any) -> float:
-    """A bound of what native products and their sums in an element of `residual` err by, parts of x and y below 1.
+    """A bound of what native products and their sums in an element of a residual err by, parts of x and y below 1.
 
     Of each of the count + 1 products one factor is at most 2**(-p bits), the other 2**(-q bits), p + q = count. Abs of
     complex numbers are at most the root of 2 times those of parts.

@@ -16,14 +16,15 @@ from ozaki.records.formats import (
     result_format,
 )
 
-_MOST_BITS = 900
+MOST_BITS = 900
+"""The most bits that solutions, factors and spectra have."""
 
-SMALLEST = 2.0**-_MOST_BITS
+SMALLEST = 2.0**-MOST_BITS
 """The smallest tolerance: error bounds are float64 numbers."""
 
 _EXPECTED = (
-    f"expected 'fp32', 'fp64', 'dd', 'qd', a number of bits from 1 to {_MOST_BITS} (an int, as 106), or a tolerance "
-    f"from 2^-{_MOST_BITS} to below 1 (a float, as 1e-20)"
+    f"expected 'fp32', 'fp64', 'dd', 'qd', a number of bits from 1 to {MOST_BITS} (an int, as 106), or a tolerance "
+    f"from 2^-{MOST_BITS} to below 1 (a float, as 1e-20)"
 )
 
 
@@ -70,7 +71,7 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
     tolerance = 2.0 ** -precision_of(found) if named is None else named.tolerance
     if named is None and tolerance < SMALLEST:
         raise ValueError(
-            f"accuracy: none named, and the result has {precision_of(found)} bits; name at most {_MOST_BITS} bits"
+            f"accuracy: none named, and the result has {precision_of(found)} bits; name at most {MOST_BITS} bits"
         )
     if is_multiprecision(found) and asked in (None, "mp"):
         found = f"mp{max(2, ceil(-log2(tolerance)) + 2)}"  # rounding to it takes a quarter of the tolerance

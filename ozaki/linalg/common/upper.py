@@ -19,6 +19,10 @@ LEAST = 2.0**-1000
 each row or column, though not below each element."""
 
 
+UP = 1 + 2.0**-40
+"""Times a bound: more than the roundings of some float64 operations, and of sums of up to 4096 numbers, change it."""
+
+
 def magnitudes(x: Any) -> Any:
     """Upper bounds of the abs of elements: a float64 array of the shape and in the library of x; 0 of zeros alone."""
     if isinstance(x, Numbers):
@@ -72,6 +76,26 @@ def column_norm(x: Any) -> float:
 def _summed(x: Any, axis: int) -> float:
     sums = x.sum(axis=axis)
     return float(sums.max()) * (1 + 2 * (x.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
+
+
+def spectral_norm(x: Any) -> float:
+    """An upper bound of the spectral norm of abs(x), and so of x: the root of its row norm times its column norm.
+
+    The product of these bounds of two matrices is one of abs(x) abs(y), on which errors of products rest.
+    """
+    return row_norm(x) ** 0.5 * column_norm(x) ** 0.5 * (1 + 2.0**-50) if x.size else 0.0
+
+
+def frobenius_norm(x: Any) -> float:
+    """An upper bound of the root of the sum of squares of a matrix's elements, and so of its spectral norm."""
+    if not isinstance(x, Sum) and not x.size:
+        return 0.0
+    if not isinstance(x, Numbers | Sum):
+        flat = x.reshape(-1)
+        squares = float(array_library(x).vdot(flat, flat).real)
+        if 2.0**-900 < squares < 2.0**900:  # what underflows is far smaller
+            return float(squares**0.5 * (1 + (x.size + 8) * 2.0**-52))
+    return float(norms(norms(x, 0)[None, :], 1)[0])
 
 
 def column_sizes(x: Any) -> npt.NDArray[np.float64]:

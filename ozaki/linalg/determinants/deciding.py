@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, tops_or_zero, without_tiny
 from ozaki.linalg.determinants import modular, triangular
-from ozaki.linalg.determinants.scalars import Scalar
+from ozaki.linalg.determinants.scalars import Determinant, Scalar
 from ozaki.linalg.systems.inverses import LIMIT
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
-
-
-class Determinant(NamedTuple):
-    """A determinant: it differs from `value` by no more than `error` times abs(value); an error of 0 is exact.
-
-    Attributes
-    ----------
-    value : Scalar
-    error : float
-    steps : corrections
-    """
-
-    value: Scalar
-    error: float
-    steps: int
-
-    @property
-    def zero(self) -> bool:
-        """Whether the determinant is zero."""
-        return not self.value.length
-
 
 _ZERO = Determinant(Scalar(0), 0.0, 0)
 
@@ -70,11 +49,11 @@ def determinant(a: Any, tolerance: float) -> Determinant:
     columns = tops_or_zero(a, 0, Powers(-rows))
     unit, cleared = without_tiny(scaled(a, Powers(-rows, -columns)))
     try:
-        value, error, steps = triangular.determinant(unit, tolerance, cleared)
+        found = triangular.determinant(unit, tolerance, cleared)
     except np.linalg.LinAlgError:
         return exact(a, _MOST_WORK)
     shift = sum(rows.tolist()) + sum(columns.tolist())
-    return Determinant(value._replace(exponent=value.exponent + shift), error, steps)
+    return found._replace(value=found.value._replace(exponent=found.value.exponent + shift))
 
 
 def rounding_exactly(a: Any, dtype: str) -> Determinant:

@@ -13,12 +13,12 @@ from ozaki.call.operands import are_integers, as_array, holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
-from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.determinants import deciding
-from ozaki.linalg.determinants.deciding import Determinant
-from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
+from ozaki.linalg.determinants.scalars import Determinant, Scalar, logarithm_of_abs
+from ozaki.linalg.systems.gathering import one_by_one
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -27,9 +27,6 @@ from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy, of_text
 from ozaki.records.formats import COMPLEX, format_named, is_multiprecision, precision_of
 
-_UP = 1 + 2.0**-40
-"""More than the roundings of float64 in a bound make up."""
-
 
 class Det(NamedTuple):
     """A determinant, and what is proven of it.
@@ -37,7 +34,7 @@ class Det(NamedTuple):
     Attributes
     ----------
     det : number, MPArray without axes, or array of the shape of a stack
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The determinant differs from the exact one by no more than this times abs of the exact one. Proven, rounding to
         the dtype included. 0 where it is exact: of a singular matrix det is 0, and so is this.
     iterations : int
@@ -58,9 +55,9 @@ class SLogDet(NamedTuple):
         1 or -1, of a complex matrix a number of abs 1; 0 of a singular matrix.
     logabsdet : as `sign`, real
         The natural logarithm of abs(det); -inf of a singular matrix.
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The larger one of `error_bounds`.
-    error_bounds : float64 array, NumPy, shape (..., 2)
+    error_bounds : NumPy array of float64, shape (..., 2)
         abs(sign - exact sign) and abs(logabsdet - exact logarithm) are at most these. They are absolute errors, since
         that of a logarithm is the relative one of the determinant. Proven, rounding to the dtype included.
     iterations : int
@@ -129,9 +126,9 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     """
     of_integers = _holds_integers(a)
     (a,), formats = matrices(a=a)
-    check_square_matrices("a", a)
+    check_matrix("a", a, square=True, stack=True)
     asked = _asked(a, of_integers, accuracy, dtype, formats)
-    found = [_rounded(each, asked) for each in _each(a, asked)]
+    found = one_by_one(a.shape[:-2], lambda index: _rounded(_one(a[index], asked), asked))
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
     result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
@@ -168,6 +165,12 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
+    Notes
+    -----
+    The determinant is found as in `det`, with an error of at most e times its abs; so its logarithm is off by no more
+    than e (1 + e), and so is the angle of a complex sign. The logarithm itself is computed in integers whose every
+    rounding is counted (docs/linalg.md, L7).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg
@@ -176,11 +179,11 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     -1.0 1388.45... True
     """
     (a,), formats = matrices(a=a)
-    check_square_matrices("a", a)
+    check_matrix("a", a, square=True, stack=True)
     if _is_exact(accuracy):
         raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
     asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
-    found = [_logarithm(each, asked) for each in _each(a, asked)]
+    found = one_by_one(a.shape[:-2], lambda index: _logarithm(_one(a[index], asked), asked))
     bounds = np.array([each[2] for each in found], np.float64).reshape(-1, 2)
     steps, form = max((each[3] for each in found), default=0), asked.target.dtype
     sign = _of_stack(a, [each[0] for each in found], form)
@@ -189,19 +192,6 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     result = SLogDet(sign, logabsdet, _bounds_of_stack(a, bounds.max(axis=1)), of_parts, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, logabsdet[..., None, None], "absolute")
     return result
-
-
-def check_square_matrices(name: str, x: Any) -> None:
-    """Refuse what is neither a square matrix nor a stack of these.
-
-    Raises
-    ------
-    ValueError
-    """
-    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
-        raise ValueError(
-            f"{name}: shape {tuple(x.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
-        )
 
 
 class _Asked(NamedTuple):
@@ -252,25 +242,6 @@ def _named_bits(dtype: Any) -> int | None:
     return precision_of(name) if name is not None and is_multiprecision(name) and name != "mp" else None
 
 
-def _each(a: Any, asked: _Asked) -> list[Determinant]:
-    """The determinants of the matrices of a stack, in row-major order.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If one cannot be found; the message says of which matrix.
-    """
-    if a.ndim == 2:
-        return [_one(a, asked)]
-    found = []
-    for index in np.ndindex(*a.shape[:-2]):
-        try:
-            found.append(_one(a[index], asked))
-        except np.linalg.LinAlgError as error:
-            raise np.linalg.LinAlgError(f"{error} (matrix {[*index]} of the stack)") from None
-    return found
-
-
 def _one(a: Any, asked: _Asked) -> Determinant:
     """The determinant of one matrix."""
     target = asked.target
@@ -290,7 +261,7 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
         If it is too large for the format, or nothing is left of it.
     """
     dtype = asked.target.dtype
-    error = found.error / (1 - found.error) * _UP  # relative to the exact determinant
+    error = found.error / (1 - found.error) * UP  # relative to the exact determinant
     try:
         x = found.value.multiprecision(asked.of_complex)
     except UnfitError:
@@ -309,7 +280,7 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
                 f"dtype: the determinant is too {'small' if finite else 'large'} for {dtype}; ask for dtype='mp', or "
                 "ozaki.linalg.slogdet"
             )
-    return kept, (error + _lost(x, kept) * (1 + error)) * _UP, found.steps
+    return kept, (error + _lost(x, kept) * (1 + error)) * UP, found.steps
 
 
 def _lost(x: MPArray, kept: Any) -> float:
@@ -318,7 +289,7 @@ def _lost(x: MPArray, kept: Any) -> float:
     if not bool(lost.signs.any()):
         return 0.0
     top = int(x.exponents[x.signs != 0].max())
-    return float(magnitudes(lost.ldexp(-top))) / float(least_magnitudes(x.ldexp(-top))) * _UP
+    return float(magnitudes(lost.ldexp(-top))) / float(least_magnitudes(x.ldexp(-top))) * UP
 
 
 def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float, float], int]:
@@ -339,7 +310,7 @@ def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float
             )
         return np.zeros((), dtype), np.full((), -inf, real), (0.0, 0.0), found.steps
     # abs(log(1 + z)), and so the angle between 1 and 1 + z, is at most abs(z) (1 + abs(z)) for abs(z) <= 1/2.
-    error = found.error * (1 + found.error) * _UP
+    error = found.error * (1 + found.error) * UP
     places = max(ceil(-log2(asked.target.tolerance)), 53) + 8
     logarithm = Scalar(logarithm_of_abs(value, places), 0, -places).multiprecision(False)
     sign, of_sign = Scalar(1 if value.real > 0 else -1), 0.0
@@ -355,7 +326,7 @@ def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float
     else:
         signs, kept = exact_sign.astype(dtype), logarithm.astype(real)
     of_logarithm = error + 2.0**-places + _absolute(logarithm, kept)
-    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * _UP, of_logarithm * _UP), found.steps
+    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * UP, of_logarithm * UP), found.steps
 
 
 def _absolute(x: MPArray, kept: Any) -> float:

@@ -47,6 +47,26 @@ class Scalar(NamedTuple):
         return MPArray._of(paired(real, imag) if is_complex else real)
 
 
+class Determinant(NamedTuple):
+    """A determinant: it differs from `value` by no more than `error` times abs(value); an error of 0 is exact.
+
+    Attributes
+    ----------
+    value : Scalar
+    error : float
+    steps : corrections
+    """
+
+    value: Scalar
+    error: float
+    steps: int
+
+    @property
+    def zero(self) -> bool:
+        """Whether the determinant is zero."""
+        return not self.value.length
+
+
 def scalars(x: Any) -> list[Scalar]:
     """The elements of an array of floats or multiprecision numbers, shape (n,), exactly."""
     x = x if isinstance(x, MPArray) else mparray(x)
@@ -59,7 +79,7 @@ def scalars(x: Any) -> list[Scalar]:
     return found
 
 
-def product(factors: Iterable[Scalar], bits: int) -> Scalar:
+def product_of_scalars(factors: Iterable[Scalar], bits: int) -> Scalar:
     """The product of numbers, each partial one cut off: off by less than 2**(3 - bits) of its abs for each factor."""
     found = Scalar(1)
     for factor in factors:

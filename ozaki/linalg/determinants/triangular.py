@@ -8,7 +8,7 @@ is a product of inverses of upper factors, as in S. M. Rump's inverses. E, in mo
 from __future__ import annotations
 
 from math import ceil, isfinite, log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from ozaki.linalg.common.products import (
     residual,
 )
 from ozaki.linalg.common.upper import LEAST, magnitudes, norms, row_norm
-from ozaki.linalg.determinants.scalars import Scalar, scalars
-from ozaki.linalg.determinants.scalars import product as product_of_scalars
+from ozaki.linalg.determinants.scalars import Determinant, Scalar, product_of_scalars, scalars
 from ozaki.linalg.systems.inverses import CONTRACTION, LARGEST, LIMIT, MOST_FACTORS
 
 _MOST_STEPS = 12
@@ -32,21 +31,6 @@ _MOST_STEPS = 12
 
 _ROUNDINGS = 1 + 2.0**-30
 """More than all roundings of float64 in a bound make up."""
-
-
-class Determinant(NamedTuple):
-    """A determinant that is not zero: it differs from `value` by no more than `error` times abs(value).
-
-    Attributes
-    ----------
-    value : Scalar
-    error : float
-    steps : corrections
-    """
-
-    value: Scalar
-    error: float
-    steps: int
 
 
 def determinant(a: Any, tolerance: float, cleared: bool) -> Determinant:
@@ -74,9 +58,9 @@ class _Near:
 
     Attributes
     ----------
-    a : the matrix with its rows in order
+    a : the matrix with its rows in order, shape (n, n)
     sign : of the order, 1 or -1
-    x, y : lower and upper triangular matrices
+    x, y : lower and upper triangular matrices, floats or MPArrays, shape (n, n)
     size : about the Euclidean norm of E, as far as it is known before it is found
     """
 
@@ -237,9 +221,9 @@ def _factors(a: Any) -> tuple[Any, Any, Any]:
                 a[j + 1 :, j] /= pivot
                 a[j + 1 :, j + 1 : high] -= a[j + 1 :, j, None] * a[j, j + 1 : high]
             middle = low + 1
-        _invert(low, high, middle)
+        invert(low, high, middle)
 
-    def _invert(low: int, high: int, middle: int) -> None:
+    def invert(low: int, high: int, middle: int) -> None:
         """The block of the inverse of L, of whose two parts on the diagonal those of columns from `middle` on."""
         if high - low > _NARROW:
             below = inverse[middle:high, middle:high] @ a[middle:high, low:middle]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ozaki.linalg.common.arrays import adjoint, array_library
 from ozaki.linalg.common.products import UNIT, residual
-from ozaki.linalg.common.upper import LEAST
+from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.factors.correcting import Near, Product
 
 LEAST_ROWS = 8192
@@ -107,7 +107,7 @@ def _error(block: Any, x: Any, y: Any) -> float:
 def _of_all(errors: list[float]) -> float:
     """The bound of the whole product from those of its blocks (docs/linalg.md, L14)."""
     largest = max(errors)
-    return max(largest + UNIT * (1 + largest), TOLERANCE) * (1 + 2.0**-40) + LEAST
+    return max(largest + UNIT * (1 + largest), TOLERANCE) * UP + LEAST
 
 
 def _solved(lower: Any, b: Any, unit: bool = False) -> Any:

@@ -58,6 +58,11 @@ def cho_solve(
     ValueError, TypeError, OverflowError
         As in `solve`; if a row of c spans more than 2^16384.
 
+    Notes
+    -----
+    An inverse of a, found once and whose residual is bounded, solves and corrects as in `solve`; rounded factors take
+    no part in it (docs/linalg.md, L1 and L8).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg

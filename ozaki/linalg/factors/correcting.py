@@ -18,7 +18,7 @@ from ozaki.linalg.common.arrays import added, array_library, exactly, masked, on
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product, not_tiny, residual
 from ozaki.linalg.common.scaling import Powers
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
 from ozaki.linalg.systems.solution import formatted, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
@@ -298,7 +298,7 @@ def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple
     rest = residual(wanted, x, y, tolerance, multiprecision)
     sizes = norms(x, 1)[:, None] * norms(y, 0)
     rounding = tolerance * magnitudes(wanted) if multiprecision else UNIT * magnitudes(rest) + LEAST * (sizes > 0)
-    return rest, (tolerance * sizes + rounding) * (1 + 2.0**-40)
+    return rest, (tolerance * sizes + rounding) * UP
 
 
 def _ratios(product: Product, rest: Any, missed: Any) -> Bounds:
@@ -314,5 +314,5 @@ def _ratios(product: Product, rest: Any, missed: Any) -> Bounds:
     # Where a norm may have underflowed, nothing is known of the error of the residual.
     unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
     ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))
-    found: Bounds = on_host(ratios.max(axis=0)) * (1 + 2.0**-40)
+    found: Bounds = on_host(ratios.max(axis=0)) * UP
     return found

@@ -70,13 +70,17 @@ def lq(
     numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
         As in `qr`, of the columns of a^H.
 
+    Notes
+    -----
+    l and q are the adjoints of r and q of a^H, with the bounds of these (docs/linalg.md, L4 and L8).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg
     >>> l, q, error_bound, *_ = ozaki.linalg.lq(np.array([[3.0, 4.0, 0.0], [1.0, 1.0, 2.0]]))
     >>> abs(l).round(6), error_bound < 1e-15
-    (array([[5. , 0. ],
-           [1.4, 2.009975]]), True)
+    (array([[5.      , 0.      ],
+           [1.4     , 2.009975]]), True)
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"mode: {mode!r}; expected 'reduced' or 'complete'")

@@ -124,6 +124,14 @@ def lu_factor(
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
+    Notes
+    -----
+    The factors that LAPACK or cuSOLVER finds in float64 are corrected: with F = inv(l) (a[p] - l u) inv(u) they become
+    l + l lower(F) and u + upper(F) u. Of an ill-conditioned a those of a[p] s are, s a product of inverses of upper
+    factors, as in S. M. Rump, "Inversion of extremely ill-conditioned matrices in floating-point", 2009. However they
+    were found, the residual a[p] - l u of the rounded factors bounds their error (docs/linalg.md, L4; by blocks L14;
+    nearest entries L12).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg
@@ -240,7 +248,7 @@ _WELL_CONDITIONED = 2.0**30
 def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     """An order of rows, an upper triangular S for which A S is well-conditioned, and factors of A S in that order.
 
-    S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`_inverses.py`).
+    S is a product of inverses of upper factors in float64, as S. M. Rump's inverses are (`systems/inverses.py`).
 
     Raises
     ------
@@ -313,8 +321,8 @@ def lu_solve(
     ----------
     factors : LU
     b : array or MPArray, shape (n,) or (n, columns)
-    trans : {0, 1, 2}, optional
-        1 for a^T x = b, 2 for a^H x = b. The first system with a transpose takes another inverse.
+    trans : {0, 1, 2, "N", "T", "C"}, optional
+        1 or "T" for a^T x = b, 2 or "C" for a^H x = b. The first system with a transpose takes another inverse.
     accuracy, dtype
         As in `solve`; they need not be those of the factors.
 
@@ -326,6 +334,19 @@ def lu_solve(
     ------
     numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
         As in `solve`.
+
+    Notes
+    -----
+    The inverse of a that `lu_factor` found, or with accuracy=None the first of these systems finds, solves and corrects
+    as in `solve`; rounded factors take no part in it (docs/linalg.md, L1 and L8).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> factors = ozaki.linalg.lu_factor(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> found = ozaki.linalg.lu_solve(factors, np.array([4.0, 6.0]), trans=1)
+    >>> found.x, found.error_bound < 2e-16
+    (array([1., 1.]), True)
     """
     if not isinstance(factors, LU):
         raise TypeError(f"factors: {type(factors).__name__}; expected an LU, as ozaki.linalg.lu_factor returns it")

@@ -2,8 +2,8 @@
 
 The factors that NumPy or CuPy finds are corrected: with E = (A - Q R) inv(R) and K = Q^H E a correction adds E - Q Y
 and Y R, Y upper triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails
-for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is
-triangular: Q is that of A, too. Of a matrix with more columns than rows A are the first ones; with B the others, to
+for condition numbers of 1e15 and more. Then A S is factored, with the S of least squares (`systems/inverses.py`), which
+is triangular: Q is that of A, too. Of a matrix with more columns than rows A are the first ones; with B the others, to
 whose R belongs T = Q^H B, a correction adds Q^H (B - Q T) + (Y - K) T to that.
 """
 
@@ -98,6 +98,7 @@ def qr(
     pivoting: Literal[False] = False,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: bool = False,
 ) -> QR: ...
 @overload
 def qr(
@@ -107,6 +108,7 @@ def qr(
     pivoting: Literal[True],
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
+    reproducible: Literal[False] = False,
 ) -> PivotedQR: ...
 @any_arrays("a", numpy=("error_bounds",))
 @default_environment
@@ -154,11 +156,18 @@ def qr(
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
+    Notes
+    -----
+    The array library's factors, in float64, are corrected: with E = (a - q r) inv(r) and K = q^H E they become q + E -
+    q Y and r + Y r, Y upper triangular with Y + Y^H = K + K^H - (I - q^H q). Of an ill-conditioned a those of a s are,
+    with the triangular s of `lstsq`. However they were found, the residuals a - q r and I - q^H q of the rounded
+    factors bound their errors (docs/linalg.md, L4; wide and complete ones L8; nearest entries L12).
+
     Examples
     --------
     >>> import numpy as np, ozaki.linalg
     >>> q, r, error_bound, _ = ozaki.linalg.qr(np.vander(np.arange(1.0, 9.0), 5), accuracy="fp64")
-    >>> abs(q.T @ q - np.eye(5)).max() < 1e-15, error_bound < 1e-15
+    >>> bool(abs(q.T @ q - np.eye(5)).max() < 1e-15), error_bound < 1e-15
     (True, True)
     >>> q, r, p, *_ = ozaki.linalg.qr(np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 5.0]]), "complete", pivoting=True)
     >>> q.shape, r.shape, p

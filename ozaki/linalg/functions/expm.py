@@ -11,12 +11,13 @@ import numpy.typing as npt
 from ozaki.driver.watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly, on_host
-from ozaki.linalg.common.matrices import matrices
+from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Exponents
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
+from ozaki.linalg.systems.gathering import one_by_one, stacked
 from ozaki.linalg.systems.solution import empty, in_format, too_small
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
@@ -28,9 +29,6 @@ _LARGEST = 40
 _MOST_BITS = 2**13
 """Bits from which on products are not tried."""
 
-_UP = 1 + 2.0**-40
-"""More than the roundings of float64 in a bound make up."""
-
 
 class Expm(NamedTuple):
     """The exponential of a matrix, and what is proven of it.
@@ -38,10 +36,10 @@ class Expm(NamedTuple):
     Attributes
     ----------
     expm : array or MPArray, shape (..., n, n)
-    error_bound : float, or float64 array of NumPy of the shape of a stack
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         No element differs from the exact one by more than this times the largest element of the exact exponential.
         Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (..., n)
+    error_bounds : NumPy array of float64, shape (..., n)
         The same of each column, relative to the largest element of that column: where a column is far smaller than the
         others, more than `error_bound`; inf where it cannot be told from zero.
     iterations : int
@@ -104,29 +102,19 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
              [ -1.47152,   1.10364]], bits=102)
     """
     (a,), formats = matrices(a=a)
-    if a.ndim < 2 or a.shape[-2] != a.shape[-1]:
-        raise ValueError(
-            f"a: shape {tuple(a.shape)}; expected a square matrix, as (3, 3), or a stack of these, as (9, 3, 3)"
-        )
+    check_matrix("a", a, square=True, stack=True)
     target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
     batch, n = a.shape[:-2], a.shape[-1]
-    found = [_exponential(a[index], target) for index in np.ndindex(*batch)] if a.size else []
+    found = one_by_one(batch, lambda index: _exponential(a[index], target)) if a.size else []
     bounds = np.array([each.error_bound for each in found])
     steps = max((each.iterations for each in found), default=0)
     if not batch and found:
         return reached(found[0], a.shape, found[0].expm, "normwise")
-    x = _stacked([each.expm for each in found], a.shape) if found else empty(a.shape, target.dtype, a)
+    x = stacked([each.expm for each in found], batch) if found else empty(a.shape, target.dtype, a)
     of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
     result = Expm(x, bounds.reshape(batch) if batch else 0.0, of_columns, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
     return result
-
-
-def _stacked(each: list[Any], shape: tuple[int, ...]) -> Any:
-    """Matrices as a stack."""
-    if isinstance(each[0], MPArray):
-        return mparray(np.concatenate([x.reshape(1, *x.shape) for x in each])).reshape(shape)
-    return array_library(each[0]).stack(each).reshape(shape)
 
 
 def _exponential(a: Any, target: Target) -> Expm:
@@ -173,14 +161,14 @@ def _rounded(found: Enclosed, target: Target, steps: int) -> Expm:
     assert top is not None
     x = in_format(found.x, target.dtype)
     unit, kept = found.x.ldexp(-top), mparray(x).ldexp(-top)
-    error = (2.0 ** max(found.error - top, -990.0)) * _UP if found.error > -inf else 0.0
+    error = (2.0 ** max(found.error - top, -990.0)) * UP if found.error > -inf else 0.0
     lost = on_host(magnitudes(unit - kept).max(axis=0)) + error
     sizes = on_host(least_magnitudes(unit).max(axis=0)) - error
     if not bool((kept.signs != 0).any()):
         too_small(target.dtype)
-    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * _UP
+    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * UP
     bounds[lost == 0] = 0.0
-    bound = float(lost.max()) / float(sizes.max()) * _UP
+    bound = float(lost.max()) / float(sizes.max()) * UP
     return Expm(x, bound, bounds, steps)
 
 

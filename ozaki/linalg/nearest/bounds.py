@@ -9,13 +9,11 @@ import numpy as np
 
 from ozaki.linalg.common.arrays import on_host
 from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.upper import UP
 from ozaki.records.formats import part_of
 
 _UNITS = {"float64": (2.0**-53, -1075), "float32": (2.0**-24, -150)}
 """Half a unit in the last place, relative, and the exponent of half the smallest number."""
-
-_UP = 1 + 2.0**-40
-"""More than the roundings of these bounds."""
 
 
 def vector_errors(x: Any, axis: int) -> Bounds:
@@ -33,10 +31,10 @@ def vector_errors(x: Any, axis: int) -> Bounds:
         found: Bounds = np.where(
             sizes > 0, unit + sqrt(count) * 2.0 ** (least // 2) / sizes * 2.0 ** (least - least // 2), np.inf
         )
-    return found * _UP
+    return found * UP
 
 
 def product_errors(rows: Bounds, columns: Bounds) -> Bounds:
     """Upper bounds of the error of each column of a product of rows and columns that are off by these, over norms."""
     left = float(rows.max(initial=0.0))
-    return (left + columns + left * columns) * _UP
+    return (left + columns + left * columns) * UP

@@ -13,7 +13,7 @@ from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.intervals import Interval, Mask
-from ozaki.linalg.nearest.near import Scaled, lost_vectors, nothing_known, of_square, triangular
+from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_square, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of, with_real_diagonal
 from ozaki.linalg.nearest.quotients import by_roots
 from ozaki.linalg.nearest.settling import settled
@@ -59,11 +59,11 @@ class _Definite:
         found = self._factorise(bits)
         self.iterations = found.iterations
         try:
-            factor = Scaled(found.l, 1)
+            factor = ScaledFactor(found.l, 1)
         except np.linalg.LinAlgError:
             return [nothing_known(found.l)]
         missed = factor.inverse_norm**2 * factor.norm**2 * found.error_bound
-        return [triangular(found.l, factor.errors(of_square(missed))[:, None], lower=True)]
+        return [triangular_interval(found.l, factor.errors(of_square(missed))[:, None], lower=True)]
 
     def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
         """None: all entries of factors are seldom numbers of few bits."""

@@ -16,6 +16,7 @@ from ozaki.driver.watching import inside, step
 from ozaki.linalg.common.arrays import array_library, exactly
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.upper import UP
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import vector_errors
 from ozaki.linalg.nearest.intervals import Interval, Rounded, exponent_of, rounded
@@ -78,7 +79,7 @@ def nearest_eigenvalues(a: Any, target: Target, decompose: Callable[[int], Any])
     errors = np.where(values == 0, 0.0, vector_errors(values[None], 0))
     if target.measure == "normwise" and values.size:
         sizes = abs(values).astype(np.float64)
-        errors = errors * (sizes / (sizes.max() or 1.0)) * (1 + 2.0**-40)
+        errors = errors * (sizes / (sizes.max() or 1.0)) * UP
     return array_library(a).asarray(values), errors, steps
 
 

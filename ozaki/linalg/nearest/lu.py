@@ -18,7 +18,7 @@ from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.cholesky import Factorise
 from ozaki.linalg.nearest.intervals import Exponents, Interval, Mask
-from ozaki.linalg.nearest.near import Scaled, lost_vectors, nothing_known, of_product, triangular
+from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_product, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of
 from ozaki.linalg.nearest.quotients import quotients
 from ozaki.linalg.nearest.settling import settled
@@ -95,7 +95,7 @@ class _Square:
         self.iterations = found.iterations
         low, high = (moved(x, np) for x in (found.l, found.u))
         try:
-            lower, upper = Scaled(found.l, 1), Scaled(found.u, 0)
+            lower, upper = ScaledFactor(found.l, 1), ScaledFactor(found.u, 0)
         except np.linalg.LinAlgError:
             return [nothing_known(x) for x in (low, high)]
         missed = of_product(lower.inverse_norm * upper.inverse_norm * lower.norm * upper.norm * found.error_bound)
@@ -105,8 +105,8 @@ class _Square:
             return [nothing_known(x) for x in (low, high)]
         self.order, self.proven = on_host(found.p).astype(np.int64), True
         return [
-            triangular(low, of_l, lower=True, unit=True),
-            triangular(high, of_u, lower=False),
+            triangular_interval(low, of_l, lower=True, unit=True),
+            triangular_interval(high, of_u, lower=False),
         ]
 
     def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:

@@ -19,7 +19,7 @@ _UP = 1 + 2.0**-20
 """More than the roundings of a bound here."""
 
 
-class Scaled:
+class ScaledFactor:
     """A triangular factor with rows (axis 1) or columns (axis 0) times powers of two, so that they are alike in size.
 
     Attributes
@@ -44,7 +44,7 @@ class Scaled:
         return self.tops + exponent_above(relative * self.norms * _UP)
 
 
-def triangular(x: MPArray, errors: Exponents, lower: bool, unit: bool = False) -> Interval:
+def triangular_interval(x: MPArray, errors: Exponents, lower: bool, unit: bool = False) -> Interval:
     """An interval of a triangular factor: zeros of the other triangle, and a diagonal of ones, are known."""
     n = x.shape[0]
     known = np.tri(n, k=-1, dtype=np.bool_).T if lower else np.tri(n, k=-1, dtype=np.bool_)

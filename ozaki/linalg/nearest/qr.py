@@ -15,7 +15,7 @@ from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.cholesky import Factorise, rooted
 from ozaki.linalg.nearest.intervals import Interval, Mask, exponent_above
-from ozaki.linalg.nearest.near import Scaled, lost_vectors, nothing_known, of_square, triangular
+from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_square, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of, with_real_diagonal
 from ozaki.linalg.nearest.quotients import by_roots
 from ozaki.linalg.nearest.settling import settled
@@ -68,7 +68,7 @@ class _Tall:
         (m, _), off = found.q.shape, found.error_bound
         q, r = moved(found.q, np), moved(found.r, np)
         try:
-            upper = Scaled(found.r, 0)
+            upper = ScaledFactor(found.r, 0)
         except np.linalg.LinAlgError:
             return [nothing_known(x) for x in (q, r)]
         rows, columns = (on_host(norms(found.q, axis)) for axis in (1, 0))
@@ -80,7 +80,7 @@ class _Tall:
         if not g + turned < 0.25:
             return [nothing_known(x) for x in (q, r)]
         of_q = exponent_above((of_w + (rows + of_w) * 2 * (g + turned)) * (1 + 2.0**-20))
-        return [Interval(q, of_q[:, None]), triangular(r, upper.errors(g + 2 * turned), lower=False)]
+        return [Interval(q, of_q[:, None]), triangular_interval(r, upper.errors(g + 2 * turned), lower=False)]
 
     def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
         """None: all entries of factors are seldom numbers of few bits."""

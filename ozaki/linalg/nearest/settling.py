@@ -10,13 +10,11 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import inside, step
 from ozaki.linalg.common.arrays import array_library
+from ozaki.linalg.common.targets import MOST_BITS
 from ozaki.linalg.nearest.intervals import Interval, Mask, rounded
 from ozaki.linalg.nearest.patterns import Pattern
 from ozaki.multiprecision.array import MPArray
 from ozaki.records.formats import COMPLEX, part_of
-
-_MOST_BITS = 900
-"""The most that solutions and factors have (`common/targets.py`)."""
 
 QUICK = 2.0**22, 2.0**28, 2.0**31
 """Nanoseconds of exact elimination that are less than those of intervals of twice as many bits, as often as these were
@@ -161,10 +159,10 @@ def settled(problem: Problem, dtype: str, like: Any) -> tuple[list[Any], list[bo
 
 def levels(bits: int) -> Iterator[int]:
     """Numbers of bits, each twice as many as the one before, up to the most there are."""
-    while bits < _MOST_BITS:
+    while bits < MOST_BITS:
         yield bits
         bits *= 2
-    yield _MOST_BITS
+    yield MOST_BITS
 
 
 def _check_decided(problem: Problem, state: _Open) -> None:
@@ -180,7 +178,7 @@ def _check_decided(problem: Problem, state: _Open) -> None:
             near = complex(*values[index]) if values.ndim > mask.ndim else float(values[index])
             raise np.linalg.LinAlgError(
                 f"reproducible: {name}{[*index]} is 0, or lies on a boundary between two floats near {near}, "
-                f"or nearer to one than 2^-{_MOST_BITS}, and the matrix is too large to decide it exactly; leave "
+                f"or nearer to one than 2^-{MOST_BITS}, and the matrix is too large to decide it exactly; leave "
                 "reproducible=False, or ask for dtype='mp' and round that"
             )
 

@@ -132,6 +132,18 @@ def _largest(column: Wholes, before: Wholes, exponents: npt.NDArray[np.int64]) -
     return place
 
 
+def eliminate(a: Wholes, k: int, rows: slice, before: Wholes) -> None:
+    """Replace rows, right of column k, by what is left once that column is eliminated by row k; `before` divides it.
+
+    Column k itself stays, since it has the lower factor. `before` is the pivot before, or one.
+    """
+    pivot, right = at(a, (k, k)), slice(k + 1, None)
+    left, up = at(a, (rows, k, None)), at(a, (k, right))
+    found = divided(less(times(at(a, (rows, right)), pivot), times(left, up)), before)
+    for part, each in zip(a, found, strict=True):
+        part[rows, right] = each
+
+
 def eliminated(a: Wholes, pivots: int, choice: Choice | None = None) -> tuple[Wholes, list[int]]:
     """Gaussian elimination of that many columns without fractions, and the order in which rows became pivots.
 
@@ -144,13 +156,8 @@ def eliminated(a: Wholes, pivots: int, choice: Choice | None = None) -> tuple[Wh
         if choice is not None and (place := k + choice(at(a, (slice(k, None), k)), before, order[k:])) != k:
             exchange(a, k, place)
             order[k], order[place] = order[place], order[k]
-        pivot = at(a, (k, k))
-        block = slice(k + 1, None), slice(k + 1, None)
-        left, up = at(a, (slice(k + 1, None), k, None)), at(a, (k, slice(k + 1, None)))
-        found = divided(less(times(at(a, block), pivot), times(left, up)), before)
-        for part, each in zip(a, found, strict=True):
-            part[block] = each
-        before = pivot
+        eliminate(a, k, slice(k + 1, None), before)
+        before = at(a, (k, k))
     return a, order
 
 
@@ -168,13 +175,9 @@ def solved(a: Wholes) -> tuple[Wholes, Wholes]:
     before = one_of(a)
     for k in range(n):
         exchange(a, k, k + first_nonzero(at(a, (slice(k, None), k))))
-        pivot, right = at(a, (k, k)), slice(k + 1, None)
         for rows in (slice(0, k), slice(k + 1, None)):
-            left, up = at(a, (rows, k, None)), at(a, (k, right))
-            found = divided(less(times(at(a, (rows, right)), pivot), times(left, up)), before)
-            for part, each in zip(a, found, strict=True):
-                part[rows, right] = each
-        before = pivot
+            eliminate(a, k, rows, before)
+        before = at(a, (k, k))
     return before, at(a, (slice(None), slice(n, None)))
 
 
@@ -204,11 +207,7 @@ def inertia(a: Wholes) -> tuple[int, int]:
             part[:, [k, place]] = part[:, [place, k]]
         pivot = at(a, (k, k))
         negative += (pivot[0] < 0) != (before[0] < 0)
-        block = slice(k + 1, None), slice(k + 1, None)
-        left, up = at(a, (slice(k + 1, None), k, None)), at(a, (k, slice(k + 1, None)))
-        reduced = divided(less(times(at(a, block), pivot), times(left, up)), before)
-        for part, each in zip(a, reduced, strict=True):
-            part[block] = each
+        eliminate(a, k, slice(k + 1, None), before)
         before = pivot
     return negative, 0
 

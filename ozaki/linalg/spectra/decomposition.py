@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, comb, inf, log2
+from math import ceil, inf, log2
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,18 @@ from ozaki.linalg.common.products import (
     product_within,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, column_norm, magnitudes, norms, row_norm
-from ozaki.linalg.spectra.blocks import decomposed_block, errors_by_coupling, frobenius, ranges
+from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms, row_norm
+from ozaki.linalg.spectra.clusters import (
+    FINER,
+    NOT_CONVERGING,
+    decomposed_block,
+    errors_by_coupling,
+    orthonormal,
+    ranges,
+)
 from ozaki.linalg.systems.solution import missing
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
-
-_FINER = 2.0**-16
-"""How much sharper the first residuals are than the values need: of vectors they bound errors divided by gaps."""
 
 _WIDEST = 2.0**24
 """How much wider a block's distances may be than what couples eigenvalues, if that lets errors be smaller: float64 errs
@@ -38,10 +42,8 @@ _CLOSE = 2.0**20
 correction leaves that share at most; within a cluster it leaves what float64 errs by, relative to the cluster's
 width."""
 
-NOT_CONVERGING = "a: corrections of its eigenvectors do not converge"
 
-
-class Decomposition:
+class HermitianDecomposition:
     """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix A, the parts of whose elements are below 1.
 
     With a positive definite B they are those of the pair, A x = d B x. The residuals P = A X - B X D, G = I - X^H B X
@@ -58,7 +60,7 @@ class Decomposition:
 
     Attributes
     ----------
-    values, vectors : float64 arrays, Sums or MPArrays
+    values, vectors : float64 arrays, Sums or MPArrays, shapes (n,), ascending, and (n, n), columns
     largest : the largest abs of the values, rounded up; 1 if all are zero
     bound : an upper bound of the error of each of `values`, relative to `largest`
     steps : corrections so far
@@ -90,29 +92,29 @@ class Decomposition:
         self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
         left, right, left_out = self._factors_of_rest([x])
         terms = _product_norm(left, right)
-        fine = _FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
+        fine = FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
         fine = not_tiny(min(fine, 2.0**-8))
         self._rest = product(left, right, fine, multiprecision=False)
         of_rest = fine * terms + UNIT * row_norm(self._rest) + x.shape[0] ** 0.5 * left_out
         eye = xp.eye(x.shape[0])  # one product is quicker than a residual, which adds a matrix
         left, right = xp.concatenate([adjoint(x), eye], axis=1), xp.concatenate([-x, eye])
         terms = _product_norm(left, right)
-        fine = not_tiny(min(_FINER * max(tolerance, 2.0**-80) / (32 * terms), 2.0**-8))
+        fine = not_tiny(min(FINER * max(tolerance, 2.0**-80) / (32 * terms), 2.0**-8))
         self._gram = product(left, right, fine, multiprecision=False)
         self._bound_by(of_rest, fine * terms + UNIT * row_norm(self._gram))
 
     def _measure_for_values(self, tolerance: float) -> None:
         """As `_measure_in_float64`, also for pairs, for refined values alone: G bounds what is of second order."""
-        x, d, size = self.vectors, self.values, frobenius(self.vectors)
+        x, d, size = self.vectors, self.values, frobenius_norm(self.vectors)
         self.largest = float(on_host(magnitudes(d)).max()) or 1.0
         tolerance = max(tolerance, 2.0**-100)
         b_x, of_b_x = self._words_of_b_x(tolerance / (64 * size))
         left, right, left_out = self._factors_of_rest(b_x)
-        terms = frobenius(left) * frobenius(right)
+        terms = frobenius_norm(left) * frobenius_norm(right)
         gain = 32 * (1 if self._b is None else size)
         fine = not_tiny(min(tolerance * self.largest / (gain * terms), 2.0**-8))
         self._rest = product(left, right, fine, multiprecision=False)
-        self._spectral_of_rest = fine * terms + UNIT * frobenius(self._rest) + left_out + len(x) * LEAST
+        self._spectral_of_rest = fine * terms + UNIT * frobenius_norm(self._rest) + left_out + len(x) * LEAST
         self._spectral_of_rest += of_b_x * self.largest
         adjoint_x, eye = adjoint(x), self._xp.eye(len(x))
         if self._b is None:
@@ -121,30 +123,30 @@ class Decomposition:
         else:
             left = self._xp.concatenate([*[adjoint_x] * len(b_x), eye], axis=1)
             right = self._xp.concatenate([*(-each for each in b_x), eye])
-            terms = frobenius(left) * frobenius(right)
+            terms = frobenius_norm(left) * frobenius_norm(right)
             fine = not_tiny(min(2.0**-10 * tolerance**0.5 / terms, 2.0**-8))
             self._gram = product(left, right, fine, multiprecision=False)
-            of_gram = fine * terms + UNIT * frobenius(self._gram) + size * of_b_x
-        self._spectral_gram = (frobenius(self._gram) + of_gram) * (1 + 2.0**-40)
+            of_gram = fine * terms + UNIT * frobenius_norm(self._gram) + size * of_b_x
+        self._spectral_gram = (frobenius_norm(self._gram) + of_gram) * UP
 
     def _words_of_b_x(self, tolerance: float) -> tuple[list[Any], float]:
         """B X as a sum of float64 matrices, and a bound of the spectral norm of what it is off by."""
         b, x, xp = self._b, self.vectors, self._xp
         if b is None:
             return [x], 0.0
-        words, left_out = _words(b), 2.0**-104 * frobenius(b) * frobenius(x)
+        words, left_out = _words(b), 2.0**-104 * frobenius_norm(b) * frobenius_norm(x)
         high = native_product(words[0], x)
         left, right = xp.concatenate([*words, xp.eye(len(x))], axis=1), xp.concatenate([*[x] * len(words), -high])
-        terms = frobenius(left) * frobenius(right)
+        terms = frobenius_norm(left) * frobenius_norm(right)
         fine = not_tiny(min(tolerance / terms, 2.0**-8))
         low = product(left, right, fine, multiprecision=False)
-        return [high, low], fine * terms + UNIT * frobenius(low) + len(words) * left_out + len(x) * LEAST
+        return [high, low], fine * terms + UNIT * frobenius_norm(low) + len(words) * left_out + len(x) * LEAST
 
     def _factors_of_rest(self, b_x: list[Any]) -> tuple[Any, Any, float]:
         """Two float64 matrices with the product P = A X - B X D, and a bound of what they leave out of A X."""
         a, x, xp = self._a, self.vectors, self._xp
         words = _words(a)
-        left_out = 2.0**-104 * frobenius(a) * frobenius(x) if len(words) > 1 else 0.0
+        left_out = 2.0**-104 * frobenius_norm(a) * frobenius_norm(x) if len(words) > 1 else 0.0
         right = xp.concatenate([*[x] * len(words), *[xp.diag(-self.values)] * len(b_x)])
         return xp.concatenate([*words, *b_x], axis=1), right, left_out
 
@@ -182,7 +184,7 @@ class Decomposition:
         self._of_rest, self._of_gram = of_rest, of_gram
         self._spectral_of_rest = n**0.5 * of_rest
         self._norm_gram = row_norm(self._gram) + of_gram
-        self._spectral_gram = min(self._norm_gram, frobenius(self._gram) + n**0.5 * of_gram) * (1 + 2.0**-40)
+        self._spectral_gram = min(self._norm_gram, frobenius_norm(self._gram) + n**0.5 * of_gram) * UP
         self.bound = inf
         if self._b is None:
             missed = columns_x * (row_norm(self._rest) + of_rest)
@@ -192,12 +194,12 @@ class Decomposition:
             left, rest = adjoint(self.vectors), self._rest
             some = bool(magnitudes(rest).any())
             coupling = rounded(product_within(left, rest, allowed) if some else rest)
-            self._of_coupling = columns_x * n**0.5 * of_rest + n * allowed + UNIT * frobenius(coupling) + n * LEAST
+            self._of_coupling = columns_x * n**0.5 * of_rest + n * allowed + UNIT * frobenius_norm(coupling) + n * LEAST
             self._coupling = coupling
             missed = row_norm(coupling) + n**0.5 * self._of_coupling
         if self._norm_gram < 0.5:
             missed += 2 * self._norm_gram * self.largest
-            self.bound = missed / (1 - self._norm_gram) / self.largest * (1 + 2.0**-40)
+            self.bound = missed / (1 - self._norm_gram) / self.largest * UP
 
     def _coupled(self) -> tuple[Any, float]:
         """N = X^H P in float64, and an upper bound of the spectral norm of what it errs by."""
@@ -205,10 +207,10 @@ class Decomposition:
             return self._coupling, self._of_coupling
         left, rest = adjoint(rounded(self.vectors)), rounded(self._rest)
         found = native_product(left, rest)
-        of_product = (native_error(left, rest) + 4 * UNIT) * frobenius(self.vectors) * frobenius(rest)
-        size = 1 + self._spectral_gram if self._b is None else frobenius(self.vectors)
+        of_product = (native_error(left, rest) + 4 * UNIT) * frobenius_norm(self.vectors) * frobenius_norm(rest)
+        size = 1 + self._spectral_gram if self._b is None else frobenius_norm(self.vectors)
         error = of_product + size * self._spectral_of_rest + len(left) * LEAST
-        return found, error * (1 + 2.0**-40)
+        return found, error * UP
 
     # Bounds ----------------------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Decomposition:
         n, gram = self._a.shape[0], self._spectral_gram
         coupling, missed = self._coupled()
         half = (coupling + adjoint(coupling)) / 2
-        size = frobenius(half) + missed
+        size = frobenius_norm(half) + missed
         missed = missed + 2 * UNIT * size + 5 * gram * gram * self.largest + 2 * gram * size
         if not (gram <= 0.25 and size < inf):
             return self.values, np.full(n, inf)
@@ -245,8 +247,8 @@ class Decomposition:
         columns = on_host(norms(half, 0))
         errors += errors_by_coupling(columns, gaps - 2 * size, blocks, size) + missed
         if isinstance(self.values, Sum | Numbers):
-            return exactly(self.values) + exactly(change), errors * (1 + 2.0**-40) + LEAST
-        return added(self.values, change), errors * (1 + 2.0**-40) + LEAST
+            return exactly(self.values) + exactly(change), errors * UP + LEAST
+        return added(self.values, change), errors * UP + LEAST
 
     def vector_bounds(self, kept: Any) -> Bounds:
         """Upper bounds of the sines of the angles between vectors and exact ones (Davis and Kahan).
@@ -266,7 +268,7 @@ class Decomposition:
         gaps = gaps - self.bound * self.largest * (1 + 2.0**-50)
         rounding = of_norm * on_host(norms(missing(self.vectors, kept), 0))
         errors = np.where(gaps > 0, errors / np.where(gaps > 0, gaps, 1.0), inf) + rounding
-        found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * (1 + 2.0**-40)
+        found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * UP
         return found
 
     def _offsets(self, part: slice) -> Any:
@@ -305,7 +307,7 @@ class Decomposition:
         rotation = xp.eye(n) + small
         for part, of_cluster in clusters:
             rotation[:, part] = rotation[:, part] @ of_cluster
-        turned = _orthonormal(rotation, bits)
+        turned = orthonormal(rotation, bits)
         size = row_norm(gram)
         more = matmul(mparray(gram / 2), turned, accuracy=componentwise(2.0**-bits / (size + LEAST)), dtype="mp")
         x = matmul(
@@ -357,7 +359,7 @@ class Decomposition:
         half = (coupling + adjoint(coupling)) / 2
         coupled = float(abs(half - xp.diag(xp.diagonal(half))).max())
         # What else there may be: errors of N, and terms of second order (docs/linalg.md, L11).
-        coupled += missed + 5 * size * size * self.largest + 2 * size * frobenius(half) + LEAST
+        coupled += missed + 5 * size * size * self.largest + 2 * size * frobenius_norm(half) + LEAST
         # Without clusters the first correction is quick, and mostly enough, even if it is as large as a 32nd.
         close = 32 if self.steps == 0 and (between > 32 * coupled).all() else _CLOSE
         blocks = ranges(between <= close * coupled)
@@ -392,35 +394,6 @@ def _words(a: Any) -> list[Any]:
 def _several(blocks: list[tuple[int, int]]) -> list[slice]:
     """The places of blocks of more than one eigenvalue."""
     return [slice(first, last) for first, last in blocks if last - first > 1]
-
-
-def _orthonormal(x: Any, bits: int) -> Any:
-    """A matrix of orthonormal columns near x, whose columns are nearly so, in so many bits.
-
-    With G = I - x^H x that is x (I - G)^(-1/2), a power series. If G is not small, x (I + G / 2) takes its place first,
-    of which G is smaller.
-    """
-    found, eye = mparray(x), array_library(x).eye(len(x))
-    while True:
-        gram = gemm(-1, adjoint(found), found, 1, eye, accuracy=componentwise(2.0**-bits), dtype="mp")
-        size = max(row_norm(gram), 2.0**-bits)
-        if not size < 0.5:
-            return found
-        count = 1 if size > 2.0**-30 else max(1, ceil(-bits / log2(size)) - 1)
-        # Horner's scheme: each term is smaller than the one before, and takes fewer bits.
-        series = gram * _series(count)
-        for k in range(count - 1, 0, -1):
-            within = componentwise(2.0**-bits / size ** (k + 1))
-            series = gram * _series(k) + matmul(gram, series, accuracy=within, dtype="mp")
-        change = matmul(found, series, accuracy=componentwise(2.0**-bits / size), dtype="mp")
-        found = (found + change).round_to(bits)
-        if count > 1 or size <= 2.0 ** (-bits / 2):  # a term squares what is missing
-            return found
-
-
-def _series(k: int) -> float:
-    """The coefficient of z^k in (1 - z)^(-1/2)."""
-    return comb(2 * k, k) / 4.0**k
 
 
 def _order(values: Any) -> Any:

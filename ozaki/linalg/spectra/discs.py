@@ -10,12 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.upper import LEAST
+from ozaki.linalg.common.upper import LEAST, UP
 
 Floats = npt.NDArray[np.float64]
-
-_UP = 1 + 2.0**-40
-"""More than the roundings of a few operations, and of sums of up to 4096 numbers, change a result."""
 
 
 class Discs(NamedTuple):
@@ -95,7 +92,7 @@ def reach(distances: Floats, found: Discs) -> Floats:
     for label in np.unique(found.labels[~found.alone]):
         members = np.flatnonzero(found.labels == label)
         far = distances[np.ix_(members, members)] + found.radii[members]
-        errors[members] = far.max(axis=1) * _UP
+        errors[members] = far.max(axis=1) * UP
     return errors
 
 
@@ -119,7 +116,7 @@ def turned(found: Discs, gaps: Floats, change: Floats, sizes: Floats, errors: Fl
     room = np.where(usable, distance - rows * scale, 1.0).clip(0)
     with np.errstate(all="ignore"):
         largest = np.where(usable & (sizes > 0), sizes / room, 0.0).max(axis=0) * scale
-    missed = errors + rows * np.minimum(largest, 1.0) + change * (1 + 2.0**-40) * radii
+    missed = errors + rows * np.minimum(largest, 1.0) + change * UP * radii
     bounds: Floats = np.where(usable, missed / distance * scale + change * 2.0**-44 + LEAST, 0.0)
     return bounds
 

@@ -13,6 +13,7 @@ from ozaki.linalg.common.arrays import Sum, array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, tops
 from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.upper import UP
 from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
 from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
@@ -32,7 +33,7 @@ class GeneralEigenvalues(NamedTuple):
         exact conjugates. In no order.
     error_bound : float
         The largest of `error_bounds`.
-    error_bounds : float64 array, NumPy, shape (n,)
+    error_bounds : NumPy array of float64, shape (n,)
         To each value belongs an exact eigenvalue, to all together all, with their multiplicities, that differs from it
         by no more than this, relative to the largest abs of all exact ones ("normwise", the default) or to its own
         ("relative"). Proven, rounding to the dtype included.
@@ -54,7 +55,7 @@ class GeneralEigen(NamedTuple):
     values, error_bound, error_bounds, iterations : as of `GeneralEigenvalues`
     vectors : array or MPArray, shape (n, n)
         Column i belongs to value i; its Euclidean norm is 1, but for roundings of float64. Real where values are.
-    vector_bounds : float64 array, NumPy, shape (n,)
+    vector_bounds : NumPy array of float64, shape (n,)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         values are not proven to belong to different eigenvalues.
     """
@@ -76,8 +77,9 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n)
-    accuracy, dtype : as of `eig`
+    a : array or MPArray, shape (n, n), real or complex
+    accuracy, dtype
+        As in `eig`.
 
     Returns
     -------
@@ -86,7 +88,12 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     Raises
     ------
     numpy.linalg.LinAlgError, OverflowError, ValueError, TypeError
-        As of `eig`.
+        As in `eig`.
+
+    Notes
+    -----
+    As `eig`, by discs of a matrix that is similar to a; values that stand on the diagonal since their rows or columns
+    have nothing else, as all of a triangular matrix, are exact (docs/linalg.md, L10).
 
     Examples
     --------
@@ -109,7 +116,7 @@ def eig(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n)
+    a : array or MPArray, shape (n, n), real or complex
     accuracy : Accuracy, str, int or float, optional
         Of the eigenvalues: "fp64", a number of bits or a tolerance t, before they are rounded to their dtype. None is
         off by more than t times the largest abs of all, or, with `Accuracy("relative", t)`, times its own. Up to 900
@@ -174,7 +181,7 @@ def _eig(a: Any, accuracy: Any, dtype: Any, with_vectors: bool) -> GeneralEigen:
     result, kept = formatted(values, Powers(columns=np.full(n, found.highest)), form)
     errors = found.errors + missing(values, kept)
     least, largest = moduli(found.values, found.errors)
-    bounds = np.where(errors > 0, errors / (least if target.measure == "relative" else largest), 0.0) * (1 + 2.0**-40)
+    bounds = np.where(errors > 0, errors / (least if target.measure == "relative" else largest), 0.0) * UP
     if not bounds.max() < 1:
         too_small(form)
     result = moved(result, xp) if isinstance(result, Numbers) else xp.asarray(result)

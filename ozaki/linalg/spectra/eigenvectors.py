@@ -11,17 +11,15 @@ from ozaki.functions.products import matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents, Powers, float_scaled, scaled, tops_or_zero
-from ozaki.linalg.common.upper import LEAST, least_norms, magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
-from ozaki.linalg.spectra.similarity import Decomposition
-from ozaki.linalg.systems.solution import in_format, missing
+from ozaki.linalg.spectra.similarity import GeneralDecomposition
+from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
+from ozaki.records.formats import is_multiprecision
 
 Floats = npt.NDArray[np.float64]
-
-_SINGLE = {"float32": "float64", "complex64": "complex128"}
-"""Formats whose numbers are compared in another one."""
 
 
 class Unrounded(NamedTuple):
@@ -29,8 +27,8 @@ class Unrounded(NamedTuple):
 
     Attributes
     ----------
-    vectors : Sum or MPArray; columns
-    missed : upper bounds of the norms of what they are off by; inf where nothing is proven
+    vectors : Sum or MPArray, shape (n, n); columns
+    missed : shape (n,): upper bounds of the norms of what they are off by; inf where nothing is proven
     """
 
     vectors: Any
@@ -42,7 +40,7 @@ class Unrounded(NamedTuple):
         return float(self.missed[np.isfinite(self.missed)].max(initial=0.0))
 
 
-def eigenvectors(found: Decomposition, balance: Exponents, real: bool) -> Unrounded:
+def eigenvectors(found: GeneralDecomposition, balance: Exponents, real: bool) -> Unrounded:
     """Eigenvectors of the matrix that is balanced by these powers: those of the balanced one, which is `found`.
 
     Of `real` eigenvalues, of which some may look like pairs for want of digits, vectors are real.
@@ -63,11 +61,11 @@ def rounded_vectors(found: Unrounded, dtype: str) -> tuple[Any, Floats]:
     lengths, shortest = on_host(norms(found.vectors, 0)), on_host(least_norms(found.vectors, 0))
     inverse = np.where(abs(lengths - 1) > 2.0**-28, 1 / lengths, 1.0)  # norms are bounds, not roundings
     result, of_rounding = _multiplied(found.vectors, inverse, dtype)
-    bounds = (found.missed + of_rounding / inverse) / shortest * (1 + 2.0**-40)
+    bounds = (found.missed + of_rounding / inverse) / shortest * UP
     return result, np.where(bounds < 1, bounds, np.inf)
 
 
-def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:
+def _to_first_order(found: GeneralDecomposition, pairs: Pairs) -> tuple[Any, Any]:
     """X (I + W), and upper bounds of the abs of what it is off by; zeros where nothing is known."""
     x, (turned, errors) = found.vectors, found.turned()
     xp, n = array_library(x), x.shape[0]
@@ -87,14 +85,14 @@ def _to_first_order(found: Decomposition, pairs: Pairs) -> tuple[Any, Any]:
 def _multiplied(vectors: Any, factors: Floats, dtype: str) -> tuple[Any, Floats]:
     """Columns times factors, in a format, and upper bounds of the norms of what that adds to each."""
     xp, unit = array_library(vectors), bool((factors == 1).all())
-    if isinstance(vectors, Sum) and dtype in ("float64", "complex128", *_SINGLE):
+    if isinstance(vectors, Sum) and not is_multiprecision(dtype):
         by = xp.asarray(factors)
         if unit:
             result = in_format(vectors, dtype)
-            return result, on_host(norms(missing(vectors, result.astype(_SINGLE.get(dtype, dtype), copy=False)), 0))
+            return result, on_host(norms(missing(vectors, widened(result)), 0))
         product = vectors.high * by + vectors.low * by
         result = in_format(product, dtype)
-        errors = magnitudes(product - result.astype(_SINGLE.get(dtype, dtype), copy=False))
+        errors = magnitudes(product - widened(result))
         return result, on_host(norms(errors + 1.25 * UNIT * magnitudes(product) + LEAST, 0))
     product = exactly(vectors)
     errors = 0.0

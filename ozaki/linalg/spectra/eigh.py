@@ -35,13 +35,13 @@ class Eigen(Bounded, _Eigen):
     vectors : array or MPArray, shape (n, n); its columns
     error_bound : float
         The largest of `error_bounds`.
-    vector_bounds : float64 array, NumPy, shape (n,)
+    vector_bounds : NumPy array of float64, shape (n,)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         eigenvalues lie so close that their errors leave open which is which. Of a pair the angle is that of the inner
         product x^H b y.
     iterations : int
         Corrections.
-    error_bounds : float64 array, NumPy, shape (n,)
+    error_bounds : NumPy array of float64, shape (n,)
         An attribute, no item of the tuple. No eigenvalue differs from the exact one of the same place by more than this
         times the largest abs of the exact ones ("normwise", the default), or times itself ("relative"). Proven,
         rounding to the dtype included.
@@ -66,8 +66,8 @@ def eigh(
     Parameters
     ----------
     a : array or MPArray, shape (n, n), symmetric or Hermitian
-        As in NumPy and LAPACK only the lower triangle is read, and of its diagonal the real part: where the upper one
-        has other numbers, a stands for another matrix.
+        As in NumPy and LAPACK only one triangle is read, the lower one by default, and of its diagonal the real part:
+        where the other one has other numbers, a stands for another matrix.
     b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
         Default: the identity. Of the vectors V of a pair V^H b V is the identity, but for rounding. An ill-conditioned
         b costs time, not digits.

@@ -27,7 +27,7 @@ class Eigenvalues(NamedTuple):
     values : array or MPArray, shape (n,), real, ascending
     error_bound : float
         The largest of `error_bounds`.
-    error_bounds : float64 array, NumPy, shape (n,)
+    error_bounds : NumPy array of float64, shape (n,)
         No eigenvalue differs from the exact one of the same place by more than this times the largest abs of the exact
         ones ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype
         included.

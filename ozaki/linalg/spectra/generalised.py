@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import adjoint, array_library, hermitian, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, rounded
 from ozaki.linalg.common.products import componentwise, product_of_inverses
+from ozaki.linalg.common.triangles import mirrored
 from ozaki.linalg.common.upper import column_norm, row_norm
+from ozaki.linalg.factors.cholesky import native_factor
 from ozaki.linalg.systems.inverses import LARGEST, LIMIT, MOST_FACTORS
 
 NOT_POSITIVE = (
@@ -41,7 +43,8 @@ def first_of_pair(a: Any, b: Any) -> tuple[Any, Any]:
         y = _whitening(b)
         if row_norm(y) <= _EASY:
             y = rounded(y)
-            values, vectors = xp.linalg.eigh(hermitian(y @ rounded(a) @ adjoint(y)))
+            of_pair = mirrored(y @ rounded(a) @ adjoint(y), lower=True, conjugate=True)
+            values, vectors = xp.linalg.eigh(of_pair)
             return values, adjoint(y) @ vectors
         transformed = _transformed(y, a)
         values, vectors = xp.linalg.eigh(rounded(transformed))
@@ -86,13 +89,10 @@ def _inverse_factor(b: Any) -> Any:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If there is none; CuPy may return a part of a factor then.
+        If there is none.
     """
     xp = array_library(b)
-    found = xp.linalg.cholesky(b)
-    if not bool((xp.diagonal(found).real > 0).all()):
-        raise np.linalg.LinAlgError
-    inverse = xp.tril(xp.linalg.inv(found))
+    inverse = xp.tril(xp.linalg.inv(native_factor(b)))
     if not bool(xp.isfinite(inverse).all()):
         raise np.linalg.LinAlgError
     return inverse
@@ -106,4 +106,5 @@ def _sharp(y: Any) -> float:
 def _transformed(y: Any, a: Any) -> Any:
     """Y A Y^H, Hermitian, to 70 bits of what it may be."""
     fine = componentwise(_sharp(y))
-    return hermitian(matmul(matmul(y, a, accuracy=fine, dtype="mp"), adjoint(y), accuracy=fine, dtype="mp"))
+    found = matmul(matmul(y, a, accuracy=fine, dtype="mp"), adjoint(y), accuracy=fine, dtype="mp")
+    return mirrored(found, lower=True, conjugate=True)

@@ -16,11 +16,10 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, componentwise, not_tiny
 from ozaki.linalg.common.scaling import ZERO, Powers, check_span, nonzero_tops, scaled, tops, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, least_magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes, norms, spectral_norm
 from ozaki.linalg.factors.correcting import factor_target
-from ozaki.linalg.spectra.clusters import spectral_norm
 from ozaki.linalg.spectra.ranks import counted_above
-from ozaki.linalg.spectra.singular import Decomposition
+from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
@@ -39,7 +38,7 @@ class PseudoInverse(NamedTuple):
     error_bound : float
         No element differs from the exact one by more than this times the largest element of its column. Proven,
         rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (m,)
+    error_bounds : NumPy array of float64, shape (m,)
         The same of each column; `error_bound` is the largest.
     rank : int
         Of a, or how many singular values are above `rtol` times the largest.
@@ -99,7 +98,7 @@ def pinv(
     --------
     >>> import numpy as np, ozaki.linalg
     >>> found = ozaki.linalg.pinv(np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 2.0]]))
-    >>> found.x, found.error_bound < 2e-16
+    >>> found.x.round(12), found.error_bound < 2e-16
     (array([[ 0.5,  0.5, -0.5],
            [ 0. ,  0. ,  0.5]]), True)
     """
@@ -134,8 +133,7 @@ def pinv(
 
 def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:
     """Upper bounds of the largest errors of columns, in units of their largest elements, about; and these in units."""
-    sizes = tops_or_zero(found.x, 0, powers)
-    to_unit = Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
+    to_unit = _to_unit(found.x, powers)
     rows = np.zeros(len(found.left), np.int64) if powers.rows is None else powers.rows
     columns = to_unit.columns
     assert columns is not None
@@ -143,6 +141,12 @@ def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:
     left = float((found.left * np.exp2(np.clip(rows - top, -2000, 0).astype(float)) + LEAST).max())
     errors = np.ldexp(found.right * left, np.clip(columns + top, -5000, 5000).astype(np.int32))
     return np.where(found.right > 0, errors + LEAST, 0.0), scaled(found.x, to_unit)
+
+
+def _to_unit(x: Any, powers: Powers) -> Powers:
+    """These powers of two, and those by which the largest elements of columns of x times them become about 1."""
+    sizes = tops_or_zero(x, 0, powers)
+    return Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
 
 
 def _relative(unit: Any, errors: Bounds) -> Bounds:
@@ -161,13 +165,12 @@ def _rounded(x: Any, powers: Powers, errors: Bounds, target: Target) -> tuple[An
         If an element is too large for it, or a column too small.
     """
     found, kept = formatted(x, powers, target.dtype)
-    sizes = tops_or_zero(x, 0, powers)
-    to_unit = Powers(powers.rows, -sizes if powers.columns is None else powers.columns - sizes)
+    to_unit = _to_unit(x, powers)
     unit = scaled(x, to_unit)
     lost = on_host(missing(unit, scaled(kept, to_unit))).max(axis=0)
     exact = on_host(least_magnitudes(unit)).max(axis=0) - errors
     total = errors + lost
-    bounds = np.where(total > 0, total / np.where(exact > 0, exact, LEAST), 0.0) * (1 + 2.0**-40)
+    bounds = np.where(total > 0, total / np.where(exact > 0, exact, LEAST), 0.0) * UP
     if bool((bounds >= 1).any()):
         too_small(target.dtype)
     return found, bounds
@@ -185,7 +188,7 @@ class _Found(NamedTuple):
     Attributes
     ----------
     x : MPArray
-    left, right : float64 arrays, NumPy: element (i, j) is off by no more than left[i] right[j]
+    left, right : NumPy arrays of float64: element (i, j) is off by no more than left[i] right[j]
     """
 
     x: Any
@@ -269,7 +272,7 @@ class _Truncated:
         self._rows, self._columns = rows, columns
         self._scale = Scaled(a[xp.asarray(rows)][:, xp.asarray(columns)])
         self.exponents = np.full(a.shape[1], -self._scale.exponent)
-        found = self._found = Decomposition(self._scale.unit, 2.0**-53, vectors=True)
+        found = self._found = SingularDecomposition(self._scale.unit, 2.0**-53, vectors=True)
         while True:
             self.rank, least, most = counted_above(found, self._scale, None, rtol)
             if least == most:

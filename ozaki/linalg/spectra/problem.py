@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import adjoint, array_library, hermitian, masked, on_host, rounded
+from ozaki.linalg.common.arrays import array_library, masked, on_host, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, least_magnitudes
+from ozaki.linalg.common.triangles import mirrored, read
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
-from ozaki.linalg.spectra.decomposition import NOT_CONVERGING, Decomposition
+from ozaki.linalg.spectra.clusters import NOT_CONVERGING
+from ozaki.linalg.spectra.decomposition import HermitianDecomposition
 from ozaki.linalg.spectra.generalised import NOT_POSITIVE, first_of_pair
 from ozaki.linalg.systems.solution import formatted, missing, too_small
-from ozaki.multiprecision.convert import is_matrix
-from ozaki.multiprecision.objects import mparray
+from ozaki.planning.checks import check_flag
 from ozaki.records.formats import part_of
 
 _ZERO_VALUE = (
@@ -37,43 +38,19 @@ def operands(a: Any, b: Any, lower: bool, uplo: str | None) -> tuple[Any, Any, l
     """
     if isinstance(b, str):
         raise TypeError(f"b: {b!r}; expected a matrix (UPLO={b!r} names a triangle)")
-    if not isinstance(lower, bool | np.bool_):
-        raise TypeError(f"lower: {lower!r}; expected True or False")
+    check_flag("lower", lower)
     if uplo is not None:
         if uplo not in ("L", "U", "l", "u"):
             raise ValueError(f"UPLO: {uplo!r}; expected 'L' or 'U'")
         lower = uplo in ("L", "l")
     given = {"a": a} if b is None else {"a": a, "b": b}
-    given = given if lower else {name: _adjoint_of(x) for name, x in given.items()}
-    found, formats = matrices(lower=True, **given)
+    found, formats = matrices(**{name: read(name, x, lower, "real") for name, x in given.items()})
     for name, x in zip(given, found, strict=True):
         check_matrix(name, x, square=True)
         if x.shape != found[0].shape:
             raise ValueError(f"{name}: shape {tuple(x.shape)} does not fit a of shape {tuple(found[0].shape)}")
-    found = [hermitian(x) if x.size else x for x in found]
+    found = [mirrored(x, lower, conjugate=True) if x.size else x for x in found]
     return found[0], found[1] if len(found) > 1 else None, formats
-
-
-def _adjoint_of(x: Any) -> Any:
-    """The conjugate transpose of an operand as a caller names it; what is no matrix as it is."""
-    if isinstance(x, tuple):
-        return tuple(_adjoint_of(word) for word in x)
-    if is_matrix(x):
-        rows = x.tolist()
-        if not rows or len(rows) != len(rows[0]):
-            return x
-        # Below the diagonal of the result, as nothing else is read: it may be NaN.
-        below = [[_conjugate(rows[j][i]) if j < i else 0 for j in range(len(rows))] for i in range(len(rows))]
-        return mparray([[getattr(rows[i][i], "real", rows[i][i]) if i == j else each for j, each in enumerate(row)]
-                        for i, row in enumerate(below)])  # fmt: skip
-    if isinstance(x, list):
-        x = np.asarray(x)
-    return adjoint(x) if getattr(x, "ndim", 0) == 2 else x
-
-
-def _conjugate(x: Any) -> Any:
-    """The conjugate of a number of mpmath or python-flint; a real one as it is."""
-    return x.conjugate() if hasattr(x, "conjugate") else x
 
 
 class Problem(NamedTuple):
@@ -81,7 +58,7 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    a, b : Hermitian matrices; b with a diagonal of about 1, or None
+    a, b : Hermitian matrices, shape (n, n); b with a diagonal of about 1, or None
     of_values, of_vectors : powers of two by which values and vectors are to be multiplied afterwards
     cleared : whether tiny elements were left out
     is_zero : whether a is zero
@@ -118,7 +95,7 @@ class Problem(NamedTuple):
         values = Powers(columns=np.full(n, by))
         return Problem(unit, b, values, Powers(rows=of_rows), cleared or cleared_b, bool(highest == ZERO))
 
-    def decomposition(self, tolerance: float, values_alone: bool = False) -> Decomposition:
+    def decomposition(self, tolerance: float, values_alone: bool = False) -> HermitianDecomposition:
         """The library's own eigenvalues and eigenvectors, of which corrections start.
 
         Raises
@@ -131,9 +108,9 @@ class Problem(NamedTuple):
             first = native(eigh, rounded(self.a), "float64 finds no eigenvalues")
         else:
             first = first_of_pair(self.a, self.b)
-        return Decomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
+        return HermitianDecomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
 
-    def solved(self, target: Target, values_alone: bool) -> tuple[Decomposition, Any, Bounds]:
+    def solved(self, target: Target, values_alone: bool) -> tuple[HermitianDecomposition, Any, Bounds]:
         """A decomposition that meets the target; its values, and upper bounds of their errors.
 
         Raises
@@ -187,7 +164,7 @@ class Problem(NamedTuple):
         sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
         if target.measure == "normwise":
             sizes = np.full(len(missed), 1.0 if self.is_zero else sizes.max())
-        bounds: Bounds = missed / sizes * (1 + 2.0**-40)
+        bounds: Bounds = missed / sizes * UP
         if not bounds.max() < 1:
             too_small(dtype)
         return result, bounds

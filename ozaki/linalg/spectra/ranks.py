@@ -12,15 +12,16 @@ from ozaki.driver.watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
-from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST
+from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.norms import matrix_norms, relative_format, vector_norms
-from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.spectra.svd import Scaled
 from ozaki.linalg.systems.inverses import LARGEST, LIMIT, left_inverse
 from ozaki.linalg.systems.refinement import Inversion
 from ozaki.linalg.systems.solution import solution
+from ozaki.linalg.systems.solving import equilibrated
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
@@ -153,7 +154,7 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
     if scale.zero:
         raise np.linalg.LinAlgError("a: singular, all elements are zero")
     n = scale.unit.shape[1]
-    found = Decomposition(scale.unit, 2.0**-53, vectors=False)
+    found = SingularDecomposition(scale.unit, 2.0**-53, vectors=False)
     try:
         relative_to_each(found, tolerance / 4, slice(n - 1, n), 1 / LARGEST)
     except ValueError:
@@ -191,9 +192,7 @@ def _inverse_norm(a: Any, name: str, bits: int) -> tuple[Any, float, int]:
         If the matrix is singular.
     """
     a = a.swapaxes(0, 1) if "inf" in name else a
-    rows = -nonzero_tops(a, 1, "singular, row")
-    scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
-    unit, cleared = without_tiny(scaled(a, scales))
+    scales, unit, cleared = equilibrated(a)
     n = len(a)
     target = Target("normwise", 2.0**-bits / n, f"mp{bits + ceil(log2(n)) + 2}")
     powers = Powers(scales.columns, scales.rows)
@@ -282,7 +281,7 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
     scale = Scaled(a) if a.size else None
     if scale is None or scale.zero:
         return Rank(0, 0, 0, 0.0, 0)
-    found = Decomposition(scale.unit, 2.0**-53, vectors=False)
+    found = SingularDecomposition(scale.unit, 2.0**-53, vectors=False)
     limit, goal, of_fractions = (_OF_ZERO if exact else _MOST_BITS), 1.0, -1.0
     while True:
         rank, least, most = counted_above(found, scale, tol, rtol)
@@ -305,7 +304,7 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
             found.reach(goal)
         except np.linalg.LinAlgError:
             break
-    error = float(scale.errors(found).max()) / (found.largest - float(found.errors.max())) * (1 + 2.0**-40)
+    error = float(scale.errors(found).max()) / (found.largest - float(found.errors.max())) * UP
     return Rank(rank, least, most, error, found.steps)
 
 
@@ -318,7 +317,9 @@ def _bits_of_fractions(scale: Scaled) -> float:
     return -float(min(exponents))
 
 
-def counted_above(found: Decomposition, scale: Scaled, tol: float | None, rtol: float | None) -> tuple[int, int, int]:
+def counted_above(
+    found: SingularDecomposition, scale: Scaled, tol: float | None, rtol: float | None
+) -> tuple[int, int, int]:
     """How many values are above the tolerance, how many surely so, and how many perhaps."""
     errors = scale.errors(found)
     middle = exactly(found.values).to_fractions()

@@ -15,9 +15,10 @@ from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, column_sizes, magnitudes, norms, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, magnitudes, norms, row_norm
 from ozaki.linalg.factors.correcting import native
 from ozaki.linalg.spectra.balancing import balance_of, exponents_of
+from ozaki.linalg.spectra.clusters import FINER, NOT_CONVERGING
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.discs import Discs, discs, groups, reach, turned
 from ozaki.linalg.systems.inverses import left_inverse
@@ -34,9 +35,6 @@ many bits as that norm has, and so many has a native product with Y, since its e
 _BETTER = 2.0**-40
 """As `_GOOD`, of an inverse in more bits."""
 
-_FINER = 2.0**-16
-"""How much sharper residuals are than the values need: of vectors they bound errors divided by gaps."""
-
 _FINEST = 2.0**-940
 """The smallest tolerance of a residual: bounds are float64 numbers."""
 
@@ -48,7 +46,8 @@ class Similar(NamedTuple):
 
     Attributes
     ----------
-    coupling : E but for its errors, in the basis of eigenvectors; its diagonal is part of `values`
+    coupling : E but for its errors, shape (n, n), as all matrices here; in the basis of eigenvectors; its diagonal is
+        part of `values`
     errors : upper bounds of these errors
     differences : d_j - d_i, rounded
     gaps, distances : lower and upper bounds of their abs, infinite and 0 for i = j
@@ -65,7 +64,7 @@ class Similar(NamedTuple):
     discs: Discs
 
 
-class Decomposition:
+class GeneralDecomposition:
     """Approximate eigenvalues D and eigenvectors X of a matrix A whose elements are below 1.
 
     With P = A X - X D, Y near the inverse of X and F = I - Y X, A is similar to D + E, E = (I - F)^-1 Y P. Those of
@@ -73,12 +72,12 @@ class Decomposition:
 
     Attributes
     ----------
-    values : complex128 array, Sum or MPArray, NumPy: D with the diagonal of E, as measured
-    vectors : float64 or complex128 array, or MPArray: X; of a real matrix in a real basis
+    values : complex128 array, Sum or MPArray, NumPy, shape (n,): D with the diagonal of E, as measured
+    vectors : float64 or complex128 array, or MPArray, shape (n, n): X; of a real matrix in a real basis
     pairs : the conjugate pairs of values of a real matrix
     real : whether A is
     precise : whether X is so near to a singular matrix that products with it need more bits than float64 has
-    errors : upper bounds of the errors of the values
+    errors : upper bounds of the errors of the values, NumPy, shape (n,)
     steps : corrections so far
     """
 
@@ -92,7 +91,7 @@ class Decomposition:
             x = self._xp.asarray(pairs.real_basis(vectors) if self.real else vectors)
             sizes = abs(values)
             goal = tolerance * (sizes.min() if relative and sizes.min() else sizes.max() or 1.0)
-            if self._measured(values.astype(np.complex128), x, pairs, max(goal, 2.0**-80 * sizes.max()) * _FINER):
+            if self._measured(values.astype(np.complex128), x, pairs, max(goal, 2.0**-80 * sizes.max()) * FINER):
                 return
         raise np.linalg.LinAlgError(f"a: {_NOTHING} of which vectors are independent")
 
@@ -105,7 +104,7 @@ class Decomposition:
             return False
         y, missed, contraction = inverse
         step("inverse of eigenvectors: norm of I - Y X up to %s", contraction)
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (len(missed) + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         if not np.isfinite(of_rows).all():
             return False
         wanted = wanted / of_rows.max()
@@ -123,15 +122,15 @@ class Decomposition:
         if not np.isfinite(coupling).all():
             return False
         # E - Y P is F E; Y P is off by the errors of P, of the product, and of roundings.
-        of_columns = of_rest + gain * largest * (1 + 2.0**-40) + LEAST
+        of_columns = of_rest + gain * largest * UP + LEAST
         with np.errstate(all="ignore"):
             of_e = (abs(coupling) * (1 + 2.0**-48) + np.outer(of_rows, of_columns)).max(axis=0) / (1 - contraction)
-        of_e *= 1 + 2.0**-40
+        of_e *= UP
         self.values, self.vectors, self.pairs, self._inverse_norm = values, x, pairs, float(of_rows.max())
         self._inverse, self.precise = y, isinstance(y, Numbers)
         errors = np.outer(pairs.row_sizes(of_rows), pairs.column_sizes(of_columns))
         errors += np.outer(pairs.row_sizes(missed), pairs.column_sizes(of_e))
-        errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * (1 + 2.0**-40) + LEAST
+        errors = (errors + (2.0**-48 + UNIT) * pairs.sizes(abs(coupling))) * UP + LEAST
         self._take(pairs.similar(coupling), errors)
         return True
 
@@ -142,14 +141,14 @@ class Decomposition:
         """
         a, xp, n = self._a, self._xp, x.shape[0]
         by_column = on_host(column_sizes(x))
-        sizes = abs(rounded(values)) * (1 + 2.0**-40)
+        sizes = abs(rounded(values)) * UP
         if not precise and not isinstance(a, Numbers) and not isinstance(x, Numbers):
             diagonal = xp.asarray(_diagonal(values, pairs, self.real))
             left, right = xp.concatenate([a, x], axis=1), xp.concatenate([x, -diagonal])
             terms = float(norms(left, 1).max()) * on_host(norms(right, 0))
             fine = not_tiny(min(wanted / (8 * float(terms.max())), 2.0**-8))
             if fine >= 2.0**-130:
-                return product(left, right, fine, multiprecision=False), fine * terms * (1 + 2.0**-40)
+                return product(left, right, fine, multiprecision=False), fine * terms * UP
         # In X D a column of a pair is a sum of two.
         terms = 2 * pairs.column_sizes(by_column) * (row_norm(a) + 4 * sizes)
         fine = min(wanted / float(terms.max() or 1.0), 2.0**-8)
@@ -159,7 +158,7 @@ class Decomposition:
         rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")
         # LEAST is more than what elements of A that were left out change (docs/linalg.md, L6).
         rest = rest if precise else rounded(rest)
-        return rest, fine * terms * (1 + 2.0**-40) + LEAST * (1 + n * by_column)
+        return rest, fine * terms * UP + LEAST * (1 + n * by_column)
 
     def _take(self, coupling: Complexes, errors: Floats) -> None:
         """Find the discs of D + E, `coupling` E but for errors; its diagonal goes to the values."""
@@ -237,13 +236,13 @@ class Decomposition:
         rows = self._similar.discs.rows
         finite = rows[np.isfinite(rows)]
         now = min(float(finite.max()) if finite.size else 1.0, 1.0)
-        wanted = max(goal * _FINER, 2.0**-100 * now)
+        wanted = max(goal * FINER, 2.0**-100 * now)
         together = self._similar.gaps <= 8 * (rows[:, None] + rows)
         together[~np.isfinite(rows)] = True
         n = len(rows)
         together |= together[np.ix_(self.pairs.partners(n), self.pairs.partners(n))]
         labels = groups(together)
-        fine = max(goal * _FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
+        fine = max(goal * FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
         bits = ceil(log2(n) - log2(fine)) + 8
         small = np.where(labels[:, None] == labels, 0.0, self._similar.coupling / _nonzero(self._similar.differences))
         x = exactly(self.vectors) + exactly(self.times(self.real_change(small), bits + 64))
@@ -259,7 +258,7 @@ class Decomposition:
             x, guess = self._split_vectors(x, change, pairs, bits)
             if self._measured(values.round_to(bits + 8), x, pairs, wanted, guess):
                 return
-        raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
+        raise np.linalg.LinAlgError(NOT_CONVERGING)
 
     def _split_vectors(self, x: Any, change: Any, pairs: Pairs, bits: int) -> tuple[Any, Any]:
         """X times a matrix, which makes it one of these pairs, with columns whose norms are about 1; and its inverse.
@@ -367,7 +366,13 @@ def _diagonal(values: Any, pairs: Pairs, real: bool) -> Any:
 
 
 def _nonzero(x: Complexes) -> Complexes:
+    """Numbers to divide by, 1 in place of 0."""
     return np.where(x == 0, 1.0, x)
+
+
+def _row_sums(x: Any) -> Floats:
+    """Upper bounds of the sums of abs of rows, in NumPy."""
+    return np.asarray(on_host(magnitudes(x).sum(axis=1)) * (1 + (x.shape[1] + 64) * 2.0**-53))
 
 
 def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
@@ -380,7 +385,7 @@ def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
     near = rounded(x)
     try:
         y = xp.linalg.inv(near)
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         missing = on_host(abs(xp.eye(n) - native_product(y, near)).sum(axis=1))
         missing = missing + (native_error(y, near) + 2 * UNIT) * of_rows * row_norm(x)
         missing *= 1 + (n + 64) * 2.0**-50
@@ -401,7 +406,7 @@ def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
     xp, n, norm_x = array_library(x), x.shape[0], row_norm(x)
     dtype, before = "complex128" if holds_complex(x) else "float64", 1.0
     while True:
-        of_rows = on_host(magnitudes(y).sum(axis=1)) * (1 + (n + 64) * 2.0**-53)
+        of_rows = _row_sums(y)
         condition = float(of_rows.max()) * norm_x
         if not condition < 1 / _FINEST:
             return None
@@ -418,6 +423,7 @@ def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
 
 
 def _native_inverse(x: Any) -> Any:
+    """NumPy's own inverse; Inf in place of one that there is not."""
     try:
         return np.linalg.inv(x)
     except np.linalg.LinAlgError:

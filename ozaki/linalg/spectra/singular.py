@@ -1,8 +1,8 @@
 """Singular values and vectors, corrected until they are as accurate as is asked, with the error of each bounded.
 
-The names here are those of docs/linalg.md, L9: P = A V - U B and the Gram residuals I - U^H U and I - V^H V say how far
-the singular values of B are from those of A. B is diagonal, but for blocks of clusters, whose own decompositions are
-cheap and nearly exact.
+The names here are those of docs/linalg.md, L9: P = A V - U B and the Gram residuals G = I - U^H U and H = I - V^H V say
+how far the singular values of B are from those of A. B is diagonal, but for blocks of clusters, whose own
+decompositions are cheap and nearly exact.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ from ozaki.linalg.common.products import (
 )
 from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.targets import SMALLEST
-from ozaki.linalg.common.upper import LEAST, least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import (
+    LEAST,
+    UP,
+    column_norms,
+    frobenius_norm,
+    least_magnitudes,
+    magnitudes,
+    spectral_norm,
+)
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
-from ozaki.linalg.spectra.clusters import euclidean, frobenius_norm, orthonormal, ranges_of_clusters, spectral_norm
-from ozaki.linalg.systems.solution import in_format, missing
+from ozaki.linalg.spectra.clusters import FINER, orthonormal, ranges
+from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
-_ROUNDINGS = 1 + 2.0**-40
-"""Times a bound in float64, more than all roundings in it."""
-
-_FINER = 2.0**-16
-"""How much sharper the first residuals are than values need, if vectors are wanted: gaps divide errors of these."""
-
 _APART = 2.0**16
-"""How far apart values are, times what couples their vectors, that are no cluster. Corrections of vectors of others are
-below 2**-16, and their fourth powers below the last bit of float64."""
+"""Values form a cluster if their difference is at most this times the largest element that couples vectors.
+Corrections of vectors of others are below 2**-16, and their fourth powers below the last bit of float64."""
 
 _SMALL = 2.0**-34
 """Of tall matrices, left vectors of singular values below this share of the largest are found anew: what LAPACK's lack
@@ -73,10 +75,10 @@ class Correction(NamedTuple):
 
     Attributes
     ----------
-    left, right : of U and V, as factors: U becomes U + U left + outside
-    outside : what U gets that does not lie in its space, or None
-    middle : what is added to B, shape of B
-    change : what is added to each value
+    left, right : of U and V, as factors, shapes (p, p) and (n, n), p the columns of U: U becomes U + U left + outside
+    outside : what U gets that does not lie in its space, of its shape, or None
+    middle : what is added to B, shape (p, n)
+    change : what is added to each value, shape (n,)
     blocks : the clusters
     limit : up to which difference values are in a cluster
     """
@@ -90,7 +92,7 @@ class Correction(NamedTuple):
     limit: float
 
 
-class Decomposition:
+class SingularDecomposition:
     """Approximate singular values S, descending, and vectors U and V of a matrix with m >= n, its largest element ~1.
 
     Those of float64 come first. Of their residuals follow those after the first correction, in float64; of later ones
@@ -105,7 +107,7 @@ class Decomposition:
 
     Attributes
     ----------
-    values, u, v : float64 arrays, Sums or MPArrays
+    values, u, v : float64 arrays, Sums or MPArrays, shapes (n,), (m, n) or (m, m), and (n, n); vectors are columns
     largest : a number near the largest value, or 1 if that is 0
     errors : upper bounds of the errors of all values, in NumPy
     bound : the largest of them, relative to `largest`
@@ -135,7 +137,7 @@ class Decomposition:
         a, u, v, s, xp = self._a, self.u, self.v, self.values, self._xp
         self._blocks = []
         self.largest = float(on_host(magnitudes(s)).max()) or 1.0
-        finer = _FINER if self._vectors else 2.0**-4
+        finer = FINER if self._vectors else 2.0**-4
         words, left_out = [rounded(a)], 0.0
         if isinstance(a, Numbers):
             words += [rounded(a - exactly(words[0]))]
@@ -191,15 +193,15 @@ class Decomposition:
         of_blocks = np.zeros(self._n)
         for block in self._blocks:
             of_blocks[block.columns] = block.error
-        # G_U B and B G_V: what is lacking of vectors of small values matters little.
+        # G B and B H of L9: what is lacking of vectors of small values matters little.
         shifted = self.largest * (self._of_gram_u + self._of_gram_v)
         lacking = self._weighed(self._gram_u, True) + 1.25 * self._weighed(self._gram_v, False) + 2 * shifted
         missed = (self._norm_rest + lacking) / (1 - self._gap_v) + of_blocks
-        self.errors = missed * _ROUNDINGS
-        self.bound = float(self.errors.max()) / self.largest * _ROUNDINGS
+        self.errors = missed * UP
+        self.bound = float(self.errors.max()) / self.largest * UP
 
     def _weighed(self, gram: Any, left: bool) -> float:
-        """An upper bound of the spectral norm of G B, G the Gram residual of U (`left`), or of B G, that of V."""
+        """An upper bound of the spectral norm of G B, G the Gram residual of U (`left`), or of B H, H that of V."""
         sizes = magnitudes(gram)
         if self._blocks:
             middle = self._middle if left else self._middle.T
@@ -265,7 +267,7 @@ class Decomposition:
             # Some gain in every other step.
             gained = self.bound < self._before[0] / 2 or self.bound <= tolerance
             if self.steps == MOST_CORRECTIONS or (self.steps > 4 and not gained):
-                raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
+                raise np.linalg.LinAlgError(_NOT_CONVERGING)
             self._correct(tolerance)
             step("correction %d: singular value error <= %s", self.steps, self.bound)
 
@@ -353,7 +355,7 @@ class Decomposition:
         return bool(x.is_complex if isinstance(x, Numbers) else x.dtype.kind == "c")
 
     def _coupling(self) -> Any:
-        """E = U^H P - R S / 2 + S G / 2 of L9 in float64, shape of B; R and G are the Gram residuals of U and V."""
+        """E = U^H P - G S / 2 + S H / 2 of L9 in float64, shape of B; G and H are the Gram residuals of U and V."""
         s, n = rounded(self.values), self._n
         gram_u, gram_v = rounded(self._gram_u), rounded(self._gram_v)
         coupling = adjoint(rounded(self.u)) @ rounded(self._rest) - gram_u[:, :n] * (s / 2)
@@ -420,7 +422,7 @@ class Decomposition:
             left = left - adjoint(high) @ high / 2
         found = Correction(left, right, outside, middle, change, blocks, limit)
         if not all(bool(xp.isfinite(x).all()) for x in (found.left, found.right, change)):
-            raise np.linalg.LinAlgError("a: corrections of its singular vectors do not converge")
+            raise np.linalg.LinAlgError(_NOT_CONVERGING)
         return found
 
     def _decomposed(self, coupling: Any, middle: Any, near: Any, change: Any, negligible: float) -> list[Block]:
@@ -428,11 +430,12 @@ class Decomposition:
         limit = _APART * float(abs(coupling).max()) + LEAST
         n, p, values = self._n, self.u.shape[1], self.values
         s = on_host(rounded(values))
-        ranges = ranges_of_clusters(on_host(near)[:n, :n])
-        if s[-1] <= limit and not (ranges and ranges[-1][1] == n):
-            ranges.append((n - 1, n))
+        joined = np.diagonal(on_host(near)[:n, :n], 1)  # each value with the next
+        clusters = [(first, last) for first, last in ranges(joined) if last - first > 1]
+        if s[-1] <= limit and not (clusters and clusters[-1][1] == n):
+            clusters.append((n - 1, n))
         blocks = []
-        for first, last in ranges:
+        for first, last in clusters:
             columns = slice(first, last)
             small = last == n and s[-1] <= limit
             outer = middle[first : p if small else last, columns].copy()
@@ -542,7 +545,7 @@ class Decomposition:
     def _turned(self, x: Any, left: bool, dtype: str) -> tuple[Any, Bounds]:
         if not self._blocks:
             found = in_format(x, dtype)
-            return found, euclidean(missing(x, _wide(found)))
+            return found, column_norms(missing(x, widened(found)))
         high, low = x if isinstance(x, Sum) else (x, self._xp.zeros_like(x))
         off = np.zeros(high.shape[1])
         turned, rest = high.copy(), low.copy()
@@ -553,17 +556,12 @@ class Decomposition:
             sizes = spectral_norm(high[:, part]) * spectral_norm(by)
             off[part] = (native_error(high[:, part], by) + 2 * UNIT) * sizes + LEAST
         found = in_format(Sum(turned, rest), dtype)
-        return found, off + euclidean(missing(Sum(turned, rest), _wide(found)))
-
-
-def _wide(x: Any) -> Any:
-    """A result in a format in which the numbers that it was rounded from are."""
-    if isinstance(x, Numbers):
-        return x
-    return x.astype("complex128" if x.dtype.kind == "c" else "float64", copy=False)
+        return found, off + column_norms(missing(Sum(turned, rest), widened(found)))
 
 
 _NONE = "float64 finds no singular values"
+
+_NOT_CONVERGING = "a: corrections of its singular vectors do not converge"
 
 
 def _of_hermitian(part: slice, middle: Any, offsets: Any) -> tuple[Block, Any]:
@@ -578,8 +576,8 @@ def _of_hermitian(part: slice, middle: Any, offsets: Any) -> tuple[Block, Any]:
     turned = spectral_norm(rest) + error * (norm + largest) * norm_x + UNIT * norm + LEAST
     lacking = _lacking(vectors)
     missed = (norm_x * turned + 2 * lacking * largest) / max(1 - lacking, LEAST)
-    missed = missed * _ROUNDINGS if lacking < _NEARLY else inf
-    return Block(part, part, vectors, vectors, missed, turned * _ROUNDINGS), values
+    missed = missed * UP if lacking < _NEARLY else inf
+    return Block(part, part, vectors, vectors, missed, turned * UP), values
 
 
 def _of_matrix(rows: slice, columns: slice, middle: Any, values: Any) -> tuple[Block, Any]:
@@ -594,7 +592,7 @@ def _of_matrix(rows: slice, columns: slice, middle: Any, values: Any) -> tuple[B
     error = native_error(matrix, right) + UNIT
     turned = spectral_norm(rest) + error * (norm * spectral_norm(right) + largest * spectral_norm(left)) + UNIT * norm
     of_left, of_right = _lacking(left), _lacking(right)
-    missed = (turned + LEAST + largest * (of_left + of_right)) / max(1 - of_right, LEAST) * _ROUNDINGS
+    missed = (turned + LEAST + largest * (of_left + of_right)) / max(1 - of_right, LEAST) * UP
     missed = missed if max(of_left, of_right) < _NEARLY else inf
     return Block(rows, columns, left, right, missed, 4 * missed), found
 
@@ -611,7 +609,7 @@ def _lacking(x: Any) -> float:
 
 
 def relative_to_each(
-    found: Decomposition, tolerance: float, part: slice = slice(None), floor: float = SMALLEST
+    found: SingularDecomposition, tolerance: float, part: slice = slice(None), floor: float = SMALLEST
 ) -> None:
     """Correct until each value, or each of a part, is off by no more than the tolerance times itself.
 

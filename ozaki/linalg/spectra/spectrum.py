@@ -12,11 +12,11 @@ from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import exactly, on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import LEAST
+from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors
-from ozaki.linalg.spectra.similarity import Decomposition
+from ozaki.linalg.spectra.similarity import GeneralDecomposition
 from ozaki.multiprecision.numbers import Numbers, moved
 
 Floats = npt.NDArray[np.float64]
@@ -28,8 +28,8 @@ class Spectrum(NamedTuple):
 
     Attributes
     ----------
-    values : Sum or MPArray, complex, NumPy: eigenvalues times 2**-highest
-    errors : upper bounds of their errors
+    values : Sum or MPArray, complex, NumPy, shape (n,): eigenvalues times 2**-highest
+    errors : upper bounds of their errors, shape (n,)
     highest : as above
     not_real : the places of values that are not real, if the matrix is
     real : whether the matrix and all values are real
@@ -94,7 +94,7 @@ def moduli(values: Any, errors: Floats) -> tuple[Floats, float]:
     return least, float(least.max())
 
 
-def _by_vectors(diagonal: Any, found: Decomposition) -> Any:
+def _by_vectors(diagonal: Any, found: GeneralDecomposition) -> Any:
     """The eigenvalues on the diagonal in the order of eigenvectors, where that is known, near it elsewhere."""
     far = abs(rounded(exactly(found.values)[:, None] - diagonal[None, :]))
     order = np.zeros(len(far), np.intp)
@@ -126,14 +126,14 @@ class _Wanted(NamedTuple):
     powers: Exponents
     real: bool
 
-    def vectors(self, found: Decomposition) -> Unrounded | None:
+    def vectors(self, found: GeneralDecomposition) -> Unrounded | None:
         """The eigenvectors of a decomposition; None if they are not wanted."""
         if not self.with_vectors:
             return None
         return eigenvectors(found, self.powers, self.real and (self.settled or not len(found.pairs.first)))
 
 
-def _decomposition(a: Any, wanted: _Wanted) -> tuple[Decomposition, Unrounded | None]:
+def _decomposition(a: Any, wanted: _Wanted) -> tuple[GeneralDecomposition, Unrounded | None]:
     """A decomposition of a matrix whose values meet the target, and its eigenvectors.
 
     For vectors that miss the tolerance there are up to two more corrections.
@@ -144,11 +144,11 @@ def _decomposition(a: Any, wanted: _Wanted) -> tuple[Decomposition, Unrounded | 
         If the values do not meet it.
     """
     relative, tolerance = wanted.target.measure == "relative", wanted.target.tolerance
-    found = Decomposition(a, relative, tolerance)
+    found = GeneralDecomposition(a, relative, tolerance)
     least_error, idle, more = inf, 0, 2
     while True:
         sizes, largest = moduli(found.values, found.errors)
-        bounds = found.errors / (sizes if relative else max(largest, wanted.other)) * (1 + 2.0**-40)
+        bounds = found.errors / (sizes if relative else max(largest, wanted.other)) * UP
         missed = np.flatnonzero(~(bounds <= tolerance) & (found.alone | (not wanted.settled)))
         near = abs(rounded(found.values))
         goal = tolerance * float(near[near > 0].min(initial=1.0) if relative else max(near.max(), wanted.other))
@@ -182,7 +182,7 @@ _ZERO = 2.0**-800
 """An eigenvalue of a scaled matrix that is known to be below this counts as zero."""
 
 
-def _refuse(found: Decomposition, missed: Places, bounds: Floats, wanted: _Wanted) -> NoReturn:
+def _refuse(found: GeneralDecomposition, missed: Places, bounds: Floats, wanted: _Wanted) -> NoReturn:
     """Refuse eigenvalues that are not known to their accuracy.
 
     Raises

@@ -13,8 +13,8 @@ from ozaki.linalg.common.arrays import adjoint, array_library, on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, least_magnitudes
-from ozaki.linalg.spectra.singular import Decomposition, relative_to_each
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -31,7 +31,7 @@ class SingularValues(NamedTuple):
     error_bound : float
         No value differs from the exact one of the same place by more than this times the largest exact one
         ("normwise", the default), or times itself ("relative"). Proven, rounding to the dtype included.
-    error_bounds : float64 array, NumPy, shape (min(m, n),)
+    error_bounds : NumPy array of float64, shape (min(m, n),)
         The same of each value; `error_bound` is the largest.
     iterations : int
         Corrections.
@@ -52,7 +52,7 @@ class SVD(NamedTuple):
     s : array or MPArray, shape (k,), real, descending
     vh : array or MPArray, shape (n, n), or (k, n)
     error_bound, error_bounds : of s, as of `SingularValues`
-    vector_bounds : float64 array, NumPy, shape (2, k)
+    vector_bounds : NumPy array of float64, shape (2, k)
         The sine of the angle between each of the first k columns of u, as it is returned, and an exact left singular
         vector is at most that of the first row, between rows of vh and exact right ones at most that of the second;
         inf where singular values lie so close that their errors leave open which is which, and for left vectors (right
@@ -103,7 +103,8 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Notes
     -----
-    As `svd`; of the vectors, which are corrected in float64 if that does, no more is computed than values need.
+    As `svd`; of the vectors, which are corrected in float64 if that does, no more is computed than values need
+    (docs/linalg.md, L9).
 
     Examples
     --------
@@ -226,20 +227,20 @@ class Scaled:
     def _powers(columns: int, exponent: int) -> Powers:
         return Powers(columns=np.full(columns, exponent))
 
-    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> Decomposition:
+    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> SingularDecomposition:
         """The decomposition whose values are as accurate as the target says."""
-        found = Decomposition(self.unit, target.tolerance, full=full, vectors=vectors)
+        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors)
         if target.measure == "relative":
             relative_to_each(found, target.tolerance)
         else:
             found.reach(target.tolerance)
         return found
 
-    def errors(self, found: Decomposition) -> npt.NDArray[np.float64]:
+    def errors(self, found: SingularDecomposition) -> npt.NDArray[np.float64]:
         """Upper bounds of the errors of the values, for the elements that were left out, too (docs/linalg.md, L6)."""
         return found.errors + LEAST * self.cleared * found.largest
 
-    def rounded(self, found: Decomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
+    def rounded(self, found: SingularDecomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
         """The values of the matrix in the target's format, and bounds of their errors in its measure.
 
         Raises
@@ -258,4 +259,4 @@ class Scaled:
             gone = not self.zero and not bool(lost.max() < on_host(least_magnitudes(kept)).max())
         if gone:
             too_small(target.dtype)
-        return result, bounds * (1 + 2.0**-40)
+        return result, bounds * UP

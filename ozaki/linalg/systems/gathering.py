@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from ozaki.linalg.systems.stacks import Solved
 from ozaki.multiprecision.numbers import Numbers
 
 Index = tuple[int, ...]
+
+T = TypeVar("T")
 
 
 def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solution]) -> Solution:
@@ -32,29 +34,44 @@ def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solutio
         From `one`; of a stack the message ends with the index.
     """
     if solved is None:
-        found = [_one(one, index) for index in np.ndindex(batch)]
+        found = one_by_one(batch, one)
         if not batch:
             return found[0]
-        numbers = isinstance(found[0].x, Numbers)  # which NumPy's functions take
-        x = (np if numbers else array_library(found[0].x)).stack([each.x for each in found])
-        bounds = np.stack([each.error_bounds for each in found])
-        x, bounds = (each.reshape(batch + each.shape[1:]) for each in (x, bounds))
+        x, bounds = (stacked(each, batch) for each in ([f.x for f in found], [f.error_bounds for f in found]))
         return _solution(x, bounds, len(batch), max(each.iterations for each in found))
     x, bounds, meet, iterations = solved.x, on_host(solved.error_bounds), on_host(solved.reached), solved.steps
     step("correction %d, in float64: enough for %d of %d matrices", iterations, np.count_nonzero(meet), meet.size)
     if not meet.all():
         bounds = bounds.copy()
         for index in map(tuple, np.argwhere(~meet).tolist()):
-            single = _one(one, index)
+            with named_in_stack(index):
+                single = one(index)
             if not batch:
                 return single
             x[index], bounds[index], iterations = single.x, single.error_bounds, max(iterations, single.iterations)
     return _solution(x, bounds, len(batch), iterations)
 
 
-def _one(one: Callable[[Index], Solution], index: Index) -> Solution:
-    with named_in_stack(index):
-        return one(index)
+def one_by_one(batch: Index, one: Callable[[Index], T]) -> list[T]:
+    """What a function finds of each matrix of a stack with the leading axes `batch`, in row-major order.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError, OverflowError
+        From `one`; of a stack the message ends with the index.
+    """
+    found = []
+    for index in np.ndindex(batch):
+        with named_in_stack(index):
+            found.append(one(index))
+    return found
+
+
+def stacked(each: list[Any], batch: Index) -> Any:
+    """Arrays of one shape, of which there is at least one, as a stack with the leading axes `batch`."""
+    numbers = isinstance(each[0], Numbers)  # which NumPy's functions take
+    found = (np if numbers else array_library(each[0])).stack(each)
+    return found.reshape(batch + each[0].shape)
 
 
 @contextmanager

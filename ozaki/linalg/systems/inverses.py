@@ -31,7 +31,15 @@ from ozaki.linalg.common.products import (
     product_of_inverses,
     tolerance_for,
 )
-from ozaki.linalg.common.upper import LEAST, column_norm, column_norms, column_sizes, magnitudes, row_norm
+from ozaki.linalg.common.upper import (
+    LEAST,
+    UP,
+    column_norm,
+    column_norms,
+    column_sizes,
+    magnitudes,
+    row_norm,
+)
 
 LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""
@@ -51,7 +59,7 @@ MOST_FACTORS = 12
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
 
-_NATIVE = 2.0**-20
+NATIVE = 2.0**-20
 """The largest bound of such a norm with which the products of a correction are native ones. They are as accurate as
 that bound, which has what a native product errs by in it, so each correction gains as many bits."""
 
@@ -203,7 +211,7 @@ def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
     r = _inverse(rounded(a), why)
     contraction = _native_contraction(rounded(a), r, norm_a, eye)
     step("inverse in float64: norm of I - R A up to %s", contraction)
-    if contraction <= _NATIVE:
+    if contraction <= NATIVE:
         return LeftInverse(a, r, contraction, norm_a, row_norm(r), native=True)
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
@@ -228,7 +236,7 @@ def _native_contraction(a: Any, r: Any, norm_a: float, eye: Any) -> float:
     The factor is for all roundings here, and for what underflows, as norm(R) norm(A) is 1/2 at least.
     """
     missed = (native_error(r, a) + UNIT) * row_norm(r) * norm_a
-    return (row_norm(eye - native_product(r, a)) + missed) * (1 + 2.0**-40)
+    return (row_norm(eye - native_product(r, a)) + missed) * UP
 
 
 def least_squares_inverse(a: Any) -> LeastSquaresInverse:
@@ -250,7 +258,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     gram = eye - native_product(adjoint(w), w)
     contraction = _square_contraction(gram, w, of_square, relative * norm_a * norm_s, relative * columns_a * columns_s)
     step("inverse in float64: norm of I - (A S)^H (A S) up to %s", contraction)
-    if contraction <= _NATIVE:
+    if contraction <= NATIVE:
         return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s, native=True)
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)
@@ -279,7 +287,7 @@ def _square_contraction(gram: Any, w: Any, tolerance: float, rows: float, column
     """
     norm_w, columns_w = row_norm(w), column_norm(w)
     missed = tolerance * columns_w * norm_w + columns * norm_w + columns_w * rows + columns * rows
-    return (row_norm(gram) + missed) * (1 + 2.0**-40)
+    return (row_norm(gram) + missed) * UP
 
 
 def _float(a: Any) -> str:

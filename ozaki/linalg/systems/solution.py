@@ -10,14 +10,10 @@ from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import Powers, float_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import is_multiprecision, precision_of
-
-_ROUNDINGS = 2.0**-40
-"""More than all roundings of float64 in a bound make up, relative to it."""
-
 
 _UNREACHED = {
     "relative": "accuracy: an element of the solution is zero, or too small to be told from it; ask for "
@@ -89,7 +85,7 @@ def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool
         x, errors = iteration.x, iteration.errors
         assert powers.columns is not None
         to_unit = powers._replace(columns=powers.columns - tops_or_zero(x, 0, powers))
-        errors = (errors + LEAST * column_sizes(x) if cleared else errors) * (1 + _ROUNDINGS)
+        errors = (errors + LEAST * column_sizes(x) if cleared else errors) * UP
         errors = array_library(x).asarray(errors)[None, :]
         errors = float_scaled(errors, to_unit) + LEAST * (errors > 0)
         unit = scaled(x, to_unit)  # the largest elements of columns are about 1
@@ -116,12 +112,14 @@ def formatted(x: Any, powers: Powers, dtype: str) -> tuple[Any, Any]:
         If one is too large for the format.
     """
     found = in_format(scaled(x, powers), dtype)
-    kept = found if isinstance(found, Numbers) else found.astype(_WIDE.get(found.dtype.name, found.dtype), copy=False)
-    return found, scaled(kept, powers.inverse())
+    return found, scaled(widened(found), powers.inverse())
 
 
-_WIDE = {"float32": "float64", "complex64": "complex128"}
-"""Formats in which numbers of others are held when they are scaled."""
+def widened(x: Any) -> Any:
+    """A result, exactly, in a format in which it can be compared with what it was rounded from: no float32 one."""
+    if isinstance(x, Numbers):
+        return x
+    return x.astype("complex128" if x.dtype.kind == "c" else "float64", copy=False)
 
 
 def missing(x: Any, kept: Any) -> Any:
@@ -172,7 +170,7 @@ def _ratios(x: Any, errors: Any, measure: str) -> Any:
     xp, sizes = array_library(errors), least_magnitudes(x)
     if measure == "normwise":
         sizes, errors = sizes.max(axis=0), errors.max(axis=0)
-    found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0) * (1 + _ROUNDINGS)
+    found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0) * UP
     return xp.where(xp.isnan(found), inf, found)
 
 

@@ -19,23 +19,19 @@ from ozaki.backends import backend_of
 from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, native_error, native_product
-from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual, tops
+from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.upper import LEAST, UP
+from ozaki.linalg.systems.inverses import NATIVE
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision
 
-_NATIVE = 2.0**-20
-"""The largest bound of norm(I - R A), of a native product, with which no other one is looked for."""
-
-CONTRACTION = 2.0**-5
-"""The largest bound with which R is taken as an inverse. It has more than 2**-200 norm(R) in it, so that norms of
-R are below 2**200."""
+_MOST_CONTRACTION = 2.0**-5
+"""The largest bound of norm(I - R A) with which R is taken as an inverse. It has more than 2**-200 norm(R) in it, so
+that norms of R are below 2**200."""
 
 _MOST_CORRECTIONS = 6
 """A condition number of 2**40 takes two or three of a solution, and four of an inverse."""
-
-_UP = 1 + 2.0**-40
-"""More than all roundings of a bound make up."""
 
 _TINY = 2.0**-600
 """More than everything that underflows makes up, of matrices and solutions with largest elements of about 1: at most
@@ -83,7 +79,7 @@ class Inverses:
 
     Attributes
     ----------
-    good : NumPy array of bools, shape (...): of which matrices norm(I - R A) is proven to be at most `CONTRACTION`
+    good : NumPy array of bools, shape (...): of which matrices norm(I - R A) is proven to be at most 2**-5
     """
 
     def __init__(self, a: Any) -> None:
@@ -98,10 +94,10 @@ class Inverses:
         self._norm_a, self._norm_r = _norm(self._a), _norm(self._r)
         e = xp.eye(a.shape[-1]) - native_product(self._r, self._a)
         self._unit = native_error(self._r, self._a) + UNIT
-        self._contraction = (_norm(e) + self._unit * self._norm_r * self._norm_a) * _UP + _TINY
-        if not (enough := on_host(self._contraction <= _NATIVE)).all():
+        self._contraction = (_norm(e) + self._unit * self._norm_r * self._norm_a) * UP + _TINY
+        if not (enough := on_host(self._contraction <= NATIVE)).all():
             self._look_closer(~enough)
-        self._is_good = self._contraction <= CONTRACTION
+        self._is_good = self._contraction <= _MOST_CONTRACTION
         self.good: npt.NDArray[np.bool_] = on_host(self._is_good)
         step("inverses in float64: norms of I - R A up to %s", self._contraction)
 
@@ -110,9 +106,9 @@ class Inverses:
         xp, stack = array_library(self._a), self._a.ndim > 2
         index = tuple(xp.asarray(each) for each in np.nonzero(which)) if stack else ...
         a, r = self._a[index], self._r[index]
-        rest, missed = residual(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
+        rest, missed = residual_by_slices(xp.eye(a.shape[-1]), r, a, MOST, x_tops=tops(r, -1))
         norm = _norm(rest.high + rest.low) * (1 + UNIT)
-        found = (norm + missed.sum(axis=-1)) * _UP + _TINY
+        found = (norm + missed.sum(axis=-1)) * UP + _TINY
         if stack:
             self._contraction[index] = found
         else:
@@ -130,7 +126,7 @@ class Inverses:
         x = Sum(native_product(self._r, unit), 0.0)
         count = count_for(target.tolerance / (32 * gain), self._a, x.high)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            (high, low), missed = residual(unit, self._a, x.high, count)
+            (high, low), missed = residual_by_slices(unit, self._a, x.high, count)
             if steps > 1:
                 low = low - native_product(self._a, x.low)
                 missed = missed + self._unit * norm_a * _largest(x.low) + UNIT * _largest(low)
@@ -140,7 +136,7 @@ class Inverses:
             f = norm_r * (missed + (self._unit + UNIT) * _largest(r))
             errors = (contraction * _largest(d) + f) / (1 - contraction)
             before, x = x.high, _sum(x, d)
-            errors = (errors + _OF_SUM * (_largest(before) + _largest(x.high))) * _UP + _TINY
+            errors = (errors + _OF_SUM * (_largest(before) + _largest(x.high))) * UP + _TINY
             found = _rounded(x, errors * live, (self._columns, sizes), target, self._is_good)
             if not on_host(self._is_good > found.reached).any():
                 break
@@ -153,7 +149,7 @@ class Inverses:
         gain = 2 * on_host(_largest(x.high).max(axis=-1))[self.good].max(initial=1.0)
         count = count_for(target.tolerance / (32 * n * gain), x.high, a)
         for steps in range(1, _MOST_CORRECTIONS + 1):
-            (high, low), missed = residual(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
+            (high, low), missed = residual_by_slices(xp.eye(n), x.high, a, count, x_tops=tops(x.high, -1))
             of_e, norm_x, norm_low = missed.sum(axis=-1), _norm(x.high), 0.0
             if steps > 1:
                 norm_low = _norm(x.low)
@@ -165,9 +161,9 @@ class Inverses:
             contraction = _norm(e) + of_e
             x = _sum(x, native_product(e, x.high))
             h = (self._unit * norm_x + norm_low) * contraction + _OF_SUM * (norm_x + _norm(x.high))
-            contraction = (contraction**2 + of_e * (1 + contraction) + h * self._norm_a) * _UP + _TINY
+            contraction = (contraction**2 + of_e * (1 + contraction) + h * self._norm_a) * UP + _TINY
             errors = xp.where(contraction < 0.5, contraction / (1 - contraction), np.inf)[..., None]
-            found = _rounded(x, errors * _largest(x.high) * _UP, (self._columns, self._rows), target, self._is_good)
+            found = _rounded(x, errors * _largest(x.high) * UP, (self._columns, self._rows), target, self._is_good)
             if not on_host(self._is_good > found.reached).any():
                 break
         return found._replace(steps=steps)
@@ -189,14 +185,14 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     # norm(D^H) norm(W) + norm(W^H) norm(D) + norm(D^H) norm(D) of L3
     rows_d, columns_d = of_w * norm_a * norm_s, of_w * columns_a * columns_s
     missed = native_error(of_a, a) * columns_w * norm_w + columns_d * norm_w + columns_w * rows_d + columns_d * rows_d
-    contraction = (_norm(gram) + missed) * _UP + _TINY
-    good = contraction <= _NATIVE
+    contraction = (_norm(gram) + missed) * UP + _TINY
+    good = contraction <= NATIVE
     step("inverses in float64: norms of I - (A S)^H (A S) up to %s", contraction)
     x = native_product(s, native_product(of_s, native_product(of_a, unit)))
     gains = on_host(norm_s * columns_s * columns_a)[on_host(good)].max(initial=1.0)
     count = count_for(target.tolerance / (64 * gains), a, x)
-    rest, of_rest = residual(unit, a, x, count)
-    minus, of_minus = residual(0 * x, of_a, rest.high, count)
+    rest, of_rest = residual_by_slices(unit, a, x, count)
+    minus, of_minus = residual_by_slices(0 * x, of_a, rest.high, count)
     right = native_product(of_a, rest.low) - (minus.high + minus.low)
     # norm(S) (norm(G) norm(u) + norm(f)) / (1 - norm(G)) + norm(g) of L3
     gain, tall = (norm_s * columns_s)[..., None], native_error(of_a, a) + UNIT
@@ -204,10 +200,10 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     d = native_product(s, u)
     f = columns_a[..., None] * (of_rest + (tall + UNIT) * _largest(rest.low)) + of_minus
     f = f + UNIT * (_largest(minus.high) + _largest(minus.low))
-    f = gain * (f + (of_w + UNIT) * _largest(right)) * _UP
+    f = gain * (f + (of_w + UNIT) * _largest(right)) * UP
     spread = norm_s[..., None] * contraction[..., None] * _largest(u) + f
     errors = spread / (1 - contraction[..., None]) + (of_w + UNIT) * norm_s[..., None] * _largest(u)
-    return _rounded(added(x, d), (errors * _UP + _TINY) * live, (columns, sizes), target, good)
+    return _rounded(added(x, d), (errors * UP + _TINY) * live, (columns, sizes), target, good)
 
 
 def _right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
@@ -258,7 +254,7 @@ def _norm(x: Any) -> Any:
 
 def _largest(x: Any) -> Any:
     """Upper bounds of the largest abs of each column."""
-    return abs(x).max(axis=-2) * _UP
+    return abs(x).max(axis=-2) * UP
 
 
 def _rounded(x: Sum, errors: Any, powers: tuple[Any, Any], target: Target, good: Any) -> Solved:
@@ -274,8 +270,8 @@ def _rounded(x: Sum, errors: Any, powers: tuple[Any, Any], target: Target, good:
     high, low = x.high * up, x.low * up
     if relative:
         errors, nonzero = errors[..., None, :] * up, nonzero[..., None, :]
-    # Of columns the largest rows have the power 1. What underflows in the product is less than _UNDERFLOW.
-    errors = errors + _UNDERFLOW * nonzero
+    # Of columns the largest rows have the power 1. What underflows in the product is less than LEAST.
+    errors = errors + LEAST * nonzero
     axes = (-2, -1) if relative else -1
     reached = good & (_ratio(errors, _sizes(high, relative)) <= target.tolerance).all(axis=axes)
     found = kept = high * across
@@ -287,13 +283,10 @@ def _rounded(x: Sum, errors: Any, powers: tuple[Any, Any], target: Target, good:
         high = kept
     # An element that becomes subnormal loses less than 2**-1074.
     lost = power(xp.maximum(-1074 - columns, -1000))
-    errors = errors + (_sizes(missing, relative) * _UP + (lost[..., None, :] if relative else lost)) * nonzero
+    errors = errors + (_sizes(missing, relative) * UP + (lost[..., None, :] if relative else lost)) * nonzero
     bounds = _ratio(errors, _sizes(high, relative))
     finite = xp.isfinite(found).all(axis=(-2, -1)) & xp.isfinite(bounds).all(axis=axes)
     return Solved(found, bounds, reached & finite)
-
-
-_UNDERFLOW = 2.0**-1000
 
 
 def _sizes(x: Any, relative: bool) -> Any:
@@ -304,5 +297,5 @@ def _sizes(x: Any, relative: bool) -> Any:
 def _ratio(errors: Any, sizes: Any) -> Any:
     """Errors relative to numbers of abs sizes - errors at least, rounded up; 0 for 0, Inf where these may be zero."""
     xp = array_library(errors)
-    gap = sizes * (2 - _UP) - errors
-    return xp.where(errors == 0, 0.0, xp.where(gap > 0, errors / gap, np.inf) * _UP)
+    gap = sizes * (2 - UP) - errors
+    return xp.where(errors == 0, 0.0, xp.where(gap > 0, errors / gap, np.inf) * UP)

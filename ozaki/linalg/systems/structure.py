@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ozaki.backends import backend_of
 from ozaki.call.operands import as_array
-from ozaki.linalg.common.arrays import adjoint, array_library, masked
+from ozaki.linalg.common.arrays import array_library, masked
+from ozaki.linalg.common.triangles import mirrored
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
+from ozaki.planning.checks import check_flag
 
 _GENERAL = (None, "general", "gen", "banded")
 _SYMMETRIC = ("symmetric", "sym")
@@ -29,9 +29,8 @@ def structured(a: Any, assume_a: str | None, lower: bool, transposed: bool) -> A
     ValueError, TypeError
         For other names, and for flags that are none.
     """
-    for name, flag in (("lower", lower), ("transposed", transposed)):
-        if not isinstance(flag, bool | np.bool_):
-            raise TypeError(f"{name}: {flag!r}; expected True or False")
+    check_flag("lower", lower)
+    check_flag("transposed", transposed)
     if assume_a not in _NAMES:
         raise ValueError(f"assume_a: {assume_a!r}; expected one of {', '.join(map(repr, _NAMES))}")
     if assume_a in _GENERAL and not transposed:
@@ -49,8 +48,5 @@ def structured(a: Any, assume_a: str | None, lower: bool, transposed: bool) -> A
     elif assume_a in ("upper triangular", "lower triangular"):
         x = masked(x, xp.tri(n) if assume_a == "lower triangular" else xp.tri(n).T)
     elif assume_a in (*_SYMMETRIC, *_HERMITIAN):
-        strict, hermitian = xp.tri(n, k=-1), assume_a in _HERMITIAN
-        half = masked(x, strict if lower else strict.T)
-        diagonal = masked(x.real if hermitian else x, xp.eye(n))
-        x = half + (adjoint(half) if hermitian else half.swapaxes(-1, -2)) + diagonal
+        x = mirrored(x, bool(lower), conjugate=assume_a in _HERMITIAN)
     return x.swapaxes(-1, -2) if transposed else x

@@ -27,7 +27,7 @@ from ozaki.linalg.common.products import (
     tolerance_for,
 )
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
-from ozaki.linalg.common.upper import LEAST, column_sizes, least_magnitudes, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, least_magnitudes, magnitudes, row_norm
 from ozaki.multiprecision.numbers import Numbers
 
 _BLOCK = 32
@@ -124,7 +124,7 @@ class Substitution:
         # The error of x + d is inv(U) (rest - U d), but for what the residual errs by.
         left = magnitudes(rest - native_product(near, d)) + 4 * UNIT * magnitudes(rest)
         left += (native_error(near, d) + 4 * UNIT) * _up(native_product(self._sizes, magnitudes(d)), len(d))
-        left = _scaled_up(left + LEAST * self._live, powers) + (tolerance * (1 + 2.0**-40)) * terms
+        left = _scaled_up(left + LEAST * self._live, powers) + (tolerance * UP) * terms
         self.errors = self._largest(self._bound(left + LEAST * self._live))
         if self.steps == 0 and not isinstance(x, Numbers) and isinstance(change := scaled(d, powers), type(x)):
             self._set(added(x, change))
