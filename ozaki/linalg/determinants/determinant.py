@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, inf, isqrt, log2
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from ozaki.linalg.common.upper import least_magnitudes, magnitudes
 from ozaki.linalg.determinants import deciding
 from ozaki.linalg.determinants.deciding import Determinant
 from ozaki.linalg.determinants.scalars import Scalar, logarithm_of_abs
+from ozaki.linalg.systems.gathering import named_in_stack
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -26,6 +28,8 @@ from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy, of_text
 from ozaki.records.formats import COMPLEX, format_named, is_multiprecision, precision_of
+
+_Found = TypeVar("_Found")
 
 _UP = 1 + 2.0**-40
 """More than the roundings of float64 in a bound make up."""
@@ -131,7 +135,7 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     (a,), formats = matrices(a=a)
     check_square_matrices("a", a)
     asked = _asked(a, of_integers, accuracy, dtype, formats)
-    found = [_rounded(each, asked) for each in _each(a, asked)]
+    found = _each(a, asked, _rounded)
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
     result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
@@ -180,7 +184,7 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     if _is_exact(accuracy):
         raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
     asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
-    found = [_logarithm(each, asked) for each in _each(a, asked)]
+    found = _each(a, asked, _logarithm)
     bounds = np.array([each[2] for each in found], np.float64).reshape(-1, 2)
     steps, form = max((each[3] for each in found), default=0), asked.target.dtype
     sign = _of_stack(a, [each[0] for each in found], form)
@@ -252,22 +256,18 @@ def _named_bits(dtype: Any) -> int | None:
     return precision_of(name) if name is not None and is_multiprecision(name) and name != "mp" else None
 
 
-def _each(a: Any, asked: _Asked) -> list[Determinant]:
-    """The determinants of the matrices of a stack, in row-major order.
+def _each(a: Any, asked: _Asked, in_format: Callable[[Determinant, _Asked], _Found]) -> list[_Found]:
+    """The determinants of the matrices of a stack in their format, in row-major order.
 
     Raises
     ------
-    numpy.linalg.LinAlgError
-        If one cannot be found; the message says of which matrix.
+    numpy.linalg.LinAlgError, OverflowError
+        If one cannot be found, or not be held by its format; the message says of which matrix.
     """
-    if a.ndim == 2:
-        return [_one(a, asked)]
     found = []
     for index in np.ndindex(*a.shape[:-2]):
-        try:
-            found.append(_one(a[index], asked))
-        except np.linalg.LinAlgError as error:
-            raise np.linalg.LinAlgError(f"{error} (matrix {[*index]} of the stack)") from None
+        with named_in_stack(index):
+            found.append(in_format(_one(a[index], asked), asked))
     return found
 
 

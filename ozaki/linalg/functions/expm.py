@@ -17,6 +17,7 @@ from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
+from ozaki.linalg.systems.gathering import named_in_stack
 from ozaki.linalg.systems.solution import empty, in_format, too_small
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
@@ -110,14 +111,19 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
         )
     target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
     batch, n = a.shape[:-2], a.shape[-1]
-    found = [_exponential(a[index], target) for index in np.ndindex(*batch)] if a.size else []
-    bounds = np.array([each.error_bound for each in found])
+    found = []
+    for index in np.ndindex(*batch) if a.size else ():
+        with named_in_stack(index):
+            found.append(_exponential(a[index], target))
     steps = max((each.iterations for each in found), default=0)
     if not batch and found:
         return reached(found[0], a.shape, found[0].expm, "normwise")
     x = _stacked([each.expm for each in found], a.shape) if found else empty(a.shape, target.dtype, a)
-    of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
-    result = Expm(x, bounds.reshape(batch) if batch else 0.0, of_columns, steps)
+    bounds, of_columns = np.zeros(batch), np.zeros((*batch, n))  # what no element has is exact
+    if found:
+        bounds = np.array([each.error_bound for each in found]).reshape(batch)
+        of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
+    result = Expm(x, bounds if batch else 0.0, of_columns, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
     return result
 
