@@ -303,6 +303,10 @@ def test_stacks():
     found = linalg.slogdet(stack)
     assert found.sign.shape == found.logabsdet.shape == (2, 3) and found.error_bounds.shape == (2, 3, 2)
     assert (found.error_bound == found.error_bounds.max(axis=-1)).all() and found.logabsdet[1, 2] == -inf
+    with pytest.raises(OverflowError, match=r"slogdet \(matrix \[1\] of the stack\)$"):
+        linalg.det(np.array([np.eye(2), 1e300 * np.eye(2)]))
+    with pytest.raises(np.linalg.LinAlgError, match=r"ask for dtype='float64' \(matrix \[1, 2\] of the stack\)$"):
+        linalg.slogdet(stack, dtype="mp")
     assert linalg.det(np.zeros((4, 0, 0))).det.tolist() == [1.0] * 4
     assert linalg.det(np.zeros((0, 3, 3))).det.shape == linalg.slogdet(np.zeros((0, 3, 3))).sign.shape == (0,)
     assert linalg.det(np.zeros((0, 0))) == (1.0, 0.0, 0) and linalg.slogdet(np.zeros((0, 0)))[:2] == (1.0, 0.0)

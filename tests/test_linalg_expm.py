@@ -164,6 +164,10 @@ def test_stacks():
             assert (found.error_bounds[index] == one.error_bounds).all()
     empty = linalg.expm(np.zeros((0, 3, 3)))
     assert empty.expm.shape == (0, 3, 3) and empty.error_bound.shape == (0,) and empty.error_bounds.shape == (0, 3)
+    empty = linalg.expm(np.zeros((3, 0, 0)))
+    assert empty.error_bound.tolist() == [0, 0, 0] and empty.error_bounds.shape == (3, 0)
+    with pytest.raises(np.linalg.LinAlgError, match=r"at most 2\^40 \(matrix \[1\] of the stack\)$"):
+        linalg.expm(np.array([np.eye(2), 1e300 * np.eye(2)]))
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_changed():

@@ -116,6 +116,23 @@ def test_ill_conditioned_ones(mode):
     assert found.error_bounds[14] == 0 and not found.r.to_fractions()[:, 14].any()
 
 
+def test_columns_whose_complement_float64_misses():
+    """The condition number is 2^174; float64 takes all columns for one, and finds a complement within their space."""
+    a = np.array(
+        [
+            [2.081528508480162e-86, 1.6004957230012697e21, -1.0062307810017312e-31],
+            [1.6004957230012697e21, 2.92604495854504e130, 1.2666030289892702e77],
+            [-1.0062307810017312e-31, 1.2666030289892702e77, 1.062109858986498e25],
+            [16124705.225828366, 2.1612226361077105e115, 8.31128775784953e61],
+        ]
+    )
+    found = linalg.qr(a, "complete", accuracy=60, dtype="mp")
+    check_qr(a, found.q, found.r, found)
+    assert linalg.lq(a.T, "complete").error_bound < 2e-16
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: columns are dependent"):
+        linalg.qr(a[:, [0, 1, 1]], "complete")
+
+
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
 def test_without_elements(shape, mode):

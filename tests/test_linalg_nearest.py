@@ -539,6 +539,13 @@ def test_nothing(shape):
         assert function(np.zeros((0, 0)), reproducible=True).error_bound == 0
 
 
+def test_singular_matrices_without_right_hand_sides_are_refused():
+    assert linalg.solve(np.eye(2), np.zeros((2, 0)), reproducible=True).x.shape == (2, 0)
+    for singular in (np.ones((2, 2)), np.array([np.eye(2), np.ones((2, 2))])):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+            linalg.solve(singular, np.zeros((2, 0)), reproducible=True)
+
+
 def test_what_is_recorded_is_one_result():
     with ozaki.recording() as found:
         linalg.solve(np.eye(3), np.ones(3), reproducible=True)

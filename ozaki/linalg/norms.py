@@ -236,7 +236,13 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
     k = scale.unit.shape[1]
     found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False)
     if p == "-2":
-        relative_to_each(found, tolerance / 2, slice(k - 1, k))
+        try:
+            relative_to_each(found, tolerance / 2, slice(k - 1, k))
+        except ValueError:  # whose remedy, another measure, norms do not have
+            raise ValueError(
+                f"x: the norm -2 is singular value {k - 1}, which is zero, or too small to be told from it; "
+                "ozaki.linalg.svdvals bounds its error relative to the largest"
+            ) from None
     else:
         found.reach(tolerance / (2 * k))
     values, errors = moved(exactly(found.values), np), scale.errors(found)

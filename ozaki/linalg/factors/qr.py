@@ -235,13 +235,36 @@ def orthonormal(a: Any, target: Target, complete: bool) -> tuple[Any, Any, Bound
     scales = -np.concatenate([nonzero_tops(a[:, :k], 0, "columns are dependent, column"), tops_or_zero(a[:, k:], 0)])
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
     if complete and m > n:
-        # Columns that are nearly orthonormal to those of a, factored with these: then q has the space that they miss.
-        unit = _beside(unit, xp.linalg.qr(rounded(unit), mode="complete")[0][:, n:])
         scales = np.concatenate([scales, np.zeros(m - n, np.int64)])
-    found = _factored(unit, target.tolerance)
+        unit, found = _factored_with_others(unit, target.tolerance)
+    else:
+        found = _factored(unit, target.tolerance)
     powers = NO_POWERS, Powers(columns=-scales)
     (q, r), bounds = rounded_factors(target, found, _products(unit), powers, cleared)
     return q, r[:, :n], bounds, found.steps
+
+
+def _factored_with_others(a: Any, tolerance: float) -> tuple[Any, Corrected]:
+    """A tall matrix with columns of about 1 beside columns nearly orthonormal to these, and the factors of both.
+
+    Then q has the space that the columns of a miss.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns are dependent, or their condition number is too large.
+    """
+    n = a.shape[1]
+
+    def with_others(near: Any) -> Any:
+        return _beside(a, array_library(a).linalg.qr(rounded(near), mode="complete")[0][:, n:])
+
+    joined = with_others(a)
+    with suppress(np.linalg.LinAlgError):
+        return joined, _factored(joined, tolerance)
+    # In float64 columns of an ill-conditioned a may look as if they missed others than they do; those of a S do not.
+    joined = with_others(product_within(a, least_squares_inverse(a).s, 2.0**-60))
+    return joined, _factored(joined, tolerance)
 
 
 def _beside(a: Any, b: Any) -> Any:

@@ -106,13 +106,15 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
     target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
     batch, n = a.shape[:-2], a.shape[-1]
     found = one_by_one(batch, lambda index: _exponential(a[index], target)) if a.size else []
-    bounds = np.array([each.error_bound for each in found])
     steps = max((each.iterations for each in found), default=0)
     if not batch and found:
         return reached(found[0], a.shape, found[0].expm, "normwise")
     x = stacked([each.expm for each in found], batch) if found else empty(a.shape, target.dtype, a)
-    of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
-    result = Expm(x, bounds.reshape(batch) if batch else 0.0, of_columns, steps)
+    bounds, of_columns = np.zeros(batch), np.zeros((*batch, n))  # what no element has is exact
+    if found:
+        bounds = np.array([each.error_bound for each in found]).reshape(batch)
+        of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
+    result = Expm(x, bounds if batch else 0.0, of_columns, steps)
     reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
     return result
 

@@ -35,11 +35,13 @@ def nearest_solutions(
     Raises
     ------
     numpy.linalg.LinAlgError, ValueError, OverflowError
-        As of `nearest_solution`.
+        As of `nearest_solution`; if a matrix is singular, of a stack without right-hand sides, too.
     """
     check_format(target.dtype)
     shape = (*batch, *b.shape[-2:])
     if 0 in shape:
+        if a.size:  # no entry shows that it is regular
+            solve(a, b, 53)
         return without_elements(shape, target, a)
 
     def one(index: Index) -> Solution:
