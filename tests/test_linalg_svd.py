@@ -394,6 +394,10 @@ def test_pseudoinverses_that_are_refused():
             linalg.pinv(a)
     with pytest.raises(np.linalg.LinAlgError, match=r"^rtol: singular value 1 cannot be told from 0\.5 times"):
         linalg.pinv(np.diag([1, 0.5]), rtol=0.5)
+    far = np.array([[2.5e130, 3.25e130], [8e-123, -7e-123], [-8e-54, 2e-58]])
+    with pytest.raises(ValueError, match=r"^accuracy: out of reach, .*; scale the rows or columns of a$"):
+        linalg.pinv(far, rtol=1e-6)
+    assert linalg.pinv(far * np.array([[1e-120], [1e112], [1e43]]), rtol=1e-6).error_bound < 2e-16
 
 
 @pytest.mark.parametrize("sizes", [(1.0, 1e200), (1.0, 1e-200), (3.0, 1e150)])
