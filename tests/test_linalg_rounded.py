@@ -136,3 +136,17 @@ def test_results_of_which_nothing_is_left_are_refused(function, dtype):
         with pytest.raises(OverflowError, match=f"^dtype: {message}"):
             UNDERFLOWS[function](a * scale, accuracy="fp32", dtype=dtype)
     assert linalg.eigh(np.zeros((2, 2)), dtype=dtype).values.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["solve", "inv", "lu_factor", "cholesky", "qr", "lq", "svd", "eigh", "eigvalsh"])
+def test_complex_numbers_are_not_rounded_to_real_ones(name, dtype, reproducible):
+    if reproducible and name in ("lq", "svd", "eigh"):
+        pytest.skip("has no such option")
+    options = {"reproducible": True} if reproducible else {}
+    a = np.array([[2, 1j], [-1j, 3]])
+    for of_a in (a, ozaki.mparray(a)):
+        operands = (of_a, np.ones(2)) if name == "solve" else (of_a,)
+        with pytest.raises(TypeError, match=f"^dtype: '{dtype}', but operands are complex; expected complex64"):
+            getattr(linalg, name)(*operands, dtype=dtype, **options)

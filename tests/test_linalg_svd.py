@@ -388,12 +388,29 @@ def test_pseudoinverses_of_zeros_and_nothing():
     assert (x == np.zeros((3, 2))).all() and bound == rank == 0 and bounds.shape == (2,)
 
 
+def test_more_bits_than_can_be_had_are_no_singular_matrix():
+    a = np.array([[2.0, 1.0], [1.0, 3.0]])
+    assert linalg.cond(a, accuracy=880, dtype="mp").error_bound < 2.0**-880
+    relative = Accuracy("relative", 2.0**-900)
+    for call in (
+        lambda: linalg.cond(a, accuracy=900, dtype="mp"),
+        lambda: linalg.norm(a, -2, accuracy=900, dtype="mp"),
+        lambda: linalg.svdvals(a, accuracy=relative, dtype="mp"),
+    ):
+        with pytest.raises(ValueError, match=r"^accuracy: too many bits of .*; ask for fewer"):
+            call()
+
+
 def test_pseudoinverses_that_are_refused():
     for a in (LOW, LOW.T, np.zeros((2, 2)), np.ones((2, 2))):
         with pytest.raises(np.linalg.LinAlgError, match=r"^a: neither columns nor rows are independent.* name rtol"):
             linalg.pinv(a)
     with pytest.raises(np.linalg.LinAlgError, match=r"^rtol: singular value 1 cannot be told from 0\.5 times"):
         linalg.pinv(np.diag([1, 0.5]), rtol=0.5)
+    far = np.array([[2.5e130, 3.25e130], [8e-123, -7e-123], [-8e-54, 2e-58]])
+    with pytest.raises(ValueError, match=r"^accuracy: out of reach, .*; scale the rows or columns of a$"):
+        linalg.pinv(far, rtol=1e-6)
+    assert linalg.pinv(far * np.array([[1e-120], [1e112], [1e43]]), rtol=1e-6).error_bound < 2e-16
 
 
 @pytest.mark.parametrize("sizes", [(1.0, 1e200), (1.0, 1e-200), (3.0, 1e150)])

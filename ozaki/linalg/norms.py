@@ -239,6 +239,11 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
         try:
             relative_to_each(found, tolerance / 2, slice(k - 1, k))
         except ValueError:  # whose remedy, another measure, norms do not have
+            if found.least()[k - 1] > 0:
+                raise ValueError(
+                    "accuracy: too many bits of the norm -2, the smallest singular value, beside the largest; ask for "
+                    "fewer"
+                ) from None
             raise ValueError(
                 f"x: the norm -2 is singular value {k - 1}, which is zero, or too small to be told from it; "
                 "ozaki.linalg.svdvals bounds its error relative to the largest"

@@ -20,7 +20,8 @@ from ozaki.records.formats import complex_of
 def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
     """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
 
-    Integers, which have the format float64 here, become multiprecision numbers where float64 does not hold them.
+    Beside those of complex multiprecision numbers one more says so. Integers, which have the format float64 here, become
+    multiprecision numbers where float64 does not hold them.
 
     Raises
     ------
@@ -46,7 +47,14 @@ def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
             x = x.astype(complex_of("float64") if x.dtype.kind == "c" else np.float64, copy=False)
         found.append(x)
         formats.append(form)
+        if isinstance(x, Numbers) and x.is_complex:
+            formats.append(_COMPLEX)
     return found, formats
+
+
+_COMPLEX = "complex64"
+"""Stands beside the format of complex multiprecision numbers, which is that of real ones: `target_of` refuses real
+dtypes of results then. It has fewer bits than any result."""
 
 
 def _of_integers(x: Any) -> Any:

@@ -296,7 +296,10 @@ class _Truncated:
         tolerance = goal * (least[r - 1] / found.largest) ** 2 * min(gap / found.largest, 1.0) / 64
         if tolerance < SMALLEST:
             raise ValueError(_UNREACHED)
-        found.reach(tolerance)
+        try:
+            found.reach(tolerance)
+        except np.linalg.LinAlgError:  # float64 finds no corrections beside elements that are so far apart
+            raise ValueError(_UNREACHED) from None
         found.to_multiprecision(tolerance)
         fine, bits = not_tiny(tolerance), ceil(-log2(tolerance)) + 8
         shares = [1 / x for x in exactly(found.values[:r]).to_fractions()]

@@ -102,7 +102,8 @@ def cond(
         If a is empty or singular, or its condition number above 2^300, for other norms than None, 2 and -2 with rows
         and columns scaled: an infinite one cannot be proven by approximations, so none is returned.
     ValueError, TypeError
-        For operands that cannot be used, before any work.
+        For operands that cannot be used, before any work; ValueError where None, 2 and -2 would need the smallest
+        singular value to more than 900 bits of the largest.
     OverflowError
         If it is too large for the dtype.
 
@@ -149,6 +150,8 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
     ------
     numpy.linalg.LinAlgError
         If the smallest one cannot be told from 0.
+    ValueError
+        If it cannot be had in so many bits.
     """
     scale = Scaled(a)
     if scale.zero:
@@ -158,6 +161,10 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
     try:
         relative_to_each(found, tolerance / 4, slice(n - 1, n), 1 / LARGEST)
     except ValueError:
+        if found.least()[n - 1] > found.largest / LARGEST:
+            raise ValueError(
+                "accuracy: too many bits of the smallest singular value, beside the largest; ask for fewer"
+            ) from None
         raise np.linalg.LinAlgError(f"a: singular, or its condition number is too large ({LIMIT})") from None
     values = moved(exactly(found.values), np)
     errors = scale.errors(found)

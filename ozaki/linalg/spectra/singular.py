@@ -616,7 +616,7 @@ def relative_to_each(
     Raises
     ------
     ValueError
-        If one cannot be told from 0, or from `floor` times the largest.
+        If one cannot be told from 0, or from `floor` times the largest, or not be had in so many bits.
     numpy.linalg.LinAlgError
         If corrections do not converge.
     """
@@ -628,6 +628,12 @@ def relative_to_each(
         goal = goal if goal else found.bound * 2.0**-60
         if goal < SMALLEST or (found.bound < floor and not least[part].min() > 0):
             place = range(len(least))[part][int(least[part].argmin())]
+            if least[place] > 0:
+                share = least[place] / found.largest
+                raise ValueError(
+                    f"accuracy: too many bits of singular value {place}, which is about {share:.1g} times the largest; "
+                    "ask for fewer, or for Accuracy('normwise', tolerance)"
+                )
             raise ValueError(
                 f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "
                 "Accuracy('normwise', tolerance)"
