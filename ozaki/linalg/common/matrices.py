@@ -20,8 +20,8 @@ from ozaki.records.formats import complex_of
 def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
     """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
 
-    Beside those of complex multiprecision numbers one more says so. Integers, which have the format float64 here, become
-    multiprecision numbers where float64 does not hold them.
+    Beside those of complex multiprecision numbers one more says so. Integers, which have the format float64 here,
+    become multiprecision numbers where float64 does not hold them.
 
     Raises
     ------
