@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from exact_linalg import error, exact_solve, fractions, product_error
+from exact_linalg import complex_error, complex_solve, error, exact_solve, fractions, product_error
 
 import ozaki
 from ozaki import Accuracy, linalg
@@ -73,6 +73,19 @@ def test_right_hand_sides_with_elements_far_apart(power):
         found = function(a, b, accuracy=150)
         wanted = exact_solve(fractions(a), np.array([[1, 0], [0, 1]]))
         assert error(found.x, wanted) <= found.error_bound < 2.0**-148
+
+
+@pytest.mark.parametrize("bits", [400, 880, 899])
+@pytest.mark.parametrize("solver", [linalg.solve, linalg.lstsq])
+def test_bounds_of_many_bits_of_solutions_far_from_one(solver, bits):
+    """Powers for rows and columns, each far from one, do not take a bound below all floats in between."""
+    a = np.array([[1 + 2j, -2j], [-2j, 1 - 2j], [2j, -1j], [2j, 2j]])[: 2 if solver is linalg.solve else 4]
+    b = np.array([[-1.1165267156265538], [1.665883240751173], [-2.1435947208424144], [-0.5143136337848394]])[: len(a)]
+    near = solver(a, b, accuracy=bits, dtype="mp")
+    a, b = ozaki.mparray(a).ldexp(np.full(a.shape, 385)), ozaki.mparray(b).ldexp(np.full(b.shape, -571))
+    x, bound, _ = solver(a, b, accuracy=bits, dtype="mp")
+    assert complex_error(x, *complex_solve(a, b)) <= bound <= 2.0**-bits
+    assert bound == pytest.approx(near.error_bound, rel=1e-9, abs=0), "powers of two change nothing"
 
 
 def test_least_squares_whose_solution_depends_on_tiny_elements():

@@ -113,12 +113,27 @@ def float_scaled(x: Any, powers: Powers) -> Any:
         rows, columns = (None if each is None else xp.asarray(np.ldexp(1.0, each)) for each in powers)
         x = x if rows is None else x * rows[:, None]
         return x if columns is None else x * columns
-    by = xp.clip(powers.of_elements(xp), -5000, 5000).astype(np.int32)
     if x.dtype.kind != "c":
-        return xp.ldexp(x, by)
+        return bounds_scaled(x, powers)
+    by = _exponents(powers, xp)
     found = xp.empty(np.broadcast_shapes(by.shape, x.shape), x.dtype)
     found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
     return found
+
+
+def bounds_scaled(x: Any, powers: Powers) -> Any:
+    """Real floats times powers of two, those of a row and a column at once: nothing underflows that does not in the end.
+
+    Error bounds of many bits are so small that a power for rows may take them below all floats before the one for
+    columns.
+    """
+    xp = array_library(x)
+    return xp.ldexp(x, _exponents(powers, xp))
+
+
+def _exponents(powers: Powers, xp: Any) -> Any:
+    """Exponents of elements within what `ldexp` takes, beyond which floats are zero or Inf."""
+    return xp.clip(powers.of_elements(xp), -5000, 5000).astype(np.int32)
 
 
 _PLAIN = 1000

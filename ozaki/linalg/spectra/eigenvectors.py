@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ozaki.functions.products import matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
-from ozaki.linalg.common.scaling import Exponents, Powers, float_scaled, scaled, tops_or_zero
+from ozaki.linalg.common.scaling import Exponents, Powers, bounds_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.similarity import GeneralDecomposition
@@ -49,7 +49,7 @@ def eigenvectors(found: GeneralDecomposition, balance: Exponents, real: bool) ->
     powers = Powers(rows=balance)
     if balance.any():  # else their norms are near 1
         powers = powers._replace(columns=-tops_or_zero(vectors, 0, powers))
-    missed = on_host(norms(float_scaled(errors, powers) + LEAST, 0))
+    missed = on_host(norms(bounds_scaled(errors, powers) + LEAST, 0))
     return Unrounded(scaled(vectors, powers), np.where(found.alone & np.isfinite(missed), missed, np.inf))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from ozaki.linalg.common.arrays import Sum, array_library, exactly, on_host
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.scaling import Powers, float_scaled, scaled, tops_or_zero
+from ozaki.linalg.common.scaling import Powers, bounds_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.upper import LEAST, UP, column_sizes, least_magnitudes, magnitudes
 from ozaki.multiprecision.numbers import Numbers
@@ -87,7 +87,7 @@ def solution(iteration: Iteration, powers: Powers, target: Target, cleared: bool
         to_unit = powers._replace(columns=powers.columns - tops_or_zero(x, 0, powers))
         errors = (errors + LEAST * column_sizes(x) if cleared else errors) * UP
         errors = array_library(x).asarray(errors)[None, :]
-        errors = float_scaled(errors, to_unit) + LEAST * (errors > 0)
+        errors = bounds_scaled(errors, to_unit) + LEAST * (errors > 0)
         unit = scaled(x, to_unit)  # the largest elements of columns are about 1
         reached = _largest(_ratios(unit, errors, target.measure))
         if reached <= target.tolerance:
