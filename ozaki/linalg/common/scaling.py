@@ -122,7 +122,7 @@ def float_scaled(x: Any, powers: Powers) -> Any:
 
 
 def bounds_scaled(x: Any, powers: Powers) -> Any:
-    """Real floats times powers of two, those of a row and a column at once: nothing underflows that does not in the end.
+    """Real floats times powers of two, those of a row and a column at once: what underflows does so in the end.
 
     Error bounds of many bits are so small that a power for rows may take them below all floats before the one for
     columns.
