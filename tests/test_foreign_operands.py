@@ -10,6 +10,7 @@ import types
 import weakref
 from collections import deque
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -78,8 +79,9 @@ FUNCTIONS = {
     "cho_solve b": (lambda x: linalg.cho_solve((A, True), x), "b"),
     "solve_triangular": (lambda x: linalg.solve_triangular(x, A), "a"),
     "solve_triangular b": (lambda x: linalg.solve_triangular(A, x), "b"),
-    "trmm": (lambda x: linalg.blas.trmm(1.0, x, A), "a"),
-    "syrk": (lambda x: linalg.blas.syrk(1.0, x), "a"),
+    **{name: (partial(getattr(linalg, name), 1.0, b=A), "a") for name in ("trmm", "symm", "hemm")},
+    "herk": (lambda x: linalg.herk(1.0, x), "a"),
+    "syrk": (lambda x: linalg.syrk(1.0, x), "a"),
     "matrix_rank": (linalg.matrix_rank, "A"),
     "norm": (linalg.norm, "x"),
 }  # fmt: skip

@@ -57,7 +57,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", ozaki.linalg.__all__)
 def test_each_function_of_linear_algebra(name, a, caplog):
     function = getattr(ozaki.linalg, name)
-    if not inspect.isfunction(function):
+    if not inspect.isfunction(function) or name in ozaki.linalg.blas.__all__:  # which are products alone
         return
     two = dict.fromkeys(["solve", "lstsq", "solve_triangular"], (a, a))
     arguments = {**two, "lu_solve": (a, a[0]), "cho_solve": (a, a[0]), "cholesky": (a @ a.T,)}.get(name, (a,))

@@ -1,6 +1,6 @@
 """Linear algebra to a named accuracy: solutions and factors whose errors are proven."""
 
-from ozaki.linalg import blas
+from ozaki.linalg.blas import hemm, herk, symm, syrk, trmm
 from ozaki.linalg.determinants.determinant import Det, SLogDet, det, slogdet
 from ozaki.linalg.factors.cho_solve import cho_solve
 from ozaki.linalg.factors.cholesky import Cholesky, cholesky
@@ -39,7 +39,6 @@ __all__ = [
     "SLogDet",
     "SingularValues",
     "Solution",
-    "blas",
     "cho_solve",
     "cholesky",
     "cond",
@@ -49,6 +48,8 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "expm",
+    "hemm",
+    "herk",
     "inv",
     "lq",
     "lstsq",
@@ -63,4 +64,7 @@ __all__ = [
     "solve_triangular",
     "svd",
     "svdvals",
+    "symm",
+    "syrk",
+    "trmm",
 ]

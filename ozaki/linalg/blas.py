@@ -4,7 +4,7 @@ They are products of this library, with all options of `ozaki.matmul`; a report 
 
     >>> import numpy as np, ozaki
     >>> a = np.array([[1.0, np.nan], [2.0, 3.0]])
-    >>> ozaki.linalg.blas.trmm(1.0, a, np.eye(2), lower=1, accuracy="exact")
+    >>> ozaki.linalg.trmm(1.0, a, np.eye(2), lower=1, accuracy="exact")
     array([[1., 0.],
            [2., 3.]])
 """
@@ -83,7 +83,7 @@ def trmm(
     --------
     >>> import numpy as np, ozaki
     >>> a, b = np.array([[2.0, 1e-20], [np.nan, 3.0]]), np.array([[1.0], [1.0]])
-    >>> ozaki.linalg.blas.trmm(1.0, a, b, accuracy="exact", dtype="mp")[0] - 2
+    >>> ozaki.linalg.trmm(1.0, a, b, accuracy="exact", dtype="mp")[0] - 2
     mparray([1.0e-20], bits=...)
     """
     Options.of("trmm", options)  # refuses what is none
@@ -143,7 +143,7 @@ def symm(
     --------
     >>> import numpy as np, ozaki
     >>> a = np.array([[1.0, np.nan], [2.0, 3.0]])
-    >>> ozaki.linalg.blas.symm(1.0, a, np.eye(2), lower=1, accuracy="exact")
+    >>> ozaki.linalg.symm(1.0, a, np.eye(2), lower=1, accuracy="exact")
     array([[1., 2.],
            [2., 3.]])
     """
@@ -190,7 +190,7 @@ def hemm(
     --------
     >>> import numpy as np, ozaki
     >>> a = np.array([[1.0, 0.0], [2.0 + 1.0j, 3.0]])
-    >>> ozaki.linalg.blas.hemm(1.0, a, np.eye(2), lower=1, accuracy="exact")
+    >>> ozaki.linalg.hemm(1.0, a, np.eye(2), lower=1, accuracy="exact")
     array([[1.+0.j, 2.-1.j],
            [2.+1.j, 3.+0.j]])
     """
@@ -245,7 +245,7 @@ def syrk(
     Examples
     --------
     >>> import numpy as np, ozaki
-    >>> ozaki.linalg.blas.syrk(1.0, np.array([[1.0, 2.0], [3.0, 4.0]]), accuracy="exact")
+    >>> ozaki.linalg.syrk(1.0, np.array([[1.0, 2.0], [3.0, 4.0]]), accuracy="exact")
     array([[ 5., 11.],
            [11., 25.]])
     """
@@ -296,7 +296,7 @@ def herk(
     Examples
     --------
     >>> import numpy as np, ozaki
-    >>> ozaki.linalg.blas.herk(1.0, np.array([[1.0, 2.0j], [3.0, 4.0]]), accuracy="exact")
+    >>> ozaki.linalg.herk(1.0, np.array([[1.0, 2.0j], [3.0, 4.0]]), accuracy="exact")
     array([[ 5.+0.j,  3.+8.j],
            [ 3.-8.j, 25.+0.j]])
     """

@@ -369,7 +369,9 @@ def install(capability: str) -> None:
         alloc_pinned_memory=pinned,
     )
     cupy, linalg = ModuleType("cupy"), ModuleType("cupy.linalg")
-    vars(linalg).update({name: on_arrays(getattr(np.linalg, name)) for name in ("cholesky", "eigh", "inv", "qr")})
+    vars(linalg).update(
+        {name: on_arrays(getattr(np.linalg, name)) for name in ("cholesky", "eigh", "inv", "qr", "svd")}
+    )
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
             "zeros", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin", "take_along_axis",
