@@ -47,7 +47,8 @@ def inner_scaling(rng: np.random.Generator) -> None:
                 {"accuracy": bits, "inner_scaling": True},
                 {"scheme": "residues", "slices": 16, "inner_scaling": True},
             ]
-            for way in ways:
+            # All take minutes on the emulated device that has the most kernels.
+            for way in (ways[i] for i in rng.permutation(4)[:2]):
                 expected, report = ozaki.matmul(a, b, return_report=True, **way)
                 got, found = ozaki.matmul(*on_device, return_report=True, **way)
                 same(expected, got)
