@@ -50,7 +50,7 @@ FUNCTIONS = {
     "residual": lambda x: ozaki.residual(A, B, A, accuracy=x).tolist(),
     "emulate": emulated,
     "Accuracy.of": lambda x: Accuracy.of(x, 6),
-    "solve": lambda x: vars(linalg.solve(A, B, accuracy=x))["x"].tolist(),
+    "solve": lambda x: linalg.solve(A, B, accuracy=x).x.tolist(),
     "inv": lambda x: linalg.inv(A, accuracy=x).x.tolist(),
     "qr": lambda x: linalg.qr(A, accuracy=x).q.tolist(),
     "cholesky": lambda x: linalg.cholesky(S, accuracy=x).l.tolist(),

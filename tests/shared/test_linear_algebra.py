@@ -1,7 +1,5 @@
 """Linear algebra on every device: results lie there, and their bounds hold in exact rational numbers."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from exact_linalg import complex_error, complex_product_error, complex_solve, holds_eigenvalues
@@ -9,7 +7,6 @@ from mparrays import back
 
 import ozaki
 from ozaki import MPArray, linalg, mparray
-from ozaki.linalg.factors import blocked, cholesky, lu
 
 FORMATS = {"float64": {}, "complex128": {}, "100 bits": {"accuracy": 100, "dtype": "mp"}}
 """Formats of results, with the options that ask for them of float64 operands, or of complex ones."""
@@ -118,21 +115,16 @@ def test_matrices_without_a_result_are_refused(device, name):
 
 
 @pytest.mark.parametrize("name", ["lu_factor", "cholesky"])
-def test_factors_that_are_not_corrected(device, rng, name, monkeypatch):
-    """As the array library finds them, and by blocks, on a GPU."""
+def test_factors_that_are_not_corrected(device, rng, name):
     operands_of, holds = FUNCTIONS[name]
-    by_blocks = {"lu_factor": (lu, "lu_by_blocks"), "cholesky": (cholesky, "cholesky_by_blocks")}[name]
-    monkeypatch.setattr(*by_blocks, partial(getattr(*by_blocks), width=3))
-    for least in (100, 1):
-        monkeypatch.setattr(blocked, "LEAST_ROWS", least)
-        for form in ("float64", "complex128"):
-            operands = operands_of(rng, form)
-            found = getattr(linalg, name)(*map(device.asarray, operands), accuracy=None)
-            arrays = [x for x in found if isinstance(x, device.xp.ndarray)]
-            values = [mparray(back(device, x)) for x in arrays[name == "lu_factor" :]]
-            indices = [device.asnumpy(x) for x in arrays[: name == "lu_factor"]]
-            assert holds(found.error_bound, *map(mparray, operands), *indices, *values), (least, form)
-            assert found.error_bound < 1e-14 and found.iterations == 0
+    for form in ("float64", "complex128"):
+        operands = operands_of(rng, form)
+        found = getattr(linalg, name)(*map(device.asarray, operands), accuracy=None)
+        arrays = [x for x in found if isinstance(x, device.xp.ndarray)]
+        values = [mparray(back(device, x)) for x in arrays[name == "lu_factor" :]]
+        indices = [device.asnumpy(x) for x in arrays[: name == "lu_factor"]]
+        assert holds(found.error_bound, *map(mparray, operands), *indices, *values), form
+        assert found.error_bound < 1e-14 and found.iterations == 0
 
 
 def test_many_systems_with_one_matrix(device, rng):

@@ -74,6 +74,7 @@ FUNCTIONS = {
         *("few-rows-of-many", "hopper-few-rows-of-many"),
         *("sixteen-contracted", "hopper-sixteen-contracted", "weights-within-limits", "hopper-weights-within-limits"),
     ),
+    "factors": ("factors-by-blocks", "hopper-factors-by-blocks"),
     "inner": ("inner-scaling", "hopper-inner-scaling", "out-of-reach", "beside-prepared"),
     "verifying": (
         *("right-products", "hopper-right-products", "hopper-quadrants-projected", "refused"),
