@@ -31,6 +31,7 @@ from ozaki.linalg.factors.correcting import (
     Near,
     Product,
     Products,
+    as_found,
     corrected,
     factor_target,
     native,
@@ -45,11 +46,9 @@ from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.formats import is_multiprecision
 
 
 class _Cholesky(NamedTuple):
@@ -155,7 +154,7 @@ def cholesky(
     check_flag("upper", upper)
     (a,), formats = matrices(a=read("a", a, not upper, "real"))
     check_matrix("a", a, square=True)
-    as_found = accuracy is None
+    asked = accuracy
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     a = mirrored(a, not upper, conjugate=True)
@@ -167,7 +166,7 @@ def cholesky(
     diagonal = masked(a, array_library(a).eye(a.shape[0]))
     scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
-    if as_found and not isinstance(unit, Numbers) and not is_multiprecision(target.dtype):
+    if as_found(asked, unit, target):
         first, errors = _found(unit)
         (low,), bounds = uncorrected(target, (first,), errors, _products(unit), (Powers(rows=-scales),))
         return _result(low, bounds, 0, upper, Equations(a, formats))

@@ -22,6 +22,7 @@ from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
 from ozaki.linalg.systems.solution import formatted, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
+from ozaki.records.formats import is_multiprecision
 
 MOST_CORRECTIONS = 60
 """The most corrections of factors: one that gains no bit ends the iteration earlier."""
@@ -269,6 +270,11 @@ def rounded_factors(
     if bounds.max() == inf:
         too_small(target.dtype)
     return result, bounds + LEAST * cleared
+
+
+def as_found(asked: Any, a: Any, target: Target) -> bool:
+    """Whether factors of a scaled matrix are taken as they are found: no accuracy is asked for, and all are floats."""
+    return asked is None and not isinstance(a, Numbers) and not is_multiprecision(target.dtype)
 
 
 def uncorrected(

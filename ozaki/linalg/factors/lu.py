@@ -30,6 +30,7 @@ from ozaki.linalg.factors.correcting import (
     Near,
     Product,
     Products,
+    as_found,
     corrected,
     factor_target,
     native,
@@ -45,10 +46,8 @@ from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System
-from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
-from ozaki.records.formats import is_multiprecision
 
 
 class _LU(NamedTuple):
@@ -141,7 +140,7 @@ def lu_factor(
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
-    as_found = accuracy is None
+    asked = accuracy
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     if nearest and a.size:
@@ -158,7 +157,7 @@ def lu_factor(
     scales = -tops_or_zero(a, 0)
     powers = NO_POWERS, Powers(columns=-scales)
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
-    if as_found and not isinstance(unit, Numbers) and not is_multiprecision(target.dtype):
+    if as_found(asked, unit, target):
         order, *first, errors = _found(unit)
         (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
         items = order, low, up, float(bounds.max()), 0, Equations(kept, formats)
