@@ -22,7 +22,11 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("seed", range(100))
 def test_plans(seed):
-    """A plan from data, its bound and the bits of its product are those of NumPy."""
+    """A plan from data, its bound and the bits of its product are those of NumPy.
+
+    Where undecided entries are computed apart, so that every entry is the nearest float, each machine takes the count
+    of residues that costs it least.
+    """
     rng = np.random.default_rng(5000 + seed)
     m, k, n = (int(v) for v in rng.integers(1, 1500 if seed % 3 else 100, 3))
     spread = int(rng.choice([0, 0, 2, 10, 30]))
@@ -33,7 +37,9 @@ def test_plans(seed):
     expected, x = ozaki.matmul(a, b, return_report=True, **options)
     out = cp.full(expected.shape, np.nan, expected.dtype)
     got, y = ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, return_report=True, **options)
-    assert (x.scheme, x.slices, x.bound, x.measure) == (y.scheme, y.slices, y.bound, y.measure)
+    assert (x.scheme, x.bound, x.measure) == (y.scheme, y.bound, y.measure)
+    assert (x.undecided is None) == (y.undecided is None)
+    assert x.slices == y.slices or x.undecided is not None
     same_bits(expected, got)
 
 

@@ -40,7 +40,8 @@ def test_same_plan_and_bits(shape, dtype):
         b, y = views(rng, stack(rng, (batch, a.shape[-1], n), dtype, spread))
         options = {"accuracy": accuracy, "reproducible": True}
         expected, on_device = (ozaki.plan(*of, **options) for of in ((a, b), (x, y)))
-        assert (on_device.scheme, on_device.bound) == (expected.scheme, expected.bound)
+        assert (on_device.undecided_apart, on_device.bound) == (expected.undecided_apart, expected.bound)
+        assert on_device.scheme == expected.scheme or expected.undecided_apart  # then of any count the same bits
         for _ in range(2):
             same_bits(ozaki.matmul(a, b, plan=expected), ozaki.matmul(x, y, **options))
 
