@@ -90,7 +90,7 @@ class Inverses:
         self._columns = -exponents(sizes.max(axis=-2))
         # Columns first: that loses no bits, since their powers are 1 at least.
         self._a = a * power(self._columns)[..., None, :] * power(self._rows)[..., None]
-        self._r = _inverse(self._a)
+        self._r = inverse(self._a)
         self._norm_a, self._norm_r = _norm(self._a), _norm(self._r)
         e = xp.eye(a.shape[-1]) - native_product(self._r, self._a)
         self._unit = native_error(self._r, self._a) + UNIT
@@ -176,7 +176,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     a = a * power(columns)[..., None, :]
     sizes, unit = _right_sides(b, xp.zeros(a.shape[-2], np.int32))
     live = _largest(unit) > 0
-    s = xp.triu(_inverse(xp.linalg.qr(a, mode="r")))
+    s = xp.triu(inverse(xp.linalg.qr(a, mode="r")))
     of_a, of_s = adjoint(a), adjoint(s)
     norm_a, columns_a, norm_s, columns_s = _norm(a), _norm(of_a), _norm(s), _norm(of_s)
     w = native_product(a, s)
@@ -226,7 +226,7 @@ _LEAST_TOP = -(2**20)
 """Less than any exponent: of a column of zeros."""
 
 
-def _inverse(a: Any) -> Any:
+def inverse(a: Any) -> Any:
     """The library's own inverses; that of a singular matrix is no inverse, but any matrix."""
     xp = array_library(a)
     try:
@@ -234,7 +234,7 @@ def _inverse(a: Any) -> Any:
     except np.linalg.LinAlgError:  # which names no matrix
         if a.ndim == 2:
             return xp.eye(len(a))
-        return xp.stack([_inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
+        return xp.stack([inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
 
 
 _OF_SUM = UNIT * UNIT
