@@ -119,7 +119,7 @@ class Inverses:
 
         Those of matrices that are not `good` do not reach the target.
         """
-        sizes, unit = _right_sides(b, self._rows)
+        sizes, unit = right_sides(b, self._rows)
         live = _largest(unit) > 0
         gain = on_host(self._norm_r)[self.good].max(initial=1.0)
         contraction, norm_a, norm_r = (each[..., None] for each in (self._contraction, self._norm_a, self._norm_r))
@@ -174,7 +174,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     xp = array_library(a)
     columns = -tops(a, -2)
     a = a * power(columns)[..., None, :]
-    sizes, unit = _right_sides(b, xp.zeros(a.shape[-2], np.int32))
+    sizes, unit = right_sides(b, xp.zeros(a.shape[-2], np.int32))
     live = _largest(unit) > 0
     s = xp.triu(inverse(xp.linalg.qr(a, mode="r")))
     of_a, of_s = adjoint(a), adjoint(s)
@@ -206,7 +206,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     return _rounded(added(x, d), (errors * UP + _TINY) * live, (columns, sizes), target, good)
 
 
-def _right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
+def right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
     """Exponents of the columns of right-hand sides, and these with rows times 2**rows, divided by powers of these.
 
     What underflows is far below the largest element of its column, which is about 1.
