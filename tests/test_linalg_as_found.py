@@ -1,5 +1,6 @@
 """Systems solved by the array library alone: the backward errors that are proven are at least the exact ones."""
 
+import inspect
 from fractions import Fraction
 from itertools import product
 
@@ -152,6 +153,26 @@ def test_the_default_is_as_many_bits_as_the_dtype_has():
     assert linalg.solve(a, b).error_bound == linalg.solve(a, b, accuracy="dtype").error_bound <= 2.0**-52
     with pytest.raises(ValueError, match=r"^accuracy: 'dtypes'"):
         linalg.solve(a, b, accuracy="dtypes")
+
+
+def of_results():
+    """The functions with an accuracy of their result, not of a product."""
+    for name in linalg.__all__:
+        function = getattr(linalg, name)
+        known = () if isinstance(function, type) else inspect.signature(function).parameters
+        if "accuracy" in known and "alpha" not in known:
+            yield name
+
+
+@pytest.mark.parametrize("name", [*of_results()])
+def test_every_function_takes_the_name_of_its_default(name):
+    function = getattr(linalg, name)
+    a, b = np.array([[4.0, 1.0], [1.0, 3.0]]), np.ones(2)
+    operands = {"lu_solve": (linalg.lu_factor(a), b), "cho_solve": (linalg.cholesky(a), b), "solve": (a, b)}
+    given = operands.get(name, (a, b) if name in ("lstsq", "solve_triangular") else (a,))
+    assert repr(function(*given, accuracy="dtype")) == repr(function(*given))
+    if name not in ("solve", "lu_factor", "cholesky"):
+        assert repr(function(*given, accuracy=None)) == repr(function(*given))
 
 
 def test_it_is_recorded_by_its_backward_error():

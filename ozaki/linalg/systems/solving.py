@@ -124,7 +124,7 @@ def solve(
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True, stack=True)
     columns, batch = columns_for("b", b, a)
-    nearest, asked = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
+    nearest, asked = to_nearest(accuracy, reproducible)
     target = target_of(asked, dtype, formats)
     in_many_bits = is_multiprecision(target.dtype) or any(isinstance(x, Numbers) for x in (a, b))
     if accuracy is None and not nearest and not in_many_bits:
@@ -151,7 +151,7 @@ def inv(
     ----------
     a : array or MPArray, shape (..., n, n), real or complex
     accuracy, dtype, reproducible
-        As in `solve`, whose x the columns of the inverse are.
+        As in `solve`, whose x the columns of the inverse are, but that None is "dtype".
 
     Returns
     -------
@@ -208,7 +208,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     b : array or MPArray, shape (m,) or (..., m, columns)
         As in `solve`.
     accuracy, dtype
-        As in `solve`.
+        As in `solve`, but that None is "dtype".
 
     Returns
     -------
