@@ -32,6 +32,11 @@ class Powers(NamedTuple):
     rows: Exponents | None = None
     columns: Exponents | None = None
 
+    @property
+    def alike(self) -> bool:
+        """Whether they leave a matrix as it is."""
+        return not any(each is not None and each.any() for each in self)
+
     def inverse(self) -> Powers:
         """The powers that undo these."""
         return Powers(*(None if each is None else -each for each in self))
@@ -91,9 +96,18 @@ def nonzero_tops(a: Any, axis: int, what: str, powers: Powers = NO_POWERS) -> Ex
     return found
 
 
+def where_far(exponents: Exponents) -> Exponents:
+    """Exponents of powers of two, or zeros in place of all if floats of these sizes need not be scaled."""
+    return exponents if abs(exponents).max(initial=0) > _NEAR else np.zeros_like(exponents)
+
+
+_NEAR = 100
+"""Sizes of 2**-_NEAR to 2**_NEAR: squares and products of a few such numbers are far from the ends of float64."""
+
+
 def scaled(x: Any, powers: Powers) -> Any:
     """A matrix times powers of two, exactly: an MPArray if floats do not hold it."""
-    if not any(each is not None and each.any() for each in powers):
+    if powers.alike:
         return x
     if isinstance(x, Numbers):
         return x.ldexp(powers.of_elements(x.library))  # type: ignore[attr-defined]

@@ -42,17 +42,40 @@ def least_magnitudes(x: Any) -> Any:
     return (magnitudes(x) * (1 - 2.0**-46) - 2 * LEAST).clip(0)
 
 
-def least_norms(x: Any, axis: int) -> Any:
-    """Lower bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0): a float64 array.
+def norm_bounds(x: Any, axis: int) -> tuple[Any, Any]:
+    """Lower and upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0): float64 arrays.
 
-    They are less than the norms by no more than a 2**-29th, unless all elements are below 2**-990.
+    They differ from the norms by no more than a 2**-29th, lower ones unless all elements are below 2**-990.
     """
-    return _euclidean(least_magnitudes(x), axis) * (1 - 2.0**-30)
+    if (squares := _sums_of_squares(x, axis)) is not None:
+        found = squares**0.5
+        return found * (1 - 2.0**-30), found * (1 + 2.0**-30)
+    least = _euclidean(least_magnitudes(x), axis).clip(0, _LARGEST) * (1 - 2.0**-30)  # where it overflows it is larger
+    return least, _euclidean(magnitudes(x), axis) * (1 + 2.0**-30)
+
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def least_norms(x: Any, axis: int) -> Any:
+    """The lower ones of `norm_bounds`."""
+    return norm_bounds(x, axis)[0]
 
 
 def norms(x: Any, axis: int) -> Any:
-    """Upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0), as `least_norms`."""
-    return _euclidean(magnitudes(x), axis) * (1 + 2.0**-30)
+    """The upper ones of `norm_bounds`; 0 of zeros alone."""
+    return norm_bounds(x, axis)[1]
+
+
+def _sums_of_squares(x: Any, axis: int) -> Any:
+    """Sums of squares up to a 2**-31st along an axis of floats; None where one would over- or underflow."""
+    if isinstance(x, Numbers | Sum) or not x.size or x.dtype.name not in ("float64", "complex128"):
+        return None
+    found = (x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag).sum(axis=axis)
+    small = found < 2.0**-900
+    if bool((~(found < 2.0**900)).any()) or (bool(small.any()) and bool((small & (x != 0).any(axis=axis)).any())):
+        return None
+    return found
 
 
 def _euclidean(sizes: Any, axis: int) -> Any:

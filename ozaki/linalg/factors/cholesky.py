@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, masked, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE
-from ozaki.linalg.common.triangles import mirrored, read
+from ozaki.linalg.common.triangles import mirrored, read, triangular_inverse
 from ozaki.linalg.common.upper import column_norm, row_norm
 from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, cholesky_by_blocks
 from ozaki.linalg.factors.correcting import (
@@ -163,14 +164,15 @@ def cholesky(
         return _result(low, bounds, steps, upper, Equations(a, formats))
     if not a.size:
         return _result(empty(a.shape, target.dtype, a), np.zeros(0), 0, upper, Equations(a, formats))
-    diagonal = masked(a, array_library(a).eye(a.shape[0]))
-    scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
+    places = array_library(a).arange(a.shape[0])
+    scales = -(tops_or_zero(a[places, places][:, None], 1) // 2)  # the diagonal of a becomes about 1
+    scales = where_far(scales) if as_found(asked, a, target) else scales
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
     if as_found(asked, unit, target):
         first, errors = _found(unit)
         (low,), bounds = uncorrected(target, (first,), errors, _products(unit), (Powers(rows=-scales),))
         return _result(low, bounds, 0, upper, Equations(a, formats))
-    found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
+    found = _factored(unit, target.tolerance)
     (low,), bounds = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
     return _result(low, bounds, found.steps, upper, Equations(a, formats))
 
@@ -182,11 +184,12 @@ def _result(low: Any, bounds: Bounds, steps: int, upper: bool, system: Equations
     return reached(found, factor.shape, factor, "row-column")
 
 
-def _definite_tolerance(a: Any) -> float:
+def _definite_tolerance(a: Any, inverse_of_factor: Any) -> float:
     """The tolerance of a factor that proves a matrix, shape (n, n), with a diagonal below 2 to be positive definite.
 
     If the tolerance is t, A - L L^H has a Frobenius norm of at most 2 n t / (1 - t), and L L^H no eigenvalue below 0.
-    So none of A is below -2 n t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive.
+    So none of A is below -2 n t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive. The inverse
+    of a factor in float64, if there is one, gives that of A.
 
     Raises
     ------
@@ -195,7 +198,8 @@ def _definite_tolerance(a: Any) -> float:
     """
     if bool((array_library(a).diagonal(rounded(a)).real <= 0).any()):
         raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
-    inverse = left_inverse(a, _NOT_POSITIVE)
+    near = None if inverse_of_factor is None else adjoint(inverse_of_factor) @ inverse_of_factor
+    inverse = left_inverse(a, _NOT_POSITIVE, near)
     return float((1 - inverse.contraction) / (4 * a.shape[0] * inverse.norm_r))
 
 
@@ -227,12 +231,18 @@ def _factored(a: Any, tolerance: float) -> Corrected:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or its condition number is too large.
     """
+    first: _First | None = None
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
-        return _corrected(a, tolerance)
+        first = _First.of(rounded(a))
+    tolerance = min(tolerance, _definite_tolerance(a, first and first.inverse))
+    if first is not None:
+        with suppress(np.linalg.LinAlgError):
+            return _corrected(a, tolerance, first)
     x = _preconditioner(a)
 
     def factors_at(finer: float) -> Corrected:
-        inner = _corrected(_transformed(x, a, finer), finer)
+        turned = _transformed(x, a, finer)
+        inner = _corrected(turned, finer, _First.of(rounded(turned)))
         whole = product_within(inverse_within(exactly(inner.factors[0]), finer), x, finer)
         # That approximates inv(L), so L = A whole^H.
         low = triangle(product_within(a, adjoint(whole), finer), array_library(a).tri(a.shape[0]), finer)
@@ -241,25 +251,43 @@ def _factored(a: Any, tolerance: float) -> Corrected:
     return transformed(tolerance, a.shape[0], factors_at, _products(a), _NOT_POSITIVE)
 
 
-def _corrected(a: Any, tolerance: float) -> Corrected:
-    """The factor that NumPy or CuPy finds, corrected.
+class _First(NamedTuple):
+    """The factor of a matrix that NumPy or CuPy finds, and its inverse, all elements finite."""
+
+    factor: Any
+    inverse: Any
+
+    @classmethod
+    def of(cls, a: Any) -> _First:
+        """Those of a matrix of floats.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If there are none.
+        """
+        factor = native(native_factor, a, _NOT_POSITIVE)
+        return cls(factor, native(partial(triangular_inverse, lower=True), factor, _NOT_POSITIVE))
+
+
+def _corrected(a: Any, tolerance: float, first: _First) -> Corrected:
+    """A near factor, corrected.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If there is none, or corrections do not converge.
+        If corrections do not converge.
     """
     xp = array_library(a)
-    strict, half = xp.tri(a.shape[0], k=-1), xp.eye(a.shape[0]) / 2
+    places, kept = xp.arange(a.shape[0]), xp.tri(a.shape[0]) - xp.eye(a.shape[0]) / 2
 
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
-        left = rounded(factors[0])
-        inverse = xp.linalg.inv(left)
-        f = inverse @ rests[0] @ adjoint(inverse)
-        return (left @ (f * strict + (f * half).real),)
+        f = (first.inverse @ rests[0] @ adjoint(first.inverse)) * kept
+        if holds_complex(f):
+            f[places, places] = f[places, places].real
+        return (rounded(factors[0]) @ f,)
 
-    first = native(native_factor, rounded(a), _NOT_POSITIVE)
-    return corrected(tolerance, (first,), _products(a), correction)
+    return corrected(tolerance, (first.factor,), _products(a), correction)
 
 
 _NOT_POSITIVE = "not positive definite, or its condition number is too large; ozaki.linalg.eigh tells which"
