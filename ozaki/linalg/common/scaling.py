@@ -96,13 +96,21 @@ def nonzero_tops(a: Any, axis: int, what: str, powers: Powers = NO_POWERS) -> Ex
     return found
 
 
-def where_far(exponents: Exponents) -> Exponents:
-    """Exponents of powers of two, or zeros in place of all if floats of these sizes need not be scaled."""
-    return exponents if abs(exponents).max(initial=0) > _NEAR else np.zeros_like(exponents)
+def where_far(exponents: Exponents, apart: bool) -> Exponents:
+    """Exponents of powers of two that floats are scaled by, or zeros in place of all where none is needed.
+
+    None is if sizes are near 1 and, where it counts that they are `apart`, near each other.
+    """
+    least, most = int(exponents.min(initial=0)), int(exponents.max(initial=0))
+    needed = max(-least, most) > _NEAR or (apart and int(np.ptp(exponents)) > _ALIKE)
+    return exponents if needed else np.zeros_like(exponents)
 
 
 _NEAR = 100
 """Sizes of 2**-_NEAR to 2**_NEAR: squares and products of a few such numbers are far from the ends of float64."""
+
+_ALIKE = 2
+"""Sizes that differ by no more than factors of 2**_ALIKE: condition numbers hardly show it."""
 
 
 def scaled(x: Any, powers: Powers) -> Any:

@@ -22,7 +22,7 @@ from ozaki.linalg.factors.correcting import Near, Product
 LEAST_ROWS = 8192
 """Rows of a matrix on a GPU from which on blocks are taken: by a count of operations, not measured yet."""
 
-WIDTH = 1024
+WIDTH = 4096
 """Columns of a block: the array library's share of the work is about WIDTH / n, that of residuals as much."""
 
 TOLERANCE = 2.0**-53

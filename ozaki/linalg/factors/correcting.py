@@ -18,7 +18,7 @@ from ozaki.linalg.common.arrays import added, array_library, exactly, masked, on
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product, not_tiny, residual
 from ozaki.linalg.common.scaling import Powers
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, UP, magnitudes, norm_bounds, norms
+from ozaki.linalg.common.upper import LEAST, UP, are_real_floats, magnitudes, norm_bounds
 from ozaki.linalg.systems.solution import formatted, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
@@ -90,14 +90,14 @@ class _Residual(NamedTuple):
     rest : the residual, but for errors of its elements (i, j) of at most `roundings` times their abs, the sum of
         u[i] v[j] for all pairs of vectors in `missed`, and `LEAST`
     missed, roundings
-    rows, columns : lower and upper bounds of the norms of rows of x, and of columns of y
+    rows, columns : lower and upper bounds of the norms of rows of x, and of columns of y, in NumPy as those vectors
     """
 
     rest: Any
-    missed: tuple[tuple[Any, Any], ...]
+    missed: tuple[tuple[Bounds, Bounds], ...]
     roundings: float
-    rows: tuple[Any, Any]
-    columns: tuple[Any, Any]
+    rows: tuple[Bounds, Bounds]
+    columns: tuple[Bounds, Bounds]
 
     @classmethod
     def of(cls, product: Product, tolerance: float, multiprecision: bool) -> _Residual:
@@ -119,7 +119,7 @@ class _Residual(NamedTuple):
         # that is found and what is added: at most 2**-49 of the products.
         off = native_error(x, y) + 2.0**-49
         columns = norm_bounds(z, 0)
-        of_changes = ((off * self.rows[1], norms(dy, 0)), (off * norms(dx, 1), columns[1]))
+        of_changes = ((off * self.rows[1], norm_bounds(dy, 0)[1]), (off * norm_bounds(dx, 1)[1], columns[1]))
         return _Residual(rest, self.missed + of_changes, 3 * self.roundings, norm_bounds(x + dx, 1), columns)
 
     def ratios(self, by_columns: bool) -> Bounds:
@@ -127,27 +127,22 @@ class _Residual(NamedTuple):
 
         With `by_columns` over the norm of the column alone.
         """
-        xp = array_library(self.rest)
         (rows, most_of_rows), (columns, most_of_columns) = self.rows, self.columns
-        alive = xp.ones(rows.shape, bool) if by_columns else rows > 0
-        weights = xp.ones_like(rows) if by_columns else xp.where(alive, 1 / rows, 0.0)
-        sizes = abs(self.rest) if _real_floats(self.rest) else magnitudes(self.rest)
-        worst = (sizes * weights[:, None]).max(axis=0) * (1 + self.roundings) + LEAST * weights.max()
+        alive = np.ones(rows.shape, bool) if by_columns else rows > 0
+        weights = np.ones_like(rows) if by_columns else np.where(alive, 1 / rows, 0.0)
+        sizes = abs(self.rest) if are_real_floats(self.rest) else magnitudes(self.rest)
+        weighted = sizes * array_library(sizes).asarray(weights)[:, None]
+        worst = on_host(weighted.max(axis=0)) * (1 + self.roundings) + LEAST * weights.max()
         for u, v in self.missed:
             worst = worst + (u * weights).max() * v
-        found = xp.where(columns > 0, worst / columns, 0.0)
-        if not (bool(alive.all()) and bool((columns > 0).all())):
+        found: Bounds = np.where(columns > 0, worst / columns, 0.0) * UP
+        if not (alive.all() and (columns > 0).all()):
             # Where a norm may have underflowed, nothing is known; where it is zero, no residual may be left.
-            nonzero = sizes != 0
-            lost = (nonzero & ~alive[:, None]).any(axis=0) | ((most_of_rows > 0) & ~alive).any() & (most_of_columns > 0)
+            nonzero = on_host(sizes != 0)
+            lost = nonzero[~alive].any(axis=0) | ((most_of_rows > 0) & ~alive).any() & (most_of_columns > 0)
             lost |= (columns == 0) & (nonzero.any(axis=0) | (most_of_rows > 0).any() & (most_of_columns > 0))
-            found = xp.where(lost, inf, found)
-        bounds: Bounds = on_host(found) * UP
-        return bounds
-
-
-def _real_floats(x: Any) -> bool:
-    return not isinstance(x, Numbers) and bool(x.dtype == np.float64)
+            found[lost] = inf
+        return found
 
 
 class Near:

@@ -47,6 +47,7 @@ from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
@@ -155,11 +156,11 @@ def lu_factor(
         none = LU.of(*nothing, error_bounds=np.zeros(0))
         return reached(none, a.shape, no_elements, "row-column")
     kept = a.copy()  # for systems, while the caller may change a
-    scales = -tops_or_zero(a, 0)
-    scales = where_far(scales) if as_found(asked, a, target) else scales
+    scales, found_so = -tops_or_zero(a, 0), as_found(asked, a, target)
+    scales = scales if isinstance(a, Numbers) else where_far(scales, apart=not found_so)
     powers = NO_POWERS, Powers(columns=-scales)
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
-    if as_found(asked, unit, target):
+    if found_so and not isinstance(unit, Numbers):
         order, *first, errors = _found(unit)
         (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
         items = order, low, up, float(bounds.max()), 0, Equations(kept, formats)
@@ -229,11 +230,10 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> Corrected:
     """
     xp = array_library(a)
     strict = xp.tri(len(first[0]), k=-1)
-    of_left, of_right = triangular_inverse(first[0], lower=True), triangular_inverse(first[1], lower=False)
 
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         left, right = map(rounded, factors)
-        f = of_left @ rests[0] @ of_right
+        f = triangular_inverse(left, lower=True) @ rests[0] @ triangular_inverse(right, lower=False)
         return left @ (f * strict), (f * (1 - strict)) @ right
 
     return corrected(tolerance, first, _products(a), correction)
