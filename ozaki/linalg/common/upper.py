@@ -103,8 +103,9 @@ def column_norm(x: Any) -> float:
 
 
 def _summed(x: Any, axis: int) -> float:
-    sums = (abs(x) if are_real_floats(x) else magnitudes(x)).sum(axis=axis)
-    return float(sums.max()) * (1 + 2 * (x.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
+    sizes = abs(x) if are_real_floats(x) else magnitudes(x)
+    sums = sizes.sum(axis=axis)
+    return float(sums.max()) * (1 + 2 * (sizes.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
 
 
 def spectral_norm(x: Any) -> float:
