@@ -4,7 +4,7 @@ A block of columns of L, and of rows of U, is what remains of the matrix there, 
 factored by the array library (P. D. Crout's order of LU; of Cholesky the one that looks to the left). So each element
 of the matrix takes part in one product, of as many inner indices as there are columns before, and is rounded once.
 Residuals of the blocks prove how far the product of the factors is from the matrix (docs/linalg.md, L14); that of the
-whole matrix would take three times as many operations.
+whole matrix would take several times as many operations.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.factors.correcting import Near, Product
 
 LEAST_ROWS = 8192
-"""Rows of a matrix on a GPU from which on blocks take less time than the array library's factors and one residual of all
-(docs/performance.md, "Linear algebra")."""
+"""Rows of a matrix on a GPU from which on blocks take less time than the array library's factors and one residual of
+all of it (docs/performance.md, "Linear algebra")."""
 
 WIDTH = 4096
 """Columns of a block: products of long rows are fast, but residuals, and the array library's share, grow with it."""
