@@ -32,6 +32,11 @@ class Powers(NamedTuple):
     rows: Exponents | None = None
     columns: Exponents | None = None
 
+    @property
+    def alike(self) -> bool:
+        """Whether they leave a matrix as it is."""
+        return not any(each is not None and each.any() for each in self)
+
     def inverse(self) -> Powers:
         """The powers that undo these."""
         return Powers(*(None if each is None else -each for each in self))
@@ -91,9 +96,26 @@ def nonzero_tops(a: Any, axis: int, what: str, powers: Powers = NO_POWERS) -> Ex
     return found
 
 
+def where_far(exponents: Exponents, apart: bool) -> Exponents:
+    """Exponents of powers of two that floats are scaled by, or zeros in place of all where none is needed.
+
+    None is if sizes are near 1 and, where it counts that they are `apart`, near each other.
+    """
+    least, most = int(exponents.min(initial=0)), int(exponents.max(initial=0))
+    needed = max(-least, most) > _NEAR or (apart and int(np.ptp(exponents)) > _ALIKE)
+    return exponents if needed else np.zeros_like(exponents)
+
+
+_NEAR = 100
+"""Sizes of 2**-_NEAR to 2**_NEAR: squares and products of a few such numbers are far from the ends of float64."""
+
+_ALIKE = 2
+"""Sizes that differ by no more than factors of 2**_ALIKE: condition numbers hardly show it."""
+
+
 def scaled(x: Any, powers: Powers) -> Any:
     """A matrix times powers of two, exactly: an MPArray if floats do not hold it."""
-    if not any(each is not None and each.any() for each in powers):
+    if powers.alike:
         return x
     if isinstance(x, Numbers):
         return x.ldexp(powers.of_elements(x.library))  # type: ignore[attr-defined]

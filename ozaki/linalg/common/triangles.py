@@ -67,23 +67,34 @@ def _element(x: Any, below: int, lower: bool, diagonal: Diagonal) -> Any:
 
 
 def _read(x: Any, lower: bool, diagonal: Diagonal) -> Any:
-    mask, eye = _masks(x, lower, diagonal == "ones")
+    mask = _in_triangle(x, lower, diagonal == "ones")
     if isinstance(x, Numbers):
         found = masked(x, mask)
-        return found if diagonal != "real" or not x.is_complex else _with_real_diagonal(found, eye)
+        return found if diagonal != "real" or not x.is_complex else _with_real_diagonal(found, _on_diagonal(x))
     xp = array_library(x)
     found = xp.where(mask, x, xp.zeros((), x.dtype))
     if diagonal == "real" and found.dtype.kind == "c":
-        found.imag = xp.where(eye, 0, found.imag)
+        found.imag = xp.where(_on_diagonal(x), 0, found.imag)
     return found
 
 
-def _masks(x: Any, lower: bool, strict: bool) -> tuple[Any, Any]:
-    """Which elements of a matrix lie in a triangle, and which on the diagonal."""
+def _in_triangle(x: Any, lower: bool, strict: bool) -> Any:
+    """Which elements of a matrix lie in a triangle."""
+    rows, columns = _places(x)
+    if strict:
+        return rows > columns if lower else rows < columns
+    return rows >= columns if lower else rows <= columns
+
+
+def _on_diagonal(x: Any) -> Any:
+    """Which elements of a matrix lie on its diagonal."""
+    rows, columns = _places(x)
+    return rows == columns
+
+
+def _places(x: Any) -> tuple[Any, Any]:
     xp = array_library(x)
-    rows, columns = xp.arange(x.shape[-2])[:, None], xp.arange(x.shape[-1])
-    below = rows > columns if lower else rows < columns
-    return (below if strict else below | (rows == columns)), rows == columns
+    return xp.arange(x.shape[-2], dtype=np.int32)[:, None], xp.arange(x.shape[-1], dtype=np.int32)
 
 
 def _with_real_diagonal(x: Any, eye: Any) -> Any:
@@ -105,12 +116,29 @@ def mirrored(x: Any, lower: bool, conjugate: bool) -> Any:
     """
     other = adjoint(x) if conjugate else x.swapaxes(-1, -2)
     if isinstance(x, Numbers):
-        strict, eye = _masks(x, lower, strict=True)
-        across, diagonal = _masks(x, not lower, strict=True)[0], masked(x, eye)
+        strict, across = (_in_triangle(x, each, strict=True) for each in (lower, not lower))
+        eye = _on_diagonal(x)
+        diagonal = masked(x, eye)
         diagonal = _with_real_diagonal(diagonal, eye) if conjugate and x.is_complex else diagonal
         return masked(x, strict) + masked(other, across) + diagonal
     xp = array_library(x)
-    found = xp.where(_masks(x, lower, strict=False)[0], x, other)
+    found = xp.where(_in_triangle(x, lower, strict=False), x, other)
     if conjugate and holds_complex(x):
-        found.imag = xp.where(_masks(x, lower, strict=False)[1], 0, found.imag)
+        found.imag = xp.where(_on_diagonal(x), 0, found.imag)
     return found
+
+
+def triangular_inverse(x: Any, lower: bool) -> Any:
+    """The array library's inverse of a triangular matrix of floats; on a GPU a system, a fifth of the time of another.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        On the host, if it is singular; on a GPU the inverse is not finite then.
+    """
+    xp = array_library(x)
+    if xp is np:
+        return np.linalg.inv(x)
+    from cupyx.scipy.linalg import solve_triangular
+
+    return solve_triangular(x, xp.eye(len(x), dtype=x.dtype), lower=lower, check_finite=False)

@@ -37,22 +37,51 @@ def magnitudes(x: Any) -> Any:
     return (abs(x).astype(np.float64, copy=False) * (1 + 2.0**-48) + LEAST) * nonzero
 
 
+def are_real_floats(x: Any) -> bool:
+    """Whether x is an array of float64, whose abs are exact."""
+    return not isinstance(x, Numbers | Sum) and bool(x.dtype == np.float64)
+
+
 def least_magnitudes(x: Any) -> Any:
     """Lower bounds of the abs of elements, as `magnitudes`."""
     return (magnitudes(x) * (1 - 2.0**-46) - 2 * LEAST).clip(0)
 
 
-def least_norms(x: Any, axis: int) -> Any:
-    """Lower bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0): a float64 array.
+def norm_bounds(x: Any, axis: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Lower and upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0), in NumPy.
 
-    They are less than the norms by no more than a 2**-29th, unless all elements are below 2**-990.
+    They differ from the norms by no more than a 2**-29th, lower ones unless all elements are below 2**-990. Upper ones
+    are 0 of zeros alone.
     """
-    return _euclidean(least_magnitudes(x), axis) * (1 - 2.0**-30)
+    if (squares := _sums_of_squares(x, axis)) is not None:
+        found = squares**0.5
+        return found * (1 - 2.0**-30), found * (1 + 2.0**-30)
+    least, most = (on_host(_euclidean(sizes(x), axis)) for sizes in (least_magnitudes, magnitudes))
+    return least.clip(0, _LARGEST) * (1 - 2.0**-30), most * (1 + 2.0**-30)  # where it overflows it is larger
+
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def least_norms(x: Any, axis: int) -> Any:
+    """The lower ones of `norm_bounds`, in the library of x."""
+    return array_library(x).asarray(norm_bounds(x, axis)[0])
 
 
 def norms(x: Any, axis: int) -> Any:
-    """Upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0), as `least_norms`."""
-    return _euclidean(magnitudes(x), axis) * (1 + 2.0**-30)
+    """The upper ones of `norm_bounds`, in the library of x."""
+    return array_library(x).asarray(norm_bounds(x, axis)[1])
+
+
+def _sums_of_squares(x: Any, axis: int) -> Any:
+    """Sums of squares up to a 2**-31st along an axis of floats, in NumPy; None where one would over- or underflow."""
+    if isinstance(x, Numbers | Sum) or not x.size or x.dtype.name not in ("float64", "complex128"):
+        return None
+    found = on_host((x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag).sum(axis=axis))
+    small = found < 2.0**-900
+    if not (found < 2.0**900).all() or (small.any() and (small & on_host((x != 0).any(axis=axis))).any()):
+        return None
+    return found
 
 
 def _euclidean(sizes: Any, axis: int) -> Any:
@@ -65,17 +94,18 @@ def _euclidean(sizes: Any, axis: int) -> Any:
 
 def row_norm(x: Any) -> float:
     """An upper bound of the largest sum of abs of a row: how much larger A x may be than x, by their largest abs."""
-    return _summed(magnitudes(x), 1)
+    return _summed(x, 1)
 
 
 def column_norm(x: Any) -> float:
     """An upper bound of the largest sum of abs of a column: `row_norm` of the transpose."""
-    return _summed(magnitudes(x), 0)
+    return _summed(x, 0)
 
 
 def _summed(x: Any, axis: int) -> float:
-    sums = x.sum(axis=axis)
-    return float(sums.max()) * (1 + 2 * (x.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
+    sizes = abs(x) if are_real_floats(x) else magnitudes(x)
+    sums = sizes.sum(axis=axis)
+    return float(sums.max()) * (1 + 2 * (sizes.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
 
 
 def spectral_norm(x: Any) -> float:

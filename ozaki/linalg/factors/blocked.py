@@ -2,9 +2,9 @@
 
 A block of columns of L, and of rows of U, is what remains of the matrix there, less a product of the blocks before,
 factored by the array library (P. D. Crout's order of LU; of Cholesky the one that looks to the left). So each element
-of the matrix takes part in one product, of as many inner indices as there are columns before, and is rounded once. On
-a device with tensor cores such a product takes half the time of the vendor's, or less. Residuals of the blocks, which
-are a small part of the work, prove how far the product of the factors is from the matrix (docs/linalg.md, L14).
+of the matrix takes part in one product, of as many inner indices as there are columns before, and is rounded once.
+Residuals of the blocks prove how far the product of the factors is from the matrix (docs/linalg.md, L14); that of the
+whole matrix would take several times as many operations.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.factors.correcting import Near, Product
 
 LEAST_ROWS = 8192
-"""Rows of a matrix on a GPU from which on blocks are taken: by a count of operations, not measured yet."""
+"""Rows of a matrix on a GPU from which on blocks take less time than the array library's factors and one residual of
+all of it (docs/performance.md, "Linear algebra")."""
 
-WIDTH = 1024
-"""Columns of a block: the array library's share of the work is about WIDTH / n, that of residuals as much."""
+WIDTH = 4096
+"""Columns of a block: products of long rows are fast, but residuals, and the array library's share, grow with it."""
 
 TOLERANCE = 2.0**-53
 """The row-column error of a product: no more than rounding to float64 adds."""
@@ -33,7 +34,7 @@ FactorsOfColumns = Callable[[Any], tuple[Any, Any, Any]]
 
 
 def by_blocks(a: Any) -> bool:
-    """Whether factors by blocks are likely to be found sooner than the array library's."""
+    """Whether factors by blocks, with their errors, are found sooner than the array library's with theirs."""
     return array_library(a) is not np and len(a) >= LEAST_ROWS
 
 

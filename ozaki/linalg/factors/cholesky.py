@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, masked, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE
-from ozaki.linalg.common.triangles import mirrored, read
-from ozaki.linalg.common.upper import column_norm, row_norm
+from ozaki.linalg.common.triangles import mirrored, read, triangular_inverse
+from ozaki.linalg.common.upper import UP, column_norm, row_norm
 from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, cholesky_by_blocks
 from ozaki.linalg.factors.correcting import (
     Corrected,
@@ -46,6 +47,7 @@ from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -163,14 +165,15 @@ def cholesky(
         return _result(low, bounds, steps, upper, Equations(a, formats))
     if not a.size:
         return _result(empty(a.shape, target.dtype, a), np.zeros(0), 0, upper, Equations(a, formats))
-    diagonal = masked(a, array_library(a).eye(a.shape[0]))
-    scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
+    places, found_so = array_library(a).arange(a.shape[0]), as_found(asked, a, target)
+    scales = -(tops_or_zero(a[places, places][:, None], 1) // 2)  # the diagonal of a becomes about 1
+    scales = scales if isinstance(a, Numbers) else where_far(scales, apart=not found_so)
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
-    if as_found(asked, unit, target):
+    if found_so and not isinstance(unit, Numbers):
         first, errors = _found(unit)
         (low,), bounds = uncorrected(target, (first,), errors, _products(unit), (Powers(rows=-scales),))
         return _result(low, bounds, 0, upper, Equations(a, formats))
-    found = _factored(unit, min(target.tolerance, _definite_tolerance(unit)))
+    found = _factored(unit, target.tolerance)
     (low,), bounds = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
     return _result(low, bounds, found.steps, upper, Equations(a, formats))
 
@@ -182,21 +185,25 @@ def _result(low: Any, bounds: Bounds, steps: int, upper: bool, system: Equations
     return reached(found, factor.shape, factor, "row-column")
 
 
-def _definite_tolerance(a: Any) -> float:
-    """The tolerance of a factor that proves a matrix, shape (n, n), with a diagonal below 2 to be positive definite.
+def _definite_tolerance(a: Any, inverse_of_factor: Any) -> float:
+    """The tolerance of a factor that proves a matrix, shape (n, n), to be positive definite.
 
-    If the tolerance is t, A - L L^H has a Frobenius norm of at most 2 n t / (1 - t), and L L^H no eigenvalue below 0.
-    So none of A is below -2 n t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive.
+    If the tolerance is t, and d the largest element on the diagonal, A - L L^H has a Frobenius norm of at most
+    n d t / (1 - t), and L L^H no eigenvalue below 0.
+    So none of A is below -n d t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive. The inverse
+    of a factor in float64, if there is one, gives that of A.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or its condition number is too large.
     """
-    if bool((array_library(a).diagonal(rounded(a)).real <= 0).any()):
+    diagonal = on_host(array_library(a).diagonal(rounded(a)).real)
+    if (diagonal <= 0).any():
         raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
-    inverse = left_inverse(a, _NOT_POSITIVE)
-    return float((1 - inverse.contraction) / (4 * a.shape[0] * inverse.norm_r))
+    near = None if inverse_of_factor is None else adjoint(inverse_of_factor) @ inverse_of_factor
+    inverse = left_inverse(a, _NOT_POSITIVE, near)
+    return float((1 - inverse.contraction) / (2 * UP * a.shape[0] * diagonal.max() * inverse.norm_r))
 
 
 def _products(a: Any) -> Products:
@@ -227,12 +234,19 @@ def _factored(a: Any, tolerance: float) -> Corrected:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite, or its condition number is too large.
     """
+    first = inverse = None
     with suppress(np.linalg.LinAlgError):  # failure mostly means ill-conditioned; what follows tells
-        return _corrected(a, tolerance)
+        first = native(native_factor, rounded(a), _NOT_POSITIVE)
+        inverse = native(_inverse_of_factor, first, _NOT_POSITIVE)
+    tolerance = min(tolerance, _definite_tolerance(a, inverse))
+    if first is not None:
+        with suppress(np.linalg.LinAlgError):
+            return _corrected(a, tolerance, first)
     x = _preconditioner(a)
 
     def factors_at(finer: float) -> Corrected:
-        inner = _corrected(_transformed(x, a, finer), finer)
+        turned = _transformed(x, a, finer)
+        inner = _corrected(turned, finer, native(native_factor, rounded(turned), _NOT_POSITIVE))
         whole = product_within(inverse_within(exactly(inner.factors[0]), finer), x, finer)
         # That approximates inv(L), so L = A whole^H.
         low = triangle(product_within(a, adjoint(whole), finer), array_library(a).tri(a.shape[0]), finer)
@@ -241,24 +255,29 @@ def _factored(a: Any, tolerance: float) -> Corrected:
     return transformed(tolerance, a.shape[0], factors_at, _products(a), _NOT_POSITIVE)
 
 
-def _corrected(a: Any, tolerance: float) -> Corrected:
-    """The factor that NumPy or CuPy finds, corrected.
+def _inverse_of_factor(factor: Any) -> Any:
+    return triangular_inverse(factor, lower=True)
+
+
+def _corrected(a: Any, tolerance: float, first: Any) -> Corrected:
+    """A near factor in float64, corrected.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If there is none, or corrections do not converge.
+        If corrections do not converge.
     """
     xp = array_library(a)
-    strict, half = xp.tri(a.shape[0], k=-1), xp.eye(a.shape[0]) / 2
+    places, kept = xp.arange(a.shape[0]), xp.tri(a.shape[0]) - xp.eye(a.shape[0]) / 2
 
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         left = rounded(factors[0])
-        inverse = xp.linalg.inv(left)
-        f = inverse @ rests[0] @ adjoint(inverse)
-        return (left @ (f * strict + (f * half).real),)
+        inverse = _inverse_of_factor(left)
+        f = (inverse @ rests[0] @ adjoint(inverse)) * kept
+        if holds_complex(f):
+            f[places, places] = f[places, places].real
+        return (left @ f,)
 
-    first = native(native_factor, rounded(a), _NOT_POSITIVE)
     return corrected(tolerance, (first,), _products(a), correction)
 
 

@@ -18,7 +18,7 @@ from ozaki.linalg.common.arrays import added, array_library, exactly, masked, on
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product, not_tiny, residual
 from ozaki.linalg.common.scaling import Powers
 from ozaki.linalg.common.targets import Target, target_of
-from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, UP, are_real_floats, magnitudes, norm_bounds
 from ozaki.linalg.systems.solution import formatted, too_small
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.accuracy import Accuracy, of_text
@@ -82,6 +82,69 @@ def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
     raise np.linalg.LinAlgError(f"a: {why}")
 
 
+class _Residual(NamedTuple):
+    """The residual wanted - x y of a product, and what is known of it.
+
+    Attributes
+    ----------
+    rest : the residual, but for errors of its elements (i, j) of at most `roundings` times their abs, the sum of
+        u[i] v[j] for all pairs of vectors in `missed`, and `LEAST`
+    missed, roundings
+    rows, columns : lower and upper bounds of the norms of rows of x, and of columns of y, in NumPy as those vectors
+    """
+
+    rest: Any
+    missed: tuple[tuple[Bounds, Bounds], ...]
+    roundings: float
+    rows: tuple[Bounds, Bounds]
+    columns: tuple[Bounds, Bounds]
+
+    @classmethod
+    def of(cls, product: Product, tolerance: float, multiprecision: bool) -> _Residual:
+        """That of a product, in many bits or in float64, computed to a tolerance."""
+        wanted, x, y, _ = product
+        tolerance = not_tiny(min(tolerance, 2.0**-8))
+        rest = residual(wanted, x, y, tolerance, multiprecision)
+        rows, columns = norm_bounds(x, 1), norm_bounds(y, 0)
+        if multiprecision:  # then off by t abs(wanted) as well, where abs(wanted) is at most abs(x y) + abs(rest)
+            return cls(rest, ((2.02 * tolerance * rows[1], columns[1]),), 1.01 * tolerance, rows, columns)
+        return cls(rest, ((tolerance * rows[1], columns[1]),), UNIT, rows, columns)
+
+    def changed(self, product: Product, change: Product) -> _Residual:
+        """That of (x + dx) (y + dy): as x y + x dy + dx (y + dy), of which float64 finds what is added."""
+        _, x, y, _ = product
+        dx, dy, z = change.x, change.y, y + change.y
+        rest = self.rest - (native_product(x, dy) + native_product(dx, z))
+        # Of the sums here, of changes that are differences of floats, and of this residual, which is at most the one
+        # that is found and what is added: at most 2**-49 of the products.
+        off = native_error(x, y) + 2.0**-49
+        columns = norm_bounds(z, 0)
+        of_changes = ((off * self.rows[1], norm_bounds(dy, 0)[1]), (off * norm_bounds(dx, 1)[1], columns[1]))
+        return _Residual(rest, self.missed + of_changes, 3 * self.roundings, norm_bounds(x + dx, 1), columns)
+
+    def ratios(self, by_columns: bool) -> Bounds:
+        """Of each column the largest element of wanted - x y over the norms of row of x and column of y, rounded up.
+
+        With `by_columns` over the norm of the column alone.
+        """
+        (rows, most_of_rows), (columns, most_of_columns) = self.rows, self.columns
+        alive = np.ones(rows.shape, bool) if by_columns else rows > 0
+        weights = np.ones_like(rows) if by_columns else np.where(alive, 1 / rows, 0.0)
+        sizes = abs(self.rest) if are_real_floats(self.rest) else magnitudes(self.rest)
+        weighted = sizes * array_library(sizes).asarray(weights)[:, None]
+        worst = on_host(weighted.max(axis=0)) * (1 + self.roundings) + LEAST * weights.max()
+        for u, v in self.missed:
+            worst = worst + (u * weights).max() * v
+        found: Bounds = np.where(columns > 0, worst / columns, 0.0) * UP
+        if not (alive.all() and (columns > 0).all()):
+            # Where a norm may have underflowed, nothing is known; where it is zero, no residual may be left.
+            nonzero = on_host(sizes != 0)
+            lost = nonzero[~alive].any(axis=0) | ((most_of_rows > 0) & ~alive).any() & (most_of_columns > 0)
+            lost |= (columns == 0) & (nonzero.any(axis=0) | (most_of_rows > 0).any() & (most_of_columns > 0))
+            found[lost] = inf
+        return found
+
+
 class Near:
     """Factors in float64, and the residuals of their products; those of other factors, not far away, follow.
 
@@ -96,30 +159,20 @@ class Near:
 
     def __init__(self, factors: tuple[Any, ...], products: Products, tolerance: float) -> None:
         self.factors, self._products = factors, products
-        measured = [_residual(each, tolerance, multiprecision=False) for each in products(factors)]
-        self.rests, self._missed = zip(*measured, strict=True)
+        self._residuals = [_Residual.of(each, tolerance, multiprecision=False) for each in products(factors)]
+        self.rests = tuple(each.rest for each in self._residuals)
 
     def errors(self, changes: tuple[Any, ...] | None = None) -> Bounds:
         """Upper bounds of the errors of columns of the products of the factors, with `changes` added to them."""
-        products = self._products(self.factors)
-        if changes is None:
-            return _largest(map(_ratios, products, self.rests, self._missed))
-        changed = zip(products, self.rests, self._missed, self._products(changes), strict=True)
-        return _largest(self._ratios_of_changed(*each) for each in changed)
+        products, residuals = self._products(self.factors), self._residuals
+        if changes is not None:
+            changed = zip(residuals, products, self._products(changes), strict=True)
+            residuals = [each.changed(product, change) for each, product, change in changed]
+        return _largest(each.ratios(product.by_columns) for each, product in zip(residuals, products, strict=True))
 
     def error(self, changes: tuple[Any, ...] | None = None) -> float:
         """The largest of `errors`."""
         return float(self.errors(changes).max())
-
-    @staticmethod
-    def _ratios_of_changed(product: Product, rest: Any, missed: Any, change: Product) -> Bounds:
-        wanted, x, y, by_columns = product
-        dx, dy, z = change.x, change.y, y + change.y
-        rest = rest - (native_product(x, dy) + native_product(dx, z))
-        sizes = norms(x, 1)[:, None] * norms(dy, 0) + norms(dx, 1)[:, None] * norms(z, 0)
-        # Of the sums here, and of changes that are differences of floats, at most 2**-50 of the products.
-        missed = missed + (native_error(x, y) + 2.0**-50) * sizes + UNIT * magnitudes(rest) + LEAST * (sizes > 0)
-        return _ratios(Product(wanted, x + dx, z, by_columns), rest, missed)
 
 
 class Corrected(NamedTuple):
@@ -166,8 +219,8 @@ def corrected(tolerance: float, first: tuple[Any, ...], products: Products, corr
     bits, steps, reached = ceil(-log2(tolerance)) + 8, 1, before
     found = tuple(exactly(x).round_to(bits) for x in factors)
     while True:
-        measured = [(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(found)]
-        before, reached = reached, float(_largest(_ratios(*each) for each in measured).max())
+        residuals, errors = _measured(found, products, tolerance)
+        before, reached = reached, float(errors.max())
         if steps > 1:
             step("%d corrections: error of the factors up to %s", steps, reached)
         if reached <= tolerance:
@@ -175,7 +228,7 @@ def corrected(tolerance: float, first: tuple[Any, ...], products: Products, corr
         # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.
         if steps == MOST_CORRECTIONS or (steps > 2 and not reached < before / 2):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        changes = _changes(correction, found, tuple(rounded(rest) for _, rest, _ in measured))
+        changes = _changes(correction, found, tuple(rounded(each.rest) for each in residuals))
         found = tuple((x + exactly(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
         steps += 1
 
@@ -219,7 +272,7 @@ def transformed(
     for finer in (first, first * 2.0**-40):
         with suppress(np.linalg.LinAlgError):
             found = factors_at(finer)
-            if _errors(found.factors, products, tolerance).max() <= tolerance:
+            if _measured(found.factors, products, tolerance)[1].max() <= tolerance:
                 return found
     raise np.linalg.LinAlgError(f"a: {why}")
 
@@ -232,12 +285,11 @@ def triangle(x: Any, kept: Any, tolerance: float) -> Any:
     return masked(x.round_to(ceil(-log2(tolerance)) + 8), kept)
 
 
-def _errors(factors: tuple[Any, ...], products: Products, tolerance: float) -> Bounds:
-    """Upper bounds of the errors of columns of the products of factors.
-
-    Residuals are computed to a sixteenth of the tolerance, which the bounds include.
-    """
-    return _largest(_ratios(each, *_residual(each, tolerance / 16, multiprecision=True)) for each in products(factors))
+def _measured(factors: tuple[Any, ...], products: Products, tolerance: float) -> tuple[list[_Residual], Bounds]:
+    """The residuals of factors to a sixteenth of the tolerance, and upper bounds of the errors of columns."""
+    wanted = products(factors)
+    found = [_Residual.of(each, tolerance / 16, multiprecision=True) for each in wanted]
+    return found, _largest(each.ratios(product.by_columns) for each, product in zip(found, wanted, strict=True))
 
 
 def _largest(errors: Iterable[Bounds]) -> Bounds:
@@ -264,7 +316,7 @@ def rounded_factors(
     rounded_ones = (formatted(x, each, target.dtype) for x, each in zip(found.factors, powers, strict=True))
     result, kept = zip(*rounded_ones, strict=True)
     if found.near is None or any(isinstance(x, Numbers) for x in kept):
-        bounds = _errors(kept, products, target.tolerance)
+        _, bounds = _measured(kept, products, target.tolerance)
     else:
         bounds = found.near.errors(tuple(x - first for x, first in zip(kept, found.near.factors, strict=True)))
     if bounds.max() == inf:
@@ -273,7 +325,7 @@ def rounded_factors(
 
 
 def as_found(asked: Any, a: Any, target: Target) -> bool:
-    """Whether factors of a scaled matrix are taken as they are found: no accuracy is asked for, and all are floats."""
+    """Whether factors of a matrix are taken as they are found: no accuracy is asked for, and all are floats."""
     return asked is None and not isinstance(a, Numbers) and not is_multiprecision(target.dtype)
 
 
@@ -282,43 +334,19 @@ def uncorrected(
 ) -> tuple[tuple[Any, ...], Bounds]:
     """Factors as they were found, times powers of two, in the target's format, and errors of columns.
 
-    `errors` are those of the factors; where rounding changes these, others are found.
+    `errors` are those of the factors; where rounding changes these, others are found. Factors that the format holds as
+    they are, without powers, are not copied.
 
     Raises
     ------
     OverflowError
         As of `rounded_factors`.
     """
+    if all(x.dtype.name == target.dtype for x in factors) and all(each.alike for each in powers):
+        return factors, errors
     result, kept = zip(
         *(formatted(x, each, target.dtype) for x, each in zip(factors, powers, strict=True)), strict=True
     )
     if all(bool((x == y).all()) for x, y in zip(kept, factors, strict=True)):
         return result, errors
     return rounded_factors(target, Corrected(factors, 0), products, powers, cleared=False)
-
-
-def _residual(product: Product, tolerance: float, multiprecision: bool) -> tuple[Any, Any]:
-    """The residual wanted - x y, in many bits or in float64, and upper bounds of what its elements are off by."""
-    wanted, x, y, _ = product
-    tolerance = not_tiny(min(tolerance, 2.0**-8))
-    rest = residual(wanted, x, y, tolerance, multiprecision)
-    sizes = norms(x, 1)[:, None] * norms(y, 0)
-    rounding = tolerance * magnitudes(wanted) if multiprecision else UNIT * magnitudes(rest) + LEAST * (sizes > 0)
-    return rest, (tolerance * sizes + rounding) * UP
-
-
-def _ratios(product: Product, rest: Any, missed: Any) -> Bounds:
-    """Of each column the largest element of wanted - x y over the norms of a row of x and a column of y, rounded up.
-
-    `rest` is the residual, but for errors of at most `missed`.
-    """
-    _, x, y, by_columns = product
-    xp = array_library(x)
-    rows, columns = least_norms(x, 1)[:, None], least_norms(y, 0)
-    sizes = xp.ones_like(rows) * columns if by_columns else rows * columns
-    missed = magnitudes(rest) + missed
-    # Where a norm may have underflowed, nothing is known of the error of the residual.
-    unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
-    ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))
-    found: Bounds = on_host(ratios.max(axis=0)) * UP
-    return found

@@ -20,9 +20,10 @@ from ozaki.linalg.common.arrays import array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
+from ozaki.linalg.common.triangles import triangular_inverse
 from ozaki.linalg.common.upper import row_norm
 from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, lu_by_blocks
 from ozaki.linalg.factors.correcting import (
@@ -46,6 +47,7 @@ from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
@@ -154,10 +156,11 @@ def lu_factor(
         none = LU.of(*nothing, error_bounds=np.zeros(0))
         return reached(none, a.shape, no_elements, "row-column")
     kept = a.copy()  # for systems, while the caller may change a
-    scales = -tops_or_zero(a, 0)
+    scales, found_so = -tops_or_zero(a, 0), as_found(asked, a, target)
+    scales = scales if isinstance(a, Numbers) else where_far(scales, apart=not found_so)
     powers = NO_POWERS, Powers(columns=-scales)
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
-    if as_found(asked, unit, target):
+    if found_so and not isinstance(unit, Numbers):
         order, *first, errors = _found(unit)
         (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
         items = order, low, up, float(bounds.max()), 0, Equations(kept, formats)
@@ -230,7 +233,7 @@ def _corrected(a: Any, first: tuple[Any, ...], tolerance: float) -> Corrected:
 
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         left, right = map(rounded, factors)
-        f = xp.linalg.inv(left) @ rests[0] @ xp.linalg.inv(right)
+        f = triangular_inverse(left, lower=True) @ rests[0] @ triangular_inverse(right, lower=False)
         return left @ (f * strict), (f * (1 - strict)) @ right
 
     return corrected(tolerance, first, _products(a), correction)
@@ -280,11 +283,13 @@ def _native_factors(a: Any) -> tuple[Any, Any, Any]:
     """The order of the rows, and the factors of the matrix in that order, which has no fewer rows than columns."""
     xp, (m, n) = array_library(a), a.shape
     packed, exchanges = _factors(a)
-    p = list(range(m))
+    p = np.arange(m)
     for i, j in enumerate(exchanges.tolist()):
         p[i], p[j] = p[j], p[i]
-    strict, eye = xp.tri(m, n, k=-1), xp.eye(m, n)
-    return xp.asarray(p), packed * strict + eye, (packed * (1 - strict))[:n]
+    lower, upper = xp.tril(packed, -1), xp.triu(packed[:n])
+    places = xp.arange(n)
+    lower[places, places] = 1
+    return xp.asarray(p), lower, upper
 
 
 def _factors(a: Any) -> tuple[Any, Any]:

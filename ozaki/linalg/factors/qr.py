@@ -22,6 +22,7 @@ from ozaki.linalg.common.products import Bounds, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.triangles import triangular_inverse
 from ozaki.linalg.factors.correcting import (
     Corrected,
     Product,
@@ -320,7 +321,7 @@ def _corrected(a: Any, tolerance: float) -> Corrected:
     def correction(factors: tuple[Any, ...], rests: tuple[Any, ...]) -> tuple[Any, ...]:
         q, r = map(rounded, factors)
         of_a, of_eye = rests
-        change = of_a[:, :k] @ xp.linalg.inv(r[:, :k])
+        change = of_a[:, :k] @ triangular_inverse(r[:, :k], lower=False)
         turned = adjoint(q) @ change
         y = (turned + adjoint(turned) - of_eye) * upper  # y + y^H = turned + turned^H - (I - q^H q)
         beyond = adjoint(q) @ of_a[:, k:] + (y - turned) @ r[:, k:]

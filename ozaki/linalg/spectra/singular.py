@@ -37,6 +37,7 @@ from ozaki.linalg.common.upper import (
     spectral_norm,
 )
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
+from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, orthonormal, ranges
 from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
@@ -49,25 +50,6 @@ Corrections of vectors of others are below 2**-16, and their fourth powers below
 _SMALL = 2.0**-34
 """Of tall matrices, left vectors of singular values below this share of the largest are found anew: what LAPACK's lack
 outside of the space of all of them would be as large as these values."""
-
-
-class Block(NamedTuple):
-    """The decomposition of the block of a cluster: B restricted to it is left diag(values) right^H.
-
-    Attributes
-    ----------
-    rows, columns : slices: of U and of V
-    left, right : float64 matrices
-    error : bound of the errors of its values
-    turned : bound of the spectral norms of B right - left diag(values) and B^H left - right diag(values)
-    """
-
-    rows: slice
-    columns: slice
-    left: Any
-    right: Any
-    error: float
-    turned: float
 
 
 class Correction(NamedTuple):
@@ -117,7 +99,7 @@ class SingularDecomposition:
     def __init__(self, a: Any, tolerance: float, *, full: bool = False, vectors: bool = True) -> None:
         self._a, self._xp, self._vectors = a, array_library(a), vectors
         high = rounded(a)
-        u, s, vh = native(lambda x: tuple(self._xp.linalg.svd(x, full_matrices=full)), high, _NONE)
+        u, s, vh = native(lambda x: tuple(self._xp.linalg.svd(x, full_matrices=full)), high, NONE_FOUND)
         self.values, self.u, self.v = s, u, adjoint(vh)
         self.steps, self.bound, self._before = 0, inf, [inf, inf]
         self._blocks: list[Block] = []
@@ -446,11 +428,11 @@ class SingularDecomposition:
                 change[columns] = -rounded(values[columns])
                 continue
             if small:
-                block = _of_matrix(slice(first, p), columns, middle, rounded(values[columns]))
+                block = block_of_small_values(slice(first, p), columns, middle, rounded(values[columns]))
                 before = rounded(values[columns])
             else:
                 before = rounded(values[columns] - values[first : first + 1])
-                block = _of_hermitian(columns, middle, before)
+                block = block_of_values(columns, middle, before)
             change[columns] = block[1] - before
             lost = UNIT * float(abs(block[1]).max() + abs(before).max())
             blocks.append(block[0]._replace(error=block[0].error + lost, turned=block[0].turned + lost))
@@ -559,53 +541,7 @@ class SingularDecomposition:
         return found, off + column_norms(missing(Sum(turned, rest), widened(found)))
 
 
-_NONE = "float64 finds no singular values"
-
 _NOT_CONVERGING = "a: corrections of its singular vectors do not converge"
-
-
-def _of_hermitian(part: slice, middle: Any, offsets: Any) -> tuple[Block, Any]:
-    """The block of a cluster of values, each less the first of them, and its eigenvalues, descending."""
-    xp = array_library(offsets)
-    matrix = middle[part, part] + xp.diag(offsets)
-    values, vectors = native(xp.linalg.eigh, matrix, _NONE)
-    values, vectors = values[::-1], vectors[:, ::-1].copy()
-    rest = native_product(matrix, vectors) - vectors * values
-    norm, norm_x = spectral_norm(matrix), spectral_norm(vectors)
-    error, largest = native_error(matrix, vectors) + UNIT, float(abs(values).max())
-    turned = spectral_norm(rest) + error * (norm + largest) * norm_x + UNIT * norm + LEAST
-    lacking = _lacking(vectors)
-    missed = (norm_x * turned + 2 * lacking * largest) / max(1 - lacking, LEAST)
-    missed = missed * UP if lacking < _NEARLY else inf
-    return Block(part, part, vectors, vectors, missed, turned * UP), values
-
-
-def _of_matrix(rows: slice, columns: slice, middle: Any, values: Any) -> tuple[Block, Any]:
-    """The block of the cluster of values that may be 0, and its singular values."""
-    xp, n = array_library(values), len(values)
-    matrix = middle[rows, columns].copy()
-    matrix[:n] += xp.diag(values)
-    left, found, right = native(lambda x: tuple(xp.linalg.svd(x, full_matrices=True)), matrix, _NONE)
-    right = adjoint(right)
-    rest = native_product(matrix, right) - left[:, :n] * found
-    norm, largest = spectral_norm(matrix), float(abs(found).max())
-    error = native_error(matrix, right) + UNIT
-    turned = spectral_norm(rest) + error * (norm * spectral_norm(right) + largest * spectral_norm(left)) + UNIT * norm
-    of_left, of_right = _lacking(left), _lacking(right)
-    missed = (turned + LEAST + largest * (of_left + of_right)) / max(1 - of_right, LEAST) * UP
-    missed = missed if max(of_left, of_right) < _NEARLY else inf
-    return Block(rows, columns, left, right, missed, 4 * missed), found
-
-
-_NEARLY = 2.0**-22
-"""Vectors of a block are orthonormal up to less than this, which bounds of angles allow for."""
-
-
-def _lacking(x: Any) -> float:
-    """An upper bound of the spectral norm of I - X^H X, X square in float64."""
-    norm = spectral_norm(x)
-    gram = array_library(x).eye(x.shape[1]) - native_product(adjoint(x), x)
-    return spectral_norm(gram) + (native_error(adjoint(x), x) + UNIT) * norm**2
 
 
 def relative_to_each(

@@ -198,8 +198,10 @@ def _native_times(x: Any, norm_x: float, y: Any, gain: float, _: Bounds) -> tupl
     return native_product(x, y), (native_error(x, y) + UNIT) * terms + LEAST * (terms > 0)
 
 
-def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
+def left_inverse(a: Any, why: str = _SINGULAR, near: Any = None) -> LeftInverse:
     """An inverse of a square matrix whose rows and columns are alike in size; `why` says what it means to find none.
+
+    `near` is an approximate one in float64, finite, where that is known.
 
     Raises
     ------
@@ -208,7 +210,7 @@ def left_inverse(a: Any, why: str = _SINGULAR) -> LeftInverse:
     """
     xp, dtype = array_library(a), _float(a)
     eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
-    r = _inverse(rounded(a), why)
+    r = _inverse(rounded(a), why) if near is None else near
     contraction = _native_contraction(rounded(a), r, norm_a, eye)
     step("inverse in float64: norm of I - R A up to %s", contraction)
     if contraction <= NATIVE:
