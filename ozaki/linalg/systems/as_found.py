@@ -133,35 +133,51 @@ def _backward_errors(a: Any, x: Any, b: Any, by_slices: bool) -> tuple[Floats, n
 
     Elements may be off by 2**-1074.
     """
+    size = 1 + abs(x).max(axis=-2)[..., None, :]
+    found, certain, are_own = _bounds(a, x, b, size, _FEW_SLICES, by_slices)
+    if are_own:
+        # Errors of the residual are relative to the largest x of a column, unless columns of a are scaled by these.
+        tops = parts(x).max(axis=-1)
+        by = exponents(tops).clip(-1000, 1000) - 2000 * (tops == 0)
+        a, x = _times(a, by[..., None, :]), _times(x, -by[..., :, None])
+        found, certain, _ = _bounds(a, x, b, size, _SLICES, by_slices)
+    return found, certain
+
+
+def _bounds(
+    a: Any, x: Any, b: Any, size: Any, count: int, by_slices: bool
+) -> tuple[Floats, npt.NDArray[np.bool_], bool]:
+    """As `_backward_errors`, with so many slices, and whether more than half of a bound is the residual's own error.
+
+    What elements are off by counts `size` times.
+    """
     # Residuals by slices err relative to the largest element of all rows, so these are made alike.
     rows = -exponents(parts(a).max(axis=-1)).clip(min=-1000)[..., None]
     a, b = a * power(rows), b * power(rows)
     sizes_a, sizes_x = abs(a), abs(x)
-    lost = LEAST * power(rows.clip(min=0)) * (1 + sizes_x.max(axis=-2)[..., None, :])
+    lost = LEAST * power(rows.clip(min=0)) * size
     sizes = native_product(sizes_a, sizes_x) + abs(b)
     least = sizes * (1 - 2 * (native_error(sizes_a, sizes_x) + UNIT)) - lost
-    for count in (1, _SLICES):
-        if by_slices:
-            (high, low), missed = residual_by_slices(b, a, x, count)
-            rest, missed = high + low, missed[..., None, :]
-        else:
-            tolerance = 2.0 ** (-22 * count - 48)
-            rest = residual(b, a, x, tolerance, multiprecision=False)
-            missed = tolerance * norms(a, 1)[:, None] * norms(x, 0)
-        own = missed * UP + lost
-        found = on_host((abs(rest) * (1 + 2 * UNIT) + own) / least) * UP
-        certain = on_host(least > 0) & (found <= 1)
-        largest = found.max(axis=-2, where=certain, initial=_ENOUGH)
-        if (on_host(own / least) <= largest[..., None, :] / 2)[certain].all():
-            break
-    return found, certain
+    if by_slices:
+        (high, low), missed = residual_by_slices(b, a, x, count)
+        rest, missed = high + low, missed[..., None, :]
+    else:
+        tolerance = 2.0 ** (-22 * count - 48)
+        rest = residual(b, a, x, tolerance, multiprecision=False)
+        missed = tolerance * norms(a, 1)[:, None] * norms(x, 0)
+    own = missed * UP + lost
+    found = on_host((abs(rest) * (1 + 2 * UNIT) + own) / least) * UP
+    known = on_host(least > 0)
+    largest = found.max(axis=-2, where=known, initial=_ENOUGH)
+    are_own = bool((2 * on_host(own / least) > largest[..., None, :])[known].any())
+    return found, known & (found <= 1), are_own
 
 
 _FAR = 200
 """An exponent of a column beyond which it is scaled."""
 
-_SLICES = 3
-"""Slices of residuals where one leaves errors that are most of what is seen: as of elements of x that are far apart."""
+_FEW_SLICES, _SLICES = 1, 3
+"""Slices of residuals; more where their own errors are most of what is seen, as of elements of x that are far apart."""
 
 _ENOUGH = 2.0**-53
 """A backward error that is so small that none is sought that is less."""
