@@ -423,8 +423,6 @@ def test_some_eigenvalues(name, subset):
 def test_only_eigenvalues_that_are_wanted_need_their_accuracy():
     a = np.ones((6, 6)) + np.diag([0, 0, 0, 0, 1.0, 2.0])  # of which 0 is an eigenvalue thrice
     for function in (linalg.eigh, linalg.eigvalsh):
-        with pytest.raises(ValueError, match=r"^accuracy: an eigenvalue is zero"):
-            function(a, accuracy=RELATIVE)
         found = function(a, accuracy=RELATIVE, subset_by_index=(3, 5))
         check_values(found, exact_eigen(a)[0][3:], relative=True)
         assert found.error_bound <= 2.0**-52
@@ -441,11 +439,11 @@ def test_only_eigenvalues_that_are_wanted_need_their_accuracy():
 
 def test_a_zero_that_cannot_be_decided_does_not_matter_where_it_is_not_wanted(monkeypatch):
     monkeypatch.setattr("ozaki.linalg.nearest.eigenvalues.AFFORDABLE", 0)
-    a = np.ones((5, 5)) + np.diag([0, 0, 0, 1.0, 2.0])
+    a = np.ones((3, 3)) + np.diag([0, 0, 1.0])
     with pytest.raises(np.linalg.LinAlgError, match=r"^reproducible: eigenvalue 0 is 0"):
         linalg.eigvalsh(a, reproducible=True)
-    found = linalg.eigvalsh(a, reproducible=True, subset_by_index=(2, 3))
-    for x, y in zip(found.values, exact_eigen(a)[0][2:4], strict=True):
+    found = linalg.eigvalsh(a, reproducible=True, subset_by_index=(1, 2))
+    for x, y in zip(found.values, exact_eigen(a)[0][1:], strict=True):
         assert x == float(y)
 
 
