@@ -364,6 +364,8 @@ def test_only_ill_conditioned_matrices_are_found_one_by_one(monkeypatch):
     stack = rng.standard_normal((30, 20, 20))
     stack[7] = hilbert(20)
     stack[11] *= np.geomspace(1e-150, 1e150, 20)  # which are scaled
+    q, r = np.linalg.qr(stack[0])
+    stack[13] = (q * np.geomspace(1, 1e-7, 20)) @ r  # of which the trace of E^2 counts
     linalg.det(stack)
     assert [given[0].tolist() for given in calls] == [stack[7].tolist()]
     integers = rng.integers(-9, 10, (30, 6, 6))

@@ -1,8 +1,8 @@
 """Determinants in float64, all matrices of a stack at once (docs/linalg.md, L7 and L13).
 
 Factors of elimination in float64 give triangular matrices X and Y. Two residuals by slices tell X A Y - I to more bits
-than float64 has, and where that is small, only its trace counts. What this leaves, as ill-conditioned matrices,
-`deciding.py` finds matrix by matrix.
+than float64 has, and where that is small, only the traces of it and of its square count. What this leaves, as
+ill-conditioned matrices, `deciding.py` finds matrix by matrix.
 
 Functions here raise nothing that depends on the numbers: NaN and Inf make bounds that reach no tolerance.
 """
@@ -31,8 +31,8 @@ changes the logarithm of a determinant by less than `_TINY`."""
 
 _TINY = 2.0**-600
 
-_USUAL = 2.0**30
-"""Slices are as many as such a product of norms takes. At larger ones the square of X A Y - I is too large."""
+_USUAL = 2.0**45
+"""Slices are as many as such a product of norms takes. At larger ones the cube of X A Y - I is too large."""
 
 
 def determinants(a: Any, tolerance: float) -> list[Determinant | None]:
@@ -52,19 +52,23 @@ def determinants(a: Any, tolerance: float) -> list[Determinant | None]:
     minus_e, errors, condition = _residuals(x, a[xp.arange(len(a))[:, None], order], y, tolerance)
     norm = _sum((abs(minus_e) + errors[:, None, :]) ** 2, (1, 2)) ** 0.5 * UP
     diagonal = xp.diagonal(minus_e, axis1=1, axis2=2)
-    trace, of_trace = -diagonal.sum(axis=1), _sum(errors + n * UNIT * abs(diagonal), 1)
-    size = abs(trace) * UP
-    # log(det(I + E)) = tr(E) - tr(E^2)/2 + ..., of which all but tr(E) is at most norm(E)^2 / (2 (1 - norm(E))), and
-    # log(1 + t) is as near to t.
-    logarithms = (of_trace + _second_order(norm) + _second_order(size)) * UP + _TINY
-    usual = (condition <= _LARGEST) & (norm < 0.5) & (size < 0.5)
+    of_trace = _sum(errors + n * UNIT * abs(diagonal), 1)
+    square = (minus_e * minus_e.swapaxes(1, 2)).sum(axis=(1, 2))
+    of_square = norm * (_sum(n * errors**2, 1) ** 0.5 + n * n * UNIT * norm)
+    # log(det(I + E)) = tr(E) - tr(E^2)/2 + ..., of which all others are at most norm(E)^3 / (3 (1 - norm(E))), and
+    # log(1 + u + u^2/2) is as near to u, if that is at most 1/4.
+    logarithm = -(diagonal.sum(axis=1) + square / 2)
+    size = abs(logarithm) * UP
+    roundings = of_trace + of_square + 4 * UNIT * size
+    logarithms = (roundings + _third_order(norm) + _third_order(size)) * UP + _TINY
+    usual = (condition <= _LARGEST) & (norm < 0.25) & (size < 0.25)
     bounds = on_host(xp.where(usual, logarithms * (1 + logarithms), np.inf))
     step("determinants at once: off by up to %s", bounds)
     reached = bounds <= tolerance / 2  # the rest is for numbers that are cut off
     shifts = on_host(rows.sum(axis=1) + columns.sum(axis=1)).tolist()
     bits = max(ceil(-log2(tolerance)), 53) + n.bit_length() + 16
-    of_y, traces = on_host(xp.diagonal(y, axis1=1, axis2=2))[reached], on_host(trace)[reached]
-    each = zip(_products(of_y, bits), _one_more(traces, bits), strict=True)
+    of_y, powers = on_host(xp.diagonal(y, axis1=1, axis2=2))[reached], on_host(logarithm + logarithm**2 / 2)[reached]
+    each = zip(_products(of_y, bits), _one_more(powers, bits), strict=True)
     signs, found = on_host(signs).tolist(), list[Determinant | None]([None] * len(a))
     for at, (below, above) in zip(np.flatnonzero(reached).tolist(), each, strict=True):
         value = above.over(below, bits).times(Scalar(int(signs[at]), 0, shifts[at]))
@@ -91,8 +95,8 @@ def _residuals(x: Any, a: Any, y: Any, tolerance: float) -> tuple[Any, Any, Any]
     return found, (errors + UNIT * (abs(low) + abs(found)).max(axis=1)) * UP, condition
 
 
-def _second_order(size: Any) -> Any:
-    return size**2 / (2 * (1 - size))
+def _third_order(size: Any) -> Any:
+    return size**3 / (3 * (1 - size))
 
 
 def _sum(x: Any, axis: int | tuple[int, int]) -> Any:
