@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.kinds import kind_of_class
-from ozaki.interchange.streams import on_stream
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
@@ -323,17 +322,8 @@ def repeated_at_once(
         kind = kind_of_class[type(a)] or kind_of_class[type(b)]
     except TypeError:  # a class that cannot be hashed
         return False, None
-    call = module.call_of(a, b, None, out, (plan, *options.key), kind)
-    if call is None:
-        return False, None
-    if call.is_here:
-        found = module.repeated(call)
-    else:
-        with on_stream(call.device, call.stream):
-            found = module.repeated(call)
-    if found is not None and out is not None and kind is not None:
-        kind.written(out)
-    return True, found
+    found: tuple[bool, tuple[Any, Chosen] | None] = module.at_once(a, b, out, (plan, *options.key), kind)
+    return found
 
 
 def _limb_kernels() -> ModuleType:

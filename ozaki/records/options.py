@@ -82,8 +82,11 @@ class Options(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal."""
-        return *self, *map(type, self)
+        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal.
+
+        Empty where none is given.
+        """
+        return () if self is _DEFAULTS else (*self, *map(type, self))
 
     @property
     def made(self) -> list[str]:
