@@ -45,7 +45,7 @@ from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import HALVES, format_named, is_multiprecision, part_of, precision_of
 from ozaki.records.memory import Memory
-from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.options import NONE_GIVEN, Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import SILENT, ProgressFunction, progress_of
@@ -256,7 +256,7 @@ def matmul(
     >>> float(c[0, 0]), report.scheme, report.slices
     (1.0, 'residues', 28)
     """
-    asked = Options.of("matmul", options)
+    asked = Options.of("matmul", options) if options else NONE_GIVEN
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     if devices is None:

@@ -24,6 +24,7 @@ from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
@@ -37,6 +38,7 @@ from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
+from ozaki.process.environment import default_environment
 from ozaki.process.warning import warn
 from ozaki.records.formats import is_multiprecision, precision_of, stored_as
 from ozaki.records.plan import Chosen
@@ -110,6 +112,7 @@ class _Seen:
     obstacle: str | None
     misses: int = 0
 
+    @default_environment
     def made(self) -> _Kept:
         """The program of such calls."""
         program = self.repetition.program()
@@ -246,10 +249,11 @@ def repeated(call: Call, kind: Kind | None = None) -> tuple[Any, Chosen] | None:
     if run is None:
         _kept.drop(key)
         return None
-    with run:  # ends when no stream but the main one uses its memory
-        facts = Facts({need: run.fact(need) for need in kept.needs}) if kept.needs else _NO_FACTS
-        wrong = kept.verified and run.fact(VERIFIED).wrong
-        chosen, result = kept.plan_for(facts), run.result
+    try:
+        chosen = _judged(kept, run) if kept.needs else kept.plan_for(_NO_FACTS)
+        wrong, result = kept.verified and run.fact(VERIFIED).wrong, run.result
+    finally:
+        run.end()
     if wrong and chosen is not None:
         warn(_WRONG, RuntimeWarning)
         return None
@@ -271,6 +275,12 @@ def _made(key: Hashable, known: _Kept | _Seen | _Missed | None) -> _Kept | None:
         _kept.put(key, made)
         return made
     return known
+
+
+@default_environment
+def _judged(kept: _Kept, run: Run) -> Chosen | None:
+    """The plan for the operands of a run, by their facts, if its result is right for them; else None."""
+    return kept.plan_for(Facts({need: run.fact(need) for need in kept.needs}))
 
 
 _NO_FACTS = Facts()

@@ -24,7 +24,7 @@ PACKAGE = Path(ozaki.__file__).parent
 LAUNCHES = ("calls.py", "driver.py")
 """Files of functions that start a step of a program; how many they are is the program's."""
 
-MOST = 28
+MOST = 25
 """Calls of Python in the library that a repeated call makes at most, beside those that start steps."""
 
 

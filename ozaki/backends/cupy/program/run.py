@@ -25,8 +25,7 @@ from ozaki.records.progress import SILENT, Progress
 class Run:
     """A program with argument blocks, events and pinned memory of its own, for one call at a time.
 
-    `start`, then `fact`, then `close`, which makes it ready for another call. As a context manager it closes itself,
-    once no stream but the main one uses its memory.
+    `start`, then `fact`, then `end`, which makes it ready for another call.
 
     Attributes
     ----------
@@ -138,7 +137,7 @@ class Run:
         """Wait for whatever was started, and close: other streams may use memory that is given back."""
         cp.cuda.Device().synchronize()
         self._addresses = [_UNKNOWN] * len(self._addresses)  # not all arguments may have the last ones
-        self.close()
+        self._close()
 
     def _bind(self, number: int, address: int) -> None:
         """Write the address of a buffer, by its number, into the arguments of calls."""
@@ -196,19 +195,17 @@ class Run:
             self._wait(arrival)
         self._memory = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
+    def end(self) -> None:
+        """Finish, and give the run back to `idle`; no stream but the main one uses its memory then."""
         if self._arrays:
             try:
                 self.finish()
             except BaseException:  # an interrupt
                 self._give_up()
                 raise
-        self.close()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Give the memory back to the pool, and the run to `idle`; no stream but the main one may still use it."""
         if self._waited:
             self._found.clear()
@@ -220,7 +217,7 @@ class Run:
             program.idle.append(self)
 
     def dissolve(self) -> None:
-        """Give the argument blocks back to the pools of their kernels, in place of `close`: the run is used no more."""
+        """Give the argument blocks back to the pools of their kernels, in place of `end`: the run is used no more."""
         while self._taken:
             idle, block = self._taken.pop()
             idle.append(block)
