@@ -10,8 +10,8 @@ from shim import call, compiled, rounded_bits
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.device_planner import DevicePlanner
-from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.devices.tiles import round_up
+from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import stacks
 from ozaki.records.accuracy import Accuracy
 from ozaki.records.plan import Plan
