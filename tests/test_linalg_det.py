@@ -11,7 +11,7 @@ from exact_linalg import fractions
 
 import ozaki
 from ozaki import linalg
-from ozaki.linalg.determinants import deciding, modular, scalars, triangular
+from ozaki.linalg.determinants import deciding, elimination, modular, scalars, stacks
 
 flint = pytest.importorskip("flint", reason="python-flint is not installed")
 
@@ -70,7 +70,7 @@ def families(n):
 def small(request, monkeypatch):
     """Whether small matrices have exact determinants at once, as usual."""
     if not request.param:
-        monkeypatch.setattr(deciding, "_SMALL", 0)
+        monkeypatch.setattr(deciding, "SMALL", 0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 14])
@@ -312,6 +312,108 @@ def test_stacks():
     assert linalg.det(np.zeros((0, 0))) == (1.0, 0.0, 0) and linalg.slogdet(np.zeros((0, 0)))[:2] == (1.0, 0.0)
 
 
+@pytest.mark.parametrize("options", [{}, {"accuracy": 1e-3}, {"accuracy": 60}, {"dtype": "float32"}], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 5, 17])
+def test_bounds_of_stacks_hold(n, options):
+    stack = np.array([a for _, a in families(n)])
+    if "dtype" in options:  # those that are numbers of float32
+        stack = stack[[not exact(a) or 2.0**-100 < abs(exact(a)) < 2.0**100 for a in stack]]
+    exacts = [exact(a) for a in stack]
+    for copies in (1, 2):
+        found = linalg.det(np.concatenate([stack] * copies), **options)
+        for x, bound, true in zip(found.det, found.error_bound, exacts * copies, strict=True):
+            assert abs(value(x) - true) <= Fraction(float(bound)) * abs(true)
+            unit = 2.0 ** (-24 if "dtype" in options else -53)
+            assert bound <= options.get("accuracy", 0.0) % 1 + 2.01 * unit or 0 < abs(true) < 2.0**-120
+    logarithms = linalg.slogdet(stack, **options)
+    with mpmath.workprec(2000):
+        for sign, log, bounds, true in zip(*logarithms[:2], logarithms.error_bounds, exacts, strict=True):
+            assert sign == (true > 0) - (true < 0) and bounds[0] == 0
+            if true:
+                of_true = mpmath.log(abs(true.numerator)) - mpmath.log(true.denominator)
+                assert abs(mpmath.mpf(float(log)) - of_true) <= bounds[1]
+            else:
+                assert log == -inf and bounds[1] == 0
+
+
+def test_bounds_of_complex_stacks_hold():
+    rng = np.random.default_rng(9)
+    stack = rng.standard_normal((7, 4, 4)) + 1j * rng.standard_normal((7, 4, 4))
+    stack[1], stack[2, 3], stack[3, :, 2] = stack[1].real, 1e-9 * stack[2, 2], 1j * stack[3, :, 1]
+    stack[4] *= 10.0 ** rng.integers(-40, 40, (4, 1)) * 10.0 ** rng.integers(-40, 40, 4)
+    found = linalg.det(stack)
+    for a, x, bound in zip(stack, found.det, found.error_bound, strict=True):
+        real, imag = complex_exact(a)
+        off = (value(x.real) - real) ** 2 + (value(x.imag) - imag) ** 2
+        assert off <= Fraction(bound) ** 2 * (real**2 + imag**2) and bound <= 2.0**-52
+    assert found.det[3] == 0 and found.error_bound[3] == 0
+    sign, log, _, bounds, _ = linalg.slogdet(stack)
+    for i in (0, 1, 2, 4, 5, 6):
+        real, imag = complex_exact(stack[i])
+        with mpmath.workprec(400):
+            z = mpmath.mpc(*(mpmath.mpf(x.numerator) / x.denominator for x in (real, imag)))
+            assert abs(mpmath.mpc(sign[i]) - z / abs(z)) <= bounds[i, 0] <= 2.0**-51
+            assert abs(mpmath.mpf(float(log[i])) - mpmath.log(abs(z))) <= bounds[i, 1] <= 2.0**-44
+
+
+def test_only_ill_conditioned_matrices_are_found_one_by_one(monkeypatch):
+    calls = []
+    single = deciding.determinant
+    monkeypatch.setattr(deciding, "determinant", lambda *given: calls.append(given) or single(*given))
+    rng = np.random.default_rng(2)
+    stack = rng.standard_normal((30, 20, 20))
+    stack[7] = hilbert(20)
+    stack[11] *= np.geomspace(1e-150, 1e150, 20)  # which are scaled
+    linalg.det(stack)
+    assert [given[0].tolist() for given in calls] == [stack[7].tolist()]
+    integers = rng.integers(-9, 10, (30, 6, 6))
+    found = linalg.det(integers)
+    assert len(calls) == 1 and found.det.tolist() == [float(exact(a.astype(float))) for a in integers]
+    linalg.slogdet(stack, dtype="mp")
+    assert len(calls) == 31  # as many bits as are asked for
+    linalg.det(np.zeros((2, 20, 20)))
+    linalg.det(np.full((2, 20, 20), 5e-324))
+    linalg.slogdet(np.eye(20) * np.array([1e300, 1e-300, 5e-324])[:, None, None])
+    assert len(calls) == 36
+
+
+def test_norms_too_large_to_tell_what_underflows(monkeypatch):
+    """Determinants that would be proven are not, if the norms of X and Y are not known to be small enough."""
+    a = np.random.default_rng(0).standard_normal((3, 5, 5))
+    assert None not in stacks.determinants(a, 2.0**-55)
+    monkeypatch.setattr(stacks, "_LARGEST", 1.0)
+    assert stacks.determinants(a, 2.0**-55) == [None] * 3
+
+
+@pytest.mark.parametrize(("form", "bits", "least"), [("float64", 53, -1074), ("float32", 24, -149)])
+def test_numbers_of_many_bits_are_rounded_to_the_nearest_float(form, bits, least):
+    rng = np.random.default_rng(bits)
+    kind = np.dtype(form).type
+    for length, exponent in ((1, 0), (bits, 3), (bits + 1, -9), (bits + 2, 0), (bits + 2, least - 1), (3, least - 2)):
+        for real in {1 << (length - 1), (1 << length) - 1, *(int(x) % 2**length for x in rng.integers(1, 2**62, 20))}:
+            for sign in (1, -1):
+                x = scalars.Scalar(sign * real, 1, exponent)
+                found, left = x.nearest(form)
+                assert kind(found.real) == found.real  # a number of that format
+                exact_value = Fraction(sign * real) * Fraction(2) ** exponent
+                assert Fraction(left.real) * Fraction(2) ** left.exponent == exact_value - Fraction(found.real)
+                size, off = abs(kind(found.real)), abs(exact_value - Fraction(found.real))
+                gaps = [abs(Fraction(float(np.nextafter(size, side)) - float(size))) for side in (_LOW, _HIGH)]
+                even = Fraction(float(size)) / gaps[1] % 2 == 0
+                assert off < min(gaps) / 2 or (off == min(gaps) / 2 and even) or (off < gaps[1] / 2 and even)
+    for whole, exponent, wanted in (((1 << bits) - 1, 4000, inf), (-1, 2**70, -inf), (1, -(2**70), 0.0), (0, 5, 0.0)):
+        found, left = scalars.Scalar(whole, 0, exponent).nearest(form)
+        assert found == wanted and (wanted or left.real == whole)
+
+
+def test_sizes_of_scalars_are_bounded():
+    for x, unit in (((3, 4, 2), (0, 5, 2)), ((2**900 + 1, -(2**899), -900), (1, 0, 0)), ((1, 0, -5000), (1, 1, 0))):
+        found = Fraction(scalars.Scalar(*x).size(scalars.Scalar(*unit)))
+        true = Fraction(x[0] ** 2 + x[1] ** 2, unit[0] ** 2 + unit[1] ** 2) * Fraction(4) ** (x[2] - unit[2])
+        assert true <= found**2 <= max(true * (1 + Fraction(1, 2**39)), Fraction(1, 2**2140))
+    assert scalars.Scalar(0).size(scalars.Scalar(1)) == 0
+
+
 def test_what_cannot_be_used_is_refused_and_nothing_is_changed(monkeypatch):
     for function in (linalg.det, linalg.slogdet):
         for a, message in (
@@ -338,11 +440,20 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_changed(monkeypatch):
     assert linalg.det(np.ones((20, 20)), accuracy="exact").det == 0
 
 
-def test_factors_in_float64():
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_factors_in_float64(dtype):
     """What the determinant is computed from need not be accurate, but is on well-conditioned matrices."""
     for n in (1, 7, 8, 9, 40, 65):
-        a = np.random.default_rng(n).standard_normal((n, n))
-        order, inverse, upper = triangular._factors(a)
-        assert (np.triu(inverse, 1) == 0).all() and (inverse.diagonal() == 1).all() and (np.tril(upper, -1) == 0).all()
-        assert abs(inverse @ a[order] - upper).max() < 1e-11
-        assert triangular._sign(order) == round(np.linalg.det(np.eye(n)[order]))
+        rng = np.random.default_rng(n)
+        stack = rng.standard_normal((2, 3, n, n)) + (1j * rng.standard_normal((2, 3, n, n)) if dtype is complex else 0)
+        before = stack.copy()
+        orders, signs, inverses, uppers = elimination.factors(stack)
+        for index in np.ndindex(2, 3):
+            a, order, inverse, upper = stack[index], orders[index], inverses[index], uppers[index]
+            assert (np.triu(inverse, 1) == 0).all() and (inverse.diagonal() == 1).all()
+            assert (np.tril(upper, -1) == 0).all() and abs(np.linalg.inv(inverse)).max() < 1 + 1e-9
+            assert abs(inverse @ a[order] - upper).max() < 1e-11
+            assert signs[index] == round(np.linalg.det(np.eye(n)[order]))
+        assert (stack == before).all()
+    _, _, _, upper = elimination.factors(np.ones((3, 3)))
+    assert upper[1, 1] == 2.0**-52  # in place of a zero

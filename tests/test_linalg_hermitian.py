@@ -390,3 +390,69 @@ def test_bounds_include_the_rounding_of_each_eigenvalue(dtype):
         found = function(a, accuracy=200, dtype=dtype)
         check_values(found, exact_eigen(a)[0])
         assert found.error_bounds.min() < found.error_bound / 2  # a small eigenvalue loses less
+
+
+@pytest.mark.parametrize("subset", [(0, 0), [2, 4], np.array([6, 7])], ids=str)
+@pytest.mark.parametrize("name", ["complex", "hilbert", "graded"])
+def test_some_eigenvalues(name, subset):
+    """They are those of all eigenvalues, and bounds are relative to the largest of all."""
+    a = MATRICES[name]
+    first, last = subset
+    places = slice(first, last + 1)
+    for function in (linalg.eigh, linalg.eigvalsh):
+        for usual, options in (
+            (2.0**-52, {}),
+            (2.0**-150, {"accuracy": 150, "dtype": "mp"}),
+            (2.0**-23, {"lower": False, "accuracy": "fp32", "dtype": "complex64"}),
+        ):
+            found, every = (function(a, **options, subset_by_index=some) for some in (subset, None))
+            assert found.error_bound == found.error_bounds.max() <= usual
+            with workprec(BITS):
+                exact = exact_values(name)
+                for x, y, bound in zip(fractions(found.values), exact[places], found.error_bounds, strict=True):
+                    assert abs(number(x) - y) <= mpf(float(bound)) * max(map(abs, exact))
+            if function is linalg.eigh:
+                assert (found.values == every.values[places]).all()
+                assert found.vectors.shape == (8, last + 1 - first)
+                assert (found.vectors == every.vectors[:, places]).all()
+                assert np.allclose(found.vector_bounds, every.vector_bounds[places], rtol=1e-9, atol=0)
+    rounded, every = (linalg.eigvalsh(a, subset_by_index=some, reproducible=True) for some in (subset, None))
+    assert (rounded.values == every.values[places]).all() and (rounded.error_bounds == every.error_bounds[places]).all()
+
+
+def test_only_eigenvalues_that_are_wanted_need_their_accuracy():
+    a = np.ones((6, 6)) + np.diag([0, 0, 0, 0, 1.0, 2.0])  # of which 0 is an eigenvalue thrice
+    for function in (linalg.eigh, linalg.eigvalsh):
+        found = function(a, accuracy=RELATIVE, subset_by_index=(3, 5))
+        check_values(found, exact_eigen(a)[0][3:], relative=True)
+        assert found.error_bound <= 2.0**-52
+    huge = np.diag([1e-30, 1e200, 3.0])
+    assert linalg.eigvalsh(huge, subset_by_index=(0, 1), accuracy=RELATIVE, dtype="float32").values.tolist() == [
+        np.float32(1e-30),
+        3.0,
+    ]
+    with pytest.raises(OverflowError, match=r"^dtype: an element of the result is too large for float32"):
+        linalg.eigvalsh(huge, subset_by_index=(0, 2), accuracy=RELATIVE, dtype="float32")
+    found = linalg.eigvalsh(huge, subset_by_index=(1, 1), reproducible=True, dtype="float32")
+    assert found.values == [3.0] and 0 < found.error_bound < 1e-40
+
+
+def test_a_zero_that_cannot_be_decided_does_not_matter_where_it_is_not_wanted(monkeypatch):
+    monkeypatch.setattr("ozaki.linalg.nearest.eigenvalues.AFFORDABLE", 0)
+    a = np.ones((3, 3)) + np.diag([0, 0, 1.0])
+    with pytest.raises(np.linalg.LinAlgError, match=r"^reproducible: eigenvalue 0 is 0"):
+        linalg.eigvalsh(a, reproducible=True)
+    found = linalg.eigvalsh(a, reproducible=True, subset_by_index=(1, 2))
+    for x, y in zip(found.values, exact_eigen(a)[0][1:], strict=True):
+        assert x == float(y)
+
+
+@pytest.mark.parametrize("function", [linalg.eigh, linalg.eigvalsh])
+def test_places_that_are_none_are_refused(function):
+    for n, subset in ((3, (-1, 2)), (3, (2, 1)), (3, (0, 3)), (0, (0, 0))):
+        with pytest.raises(ValueError, match=r"^subset_by_index: .*; expected \(first, last\) with 0 <= first"):
+            function(np.eye(n), subset_by_index=subset)
+    for subset in (2, (0, 1.5), (0, 1, 2), "01", (0,)):
+        with pytest.raises(TypeError, match=r"^subset_by_index: .*; expected two integers"):
+            function(np.eye(3), subset_by_index=subset)
+    assert function(np.zeros((0, 0))).values.shape == (0,)

@@ -15,6 +15,7 @@ from ozaki.linalg.spectra.eigvalsh import Eigenvalues, eigvalsh
 from ozaki.linalg.spectra.pinv import PseudoInverse, pinv
 from ozaki.linalg.spectra.ranks import Condition, Rank, cond, matrix_rank
 from ozaki.linalg.spectra.svd import SVD, SingularValues, svd, svdvals
+from ozaki.linalg.systems.as_found import SolutionAsFound
 from ozaki.linalg.systems.solution import Solution
 from ozaki.linalg.systems.solving import inv, lstsq, solve
 from ozaki.linalg.systems.triangular import solve_triangular
@@ -39,6 +40,7 @@ __all__ = [
     "SLogDet",
     "SingularValues",
     "Solution",
+    "SolutionAsFound",
     "cho_solve",
     "cholesky",
     "cond",

@@ -370,7 +370,7 @@ def install(capability: str) -> None:
     )
     cupy, linalg = ModuleType("cupy"), ModuleType("cupy.linalg")
     vars(linalg).update(
-        {name: on_arrays(getattr(np.linalg, name)) for name in ("cholesky", "eigh", "inv", "qr", "svd")}
+        {name: on_arrays(getattr(np.linalg, name)) for name in ("cholesky", "eigh", "inv", "qr", "solve", "svd")}
     )
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (

@@ -127,6 +127,21 @@ def test_factors_that_are_not_corrected(device, rng, name):
         assert found.error_bound < 1e-14 and found.iterations == 0
 
 
+def test_solutions_that_are_not_corrected(device, rng):
+    for form in ("float64", "complex128"):
+        imaginary = 1j if form == "complex128" else 0
+        parts = rng.standard_normal((2, 2, 4, 7))
+        a, b = np.split(parts[0] + imaginary * parts[1], [4], axis=-1)
+        found = linalg.solve(device.asarray(a), device.asarray(b), accuracy=None)
+        x = device.asnumpy(found.x)
+        rests = mparray(b) - ozaki.matmul(mparray(a), mparray(x), accuracy="exact", dtype="mp")
+        sizes = abs(a) @ abs(x) + abs(b)
+        assert isinstance(found.x, device.xp.ndarray) and found.backward_errors.shape == (2, 3)
+        errors = abs(rests.astype("complex128")) / sizes
+        assert (errors.max(axis=-2) <= found.backward_errors * (1 + 2.0**-40)).all()
+        assert found.backward_errors.max() < 2.0**-20
+
+
 def test_many_systems_with_one_matrix(device, rng):
     a, b = matrix(rng, "float64"), vector(rng, "float64")
     factors = linalg.lu_factor(device.asarray(a))

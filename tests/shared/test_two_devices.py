@@ -186,6 +186,7 @@ FUNCTIONS = {
         case(linalg.solve, S, V),
         case(linalg.solve, S, mparray(V)),
         case(linalg.solve, np.stack([S, 2 * S]), V),
+        case(lambda a, b: linalg.solve(a, b, accuracy=None), np.stack([S, 2 * S]), V),
     ],
     "linalg.solve_triangular": [case(lambda a, b: linalg.solve_triangular(a, b, lower=True), S, V)],
     "linalg.slogdet": [case(linalg.slogdet, S)],

@@ -30,6 +30,11 @@ def added(x: Any, y: Any) -> Sum:
     return Sum(high, (x - (high - of_y)) + (y - of_y))
 
 
+def taken(x: Any, index: Any) -> Any:
+    """The elements of an array, a sum of two, or multiprecision numbers at an index."""
+    return Sum(x.high[index], x.low[index]) if isinstance(x, Sum) else x[index]
+
+
 def exactly(x: Any) -> Any:
     """An array of floats, a sum of two, or multiprecision numbers, as an `MPArray`."""
     return mparray(tuple(x) if isinstance(x, Sum) else x)

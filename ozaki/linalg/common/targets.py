@@ -29,7 +29,7 @@ _EXPECTED = (
 
 
 OF_DTYPE = "dtype"
-"""The accuracy that has as many bits as the dtype of the result, where None stands for another one."""
+"""The accuracy that has as many bits as the dtype of the result: what None stands for, if for no accuracy at all."""
 
 
 class Target(NamedTuple):
@@ -55,6 +55,7 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
     ValueError, TypeError
         If the accuracy or the dtype cannot be had of a solution.
     """
+    accuracy = None if accuracy == OF_DTYPE else accuracy
     asked = format_named(dtype)
     if asked in ("int64", QUAD):
         raise TypeError(f"dtype: {asked!r}; expected a floating-point dtype or 'mp'")

@@ -23,7 +23,7 @@ _MOST_WORK = 2.0**35
 _LITTLE_WORK = 2.0**22
 """Multiplications modulo primes that take no longer than a determinant by triangular matrices."""
 
-_SMALL = 12
+SMALL = 12
 """Rows of a matrix whose determinant takes less time exactly than by triangular matrices."""
 
 _ROUNDING = 2.0**-75
@@ -43,7 +43,7 @@ def determinant(a: Any, tolerance: float) -> Determinant:
     rows = tops(a, 1)
     if (rows == ZERO).any() or (tops(a, 0) == ZERO).any():
         return _ZERO
-    if a.shape[0] <= _SMALL:
+    if a.shape[0] <= SMALL:
         with suppress(np.linalg.LinAlgError):
             return exact(a, _LITTLE_WORK)
     columns = tops_or_zero(a, 0, Powers(-rows))

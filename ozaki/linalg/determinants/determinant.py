@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil, inf, isqrt, log2
-from typing import Any, NamedTuple
+from cmath import isfinite
+from collections.abc import Callable
+from math import ceil, inf, isqrt, log2, prod
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,9 @@ from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.determinants import deciding
 from ozaki.linalg.determinants.scalars import Determinant, Scalar, logarithm_of_abs
+from ozaki.linalg.determinants.stacks import determinants
 from ozaki.linalg.systems.gathering import one_by_one
+from ozaki.linalg.systems.stacks import at_once
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.numbers import Numbers, moved
@@ -26,6 +30,8 @@ from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy, of_text
 from ozaki.records.formats import COMPLEX, format_named, is_multiprecision, precision_of
+
+T = TypeVar("T")
 
 
 class Det(NamedTuple):
@@ -128,7 +134,7 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True, stack=True)
     asked = _asked(a, of_integers, accuracy, dtype, formats)
-    found = one_by_one(a.shape[:-2], lambda index: _rounded(_one(a[index], asked), asked))
+    found = _each(a, asked, lambda each: _rounded(each, asked))
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
     result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
@@ -183,7 +189,7 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     if _is_exact(accuracy):
         raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
     asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
-    found = one_by_one(a.shape[:-2], lambda index: _logarithm(_one(a[index], asked), asked))
+    found = _each(a, asked, lambda each: _logarithm(each, asked))
     bounds = np.array([each[2] for each in found], np.float64).reshape(-1, 2)
     steps, form = max((each[3] for each in found), default=0), asked.target.dtype
     sign = _of_stack(a, [each[0] for each in found], form)
@@ -242,6 +248,22 @@ def _named_bits(dtype: Any) -> int | None:
     return precision_of(name) if name is not None and is_multiprecision(name) and name != "mp" else None
 
 
+def _each(a: Any, asked: _Asked, finished: Callable[[Determinant], T]) -> list[T]:
+    """What is made of the determinant of each matrix, in row-major order.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, OverflowError
+        Of a stack the message ends with the index.
+    """
+    batch, target, n = a.shape[:-2], asked.target, a.shape[-1]
+    known: list[Determinant | None] = [None] * prod(batch)
+    if a.size and not asked.exact and (batch or n > deciding.SMALL) and at_once(target, n, a):
+        known = determinants(a, target.tolerance / 4)
+    in_order = iter(known)
+    return one_by_one(batch, lambda index: finished(next(in_order) or _one(a[index], asked)))
+
+
 def _one(a: Any, asked: _Asked) -> Determinant:
     """The determinant of one matrix."""
     target = asked.target
@@ -260,8 +282,31 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
     OverflowError
         If it is too large for the format, or nothing is left of it.
     """
+    kept: Any
     dtype = asked.target.dtype
     error = found.error / (1 - found.error) * UP  # relative to the exact determinant
+    if is_multiprecision(dtype):
+        kept, lost = _in_many_bits(found, asked)
+    else:
+        kept, left = found.value.nearest(COMPLEX.get(dtype, dtype))
+        finite = isfinite(kept)
+        if not finite or (not found.zero and not kept):
+            raise OverflowError(
+                f"dtype: the determinant is too {'small' if finite else 'large'} for {dtype}; ask for dtype='mp', or "
+                "ozaki.linalg.slogdet"
+            )
+        lost = 0.0 if found.zero else left.size(found.value)
+        kept = kept if dtype in COMPLEX else kept.real
+    return kept, (error + lost * (1 + error)) * UP, found.steps
+
+
+def _in_many_bits(found: Determinant, asked: _Asked) -> tuple[MPArray, float]:
+    """A determinant rounded to a multiprecision format, and what that changes, relative to it.
+
+    Raises
+    ------
+    OverflowError
+    """
     try:
         x = found.value.multiprecision(asked.of_complex)
     except UnfitError:
@@ -269,18 +314,9 @@ def _rounded(found: Determinant, asked: _Asked) -> tuple[Any, float, int]:
             "a: the determinant lies beyond 2^-2^60 to 2^2^60, as no multiprecision number does; use "
             "ozaki.linalg.slogdet"
         ) from None
-    if is_multiprecision(dtype):
-        bits = asked.bits if asked.exact else precision_of(dtype)
-        kept = x if bits is None else x.round_to(bits)
-    else:
-        kept = x.astype(dtype)
-        finite = bool(np.isfinite(kept).all())
-        if not finite or (not found.zero and not kept.any()):
-            raise OverflowError(
-                f"dtype: the determinant is too {'small' if finite else 'large'} for {dtype}; ask for dtype='mp', or "
-                "ozaki.linalg.slogdet"
-            )
-    return kept, (error + _lost(x, kept) * (1 + error)) * UP, found.steps
+    bits = asked.bits if asked.exact else precision_of(asked.target.dtype)
+    kept = x if bits is None else x.round_to(bits)
+    return kept, _lost(x, kept)
 
 
 def _lost(x: MPArray, kept: Any) -> float:
@@ -308,30 +344,34 @@ def _logarithm(found: Determinant, asked: _Asked) -> tuple[Any, Any, tuple[float
                 "a: singular; the logarithm of its determinant is -inf, which no multiprecision number is; ask for "
                 "dtype='float64'"
             )
-        return np.zeros((), dtype), np.full((), -inf, real), (0.0, 0.0), found.steps
+        return 0.0, -inf, (0.0, 0.0), found.steps
     # abs(log(1 + z)), and so the angle between 1 and 1 + z, is at most abs(z) (1 + abs(z)) for abs(z) <= 1/2.
     error = found.error * (1 + found.error) * UP
     places = max(ceil(-log2(asked.target.tolerance)), 53) + 8
-    logarithm = Scalar(logarithm_of_abs(value, places), 0, -places).multiprecision(False)
+    logarithm = Scalar(logarithm_of_abs(value, places), 0, -places)
+    signs: Any
+    kept: Any
     sign, of_sign = Scalar(1 if value.real > 0 else -1), 0.0
     if asked.of_complex:
         head = value.cut(places + 8)
         root = isqrt((head.real**2 + head.imag**2) << 2 * places)
         sign = Scalar((head.real << 2 * places) // root, (head.imag << 2 * places) // root, -places)
         of_sign = error + 2.0 ** (3 - places)
-    exact_sign = sign.multiprecision(asked.of_complex)
     if wide:
-        signs = exact_sign.round_to(precision_of(dtype))
-        kept = logarithm if asked.bits is None else logarithm.round_to(asked.bits)
+        signs, sign_lost = _kept_bits(sign, asked.of_complex, precision_of(dtype))
+        kept, lost = _kept_bits(logarithm, False, asked.bits)
     else:
-        signs, kept = exact_sign.astype(dtype), logarithm.astype(real)
-    of_logarithm = error + 2.0**-places + _absolute(logarithm, kept)
-    return signs, kept, ((of_sign + _absolute(exact_sign, signs)) * UP, of_logarithm * UP), found.steps
+        (signs, left_of_sign), (kept, left) = sign.nearest(real), logarithm.nearest(real)
+        signs, sign_lost = signs if dtype in COMPLEX else signs.real, left_of_sign.size(Scalar(1))
+        kept, lost = kept.real, left.size(Scalar(1))
+    return signs, kept, ((of_sign + sign_lost) * UP, (error + 2.0**-places + lost) * UP), found.steps
 
 
-def _absolute(x: MPArray, kept: Any) -> float:
-    """An upper bound of abs(x - kept), numbers without axes."""
-    return float(magnitudes(x - mparray(kept)))
+def _kept_bits(x: Scalar, is_complex: bool, bits: int | None) -> tuple[MPArray, float]:
+    """A number as a multiprecision one, of so many bits or of all, and an upper bound of the change."""
+    exact = x.multiprecision(is_complex)
+    kept = exact if bits is None else exact.round_to(bits)
+    return kept, float(magnitudes(exact - kept))
 
 
 def _of_stack(a: Any, values: list[Any], dtype: str) -> Any:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isqrt
+from math import copysign, hypot, inf, isqrt, ldexp, nextafter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ozaki.multiprecision.arithmetic import paired
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 from ozaki.multiprecision.wholes import of_wholes
+from ozaki.records.formats import SIGNIFICAND_BITS
 
 
 class Scalar(NamedTuple):
@@ -45,6 +48,40 @@ class Scalar(NamedTuple):
         """The number as an array without axes."""
         real, imag = (of_wholes([part], [self.exponent], (), None) for part in (self.real, self.imag))
         return MPArray._of(paired(real, imag) if is_complex else real)
+
+    def nearest(self, form: str) -> tuple[complex, Scalar]:
+        """The number with each part rounded to a real format of the hardware, ties to even, and what that leaves."""
+        (real, of_real), (imag, of_imag) = (_nearest(part, self.exponent, form) for part in (self.real, self.imag))
+        return complex(real, imag), Scalar(of_real, of_imag, self.exponent)
+
+    def size(self, unit: Scalar) -> float:
+        """An upper bound of abs(x) / abs(unit), no more than a 2**-40th above it."""
+        x, y = self.cut(60), unit.cut(60)  # each off by less than 2**-58 of its abs
+        ratio = hypot(x.real, x.imag) / hypot(y.real, y.imag) * (1 + 2.0**-50)
+        return nextafter(_times_power(ratio, x.exponent - y.exponent), inf) if ratio else 0.0
+
+
+_LEAST = {"float32": -149, "float64": -1074}
+"""The exponents of the smallest numbers of formats."""
+
+
+def _nearest(whole: int, exponent: int, form: str) -> tuple[float, int]:
+    """The float that is nearest to whole 2**exponent, and what is left of `whole`."""
+    surplus = max(abs(whole).bit_length() - SIGNIFICAND_BITS[form], _LEAST[form] - exponent, 0)
+    surplus = min(surplus, abs(whole).bit_length() + 1)  # enough to leave nothing
+    kept, rest = whole >> surplus, whole & ((1 << surplus) - 1)
+    if 2 * rest + (kept & 1) > 1 << surplus:
+        kept += 1
+    found = _times_power(float(kept), exponent + surplus) if kept else 0.0
+    return (found if abs(found) <= np.finfo(form).max else copysign(inf, kept)), whole - (kept << surplus)
+
+
+def _times_power(x: float, exponent: int) -> float:
+    """x 2**exponent, Inf where that overflows."""
+    try:
+        return ldexp(x, exponent)
+    except OverflowError:
+        return copysign(inf, x)
 
 
 class Determinant(NamedTuple):

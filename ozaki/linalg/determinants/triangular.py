@@ -23,6 +23,7 @@ from ozaki.linalg.common.products import (
     residual,
 )
 from ozaki.linalg.common.upper import LEAST, magnitudes, norms, row_norm
+from ozaki.linalg.determinants.elimination import factors
 from ozaki.linalg.determinants.scalars import Determinant, Scalar, product_of_scalars, scalars
 from ozaki.linalg.systems.inverses import CONTRACTION, LARGEST, LIMIT, MOST_FACTORS
 
@@ -134,22 +135,22 @@ def _first(a: Any) -> _Near:
     """
     xp, n = array_library(a), a.shape[0]
     eye = xp.eye(n)
-    order, x, upper = _factors(rounded(a))
+    order, sign, x, upper = _factors(rounded(a))
     y = _inverse(upper)
     for count in range(1, MOST_FACTORS + 1):
-        ordered = a[xp.asarray(order)]
+        ordered = a[order]
         # Only a guess: what is proven of E comes later.
         of_y = native_product(rounded(ordered), y) if count == 1 else _product(ordered, y)
         size = float(_norm(magnitudes(native_product(x, of_y) - eye)))
         step("factors %d: norm of the residual about %s", count, size)
         if size <= CONTRACTION:
-            return _Near(ordered, _sign(order), x, y, max(size, n * UNIT))
+            return _Near(ordered, sign, x, y, max(size, n * UNIT))
         if count == 1:
             of_y = _product(ordered, y)
         if not isfinite(row_norm(y)) or row_norm(y) > LARGEST:
             break
-        again, x, upper = _factors(of_y)
-        order = order[again]
+        again, turned, x, upper = _factors(of_y)
+        order, sign = order[again], sign * turned
         y = product_of_inverses(y, _inverse(upper), count)
     raise _ill_conditioned()
 
@@ -183,70 +184,19 @@ def _inverse(upper: Any) -> Any:
     return found
 
 
-_NARROW = 8
-"""Columns that are eliminated one by one: fewer than pay for a product."""
-
-
-def _factors(a: Any) -> tuple[Any, Any, Any]:
-    """Factors of a matrix of floats: the order of its rows, a unit lower matrix near the inverse of L, and U.
-
-    NumPy alone has none. A zero on the diagonal of U is replaced by 2**-52 times its largest element.
+def _factors(a: Any) -> tuple[Any, int, Any, Any]:
+    """The order of rows, its sign, a unit lower matrix near the inverse of L, and U, of a matrix of floats.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If they are not finite.
     """
-    xp, n = array_library(a), a.shape[0]
-    a, order = a.copy(), np.arange(n)
-    inverse = xp.eye(n, dtype=a.dtype)
-
-    def eliminate(low: int, high: int) -> None:
-        """Eliminate columns, and find the block of the inverse of L on the diagonal there."""
-        if high - low > _NARROW:
-            middle = (low + high) // 2
-            eliminate(low, middle)
-            a[low:middle, middle:high] = inverse[low:middle, low:middle] @ a[low:middle, middle:high]
-            a[middle:, middle:high] -= a[middle:, low:middle] @ a[low:middle, middle:high]
-            eliminate(middle, high)
-        else:
-            for j in range(low, high):
-                row = j + int(abs(a[j:, j]).argmax())
-                if row != j:
-                    a[[j, row]] = a[[row, j]]
-                    order[[j, row]] = order[[row, j]]
-                pivot = a[j, j]
-                if pivot == 0:
-                    a[j, j] = pivot = abs(a[: j + 1]).max() * 2.0**-52
-                a[j + 1 :, j] /= pivot
-                a[j + 1 :, j + 1 : high] -= a[j + 1 :, j, None] * a[j, j + 1 : high]
-            middle = low + 1
-        invert(low, high, middle)
-
-    def invert(low: int, high: int, middle: int) -> None:
-        """The block of the inverse of L, of whose two parts on the diagonal those of columns from `middle` on."""
-        if high - low > _NARROW:
-            below = inverse[middle:high, middle:high] @ a[middle:high, low:middle]
-            inverse[middle:high, low:middle] = -(below @ inverse[low:middle, low:middle])
-            return
-        for i in range(low + 1, high):
-            inverse[i, low:i] = -(a[i, low:i] @ inverse[low:i, low:i])
-
-    eliminate(0, n)
-    if not bool(xp.isfinite(inverse).all()) or not bool(xp.isfinite(a).all()):
+    xp = array_library(a)
+    order, sign, inverse, upper = factors(a)
+    if not bool(xp.isfinite(inverse).all()) or not bool(xp.isfinite(upper).all()):
         raise _ill_conditioned()
-    return order, inverse, xp.triu(a)
-
-
-def _sign(order: Any) -> int:
-    """1 of an even permutation, -1 of an odd one."""
-    sign, seen = 1, [False] * len(order)
-    for i in range(len(order)):
-        j, length = i, 0
-        while not seen[j]:
-            seen[j], j, length = True, int(order[j]), length + 1
-        sign = -sign if length and length % 2 == 0 else sign
-    return sign
+    return order, int(sign), inverse, upper
 
 
 def _norm(x: Any) -> float:

@@ -45,7 +45,7 @@ def cho_solve(
         other triangle is not read. So the factor's own errors count there as if they were those of a.
     b : array or MPArray, shape (n,) or (n, columns)
     accuracy, dtype
-        As in `solve`; they need not be those of the factor.
+        As in `solve`, but that None is "dtype"; they need not be those of the factor.
 
     Returns
     -------

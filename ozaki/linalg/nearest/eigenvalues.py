@@ -28,8 +28,10 @@ from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import part_of
 
 
-def nearest_eigenvalues(a: Any, target: Target, decompose: Callable[[int], Any]) -> tuple[Any, Bounds, int]:
-    """The eigenvalues of a Hermitian matrix, ascending, rounded to nearest, their error bounds, and corrections.
+def nearest_eigenvalues(
+    a: Any, target: Target, decompose: Callable[[int], Any], places: slice
+) -> tuple[Any, Bounds, int]:
+    """Eigenvalues of a Hermitian matrix, ascending, rounded to nearest, their error bounds, and corrections.
 
     Zeros are exact. Bounds are relative to the largest eigenvalue, or, if the target is "relative", to each.
 
@@ -39,6 +41,7 @@ def nearest_eigenvalues(a: Any, target: Target, decompose: Callable[[int], Any])
     target : of which the format, that of the matrix, and the measure count
     decompose : a function of a number of bits that returns `values`, an `MPArray`, and an `error_bound` relative to
         the largest of them, as `eigh` does
+    places : of the eigenvalues that are wanted
 
     Raises
     ------
@@ -51,6 +54,8 @@ def nearest_eigenvalues(a: Any, target: Target, decompose: Callable[[int], Any])
     part = part_of(target.dtype)
     matrix = moved(exactly(a), np)
     values, steps = np.full(len(matrix), np.nan, part), 0
+    wanted = np.zeros(len(matrix), bool)
+    wanted[places] = True
     for place, bits in enumerate(levels(96) if len(matrix) else ()):
         try:
             with inside():
@@ -61,25 +66,29 @@ def nearest_eigenvalues(a: Any, target: Target, decompose: Callable[[int], Any])
             break
         near, steps = moved(found.values, np), found.iterations
         top = int(near.exponents[near.signs != 0].max()) if near.signs.any() else 0
+        if target.measure == "normwise" and place == 0:  # the largest one is needed for bounds, too
+            outer = abs(near.ldexp(-top).astype("float64"))[[0, -1]]
+            wanted[[0, -1]] |= outer > outer.max() / 2
         ends = rounded(Interval(near, np.asarray(top + exponent_of(found.error_bound) + 1)), part)
         values = np.where(np.isnan(values) & ends.decided & ~ends.may_vanish, ends.low, values)
-        open_ones = np.flatnonzero(np.isnan(values))
+        open_ones = np.flatnonzero(np.isnan(values) & wanted)
         step("intervals of %d bits: %d eigenvalues are undecided", bits, len(open_ones))
         for k in open_ones:
             values[k] = _decided(matrix, int(k), ends, values[k])
-        if not np.isnan(values).any():
+        if not np.isnan(values[wanted]).any():
             break
-    if (missing := np.flatnonzero(np.isnan(values))).size:
+    if (missing := np.flatnonzero(np.isnan(values) & wanted)).size:
         raise np.linalg.LinAlgError(
             f"reproducible: eigenvalue {missing[0]} is 0, or lies on a boundary between two floats, and the matrix is "
             "too large to decide it exactly; leave reproducible=False"
         )
+    largest = min(float(abs(values[wanted]).max(initial=0.0)), float(np.finfo(part).max))
+    values = values[places]
     if not bool(np.isfinite(values).all()):
         raise OverflowError(f"dtype: an eigenvalue is too large for {part}; ask for dtype='mp'")
     errors = np.where(values == 0, 0.0, vector_errors(values[None], 0))
     if target.measure == "normwise" and values.size:
-        sizes = abs(values).astype(np.float64)
-        errors = errors * (sizes / (sizes.max() or 1.0)) * UP
+        errors = errors * (abs(values).astype(np.float64) / (largest or 1.0)) * UP
     return array_library(a).asarray(values), errors, steps
 
 

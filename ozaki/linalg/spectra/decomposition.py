@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, exactly, on_host, rounded
+from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, exactly, on_host, rounded, taken
 from ozaki.linalg.common.products import (
     UNIT,
     Bounds,
@@ -250,10 +250,10 @@ class HermitianDecomposition:
             return exactly(self.values) + exactly(change), errors * UP + LEAST
         return added(self.values, change), errors * UP + LEAST
 
-    def vector_bounds(self, kept: Any) -> Bounds:
-        """Upper bounds of the sines of the angles between vectors and exact ones (Davis and Kahan).
+    def vector_bounds(self, kept: Any, places: slice) -> Bounds:
+        """Upper bounds of the sines of the angles between vectors at some places and exact ones (Davis and Kahan).
 
-        `kept` are the vectors after they were rounded, which adds the sines of their angles to those before. Angles
+        `kept` are these vectors after they were rounded, which adds the sines of their angles to those before. Angles
         are those of the inner product of B.
         """
         n, of_norm = self._a.shape[0], 1.0
@@ -266,7 +266,8 @@ class HermitianDecomposition:
         gaps[1:] = between  # to the next lower one
         gaps[:-1] = np.minimum(gaps[:-1], between)
         gaps = gaps - self.bound * self.largest * (1 + 2.0**-50)
-        rounding = of_norm * on_host(norms(missing(self.vectors, kept), 0))
+        errors, gaps = errors[places], gaps[places]
+        rounding = of_norm * on_host(norms(missing(taken(self.vectors, (..., places)), kept), 0))
         errors = np.where(gaps > 0, errors / np.where(gaps > 0, gaps, 1.0), inf) + rounding
         found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * UP
         return found

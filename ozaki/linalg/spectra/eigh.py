@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg.common.arrays import taken
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import target_of
-from ozaki.linalg.spectra.problem import Problem, operands
+from ozaki.linalg.spectra.problem import Problem, operands, places_of
 from ozaki.linalg.systems.solution import empty, formatted
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -32,6 +33,7 @@ class Eigen(Bounded, _Eigen):
     Attributes
     ----------
     values : array or MPArray, shape (n,), real, ascending
+        With `subset_by_index` those at some places, and so are all arrays here.
     vectors : array or MPArray, shape (n, n); its columns
     error_bound : float
         The largest of `error_bounds`.
@@ -58,6 +60,7 @@ def eigh(
     *,
     lower: bool = True,
     UPLO: str | None = None,
+    subset_by_index: tuple[int, int] | None = None,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
 ) -> Eigen:
@@ -75,6 +78,9 @@ def eigh(
         False: of a and b the upper triangle is read.
     UPLO : {"L", "U"}, optional
         As in NumPy, in place of `lower`.
+    subset_by_index : (int, int), optional
+        As in SciPy, the first and the last place of eigenvalues, in ascending order from 0, that are returned, with
+        their vectors; only these have to be as accurate as is asked. It takes as long as all.
     accuracy : Accuracy, str, int or float, optional
         Of the eigenvalues, before they are rounded to their dtype. "fp64", a number of bits or a tolerance t: none is
         off by more than t times the largest abs of all. `Accuracy("relative", t)`: by no more than t times itself. Up
@@ -115,16 +121,16 @@ def eigh(
     (mparray([1.0, 3.0], bits=...), True)
     """
     a, b, formats = operands(a, b, lower, UPLO)
+    places = places_of(subset_by_index, a.shape[0])
     target = target_of(accuracy, dtype, formats)
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
         none = Eigen.of(values, vectors, 0.0, np.zeros(0), 0, error_bounds=np.zeros(0))
         return reached(none, a.shape, vectors, "eigenvalue")
     problem = Problem.of(a, b)
-    found, values, errors = problem.solved(target, values_alone=False)
-    result, bounds = problem.rounded_values(values, errors, target)
-    vectors, kept = formatted(found.vectors, problem.of_vectors, target.dtype)
-    decomposed = Eigen.of(
-        result, vectors, float(bounds.max()), found.vector_bounds(kept), found.steps, error_bounds=bounds
-    )
+    found, values, errors = problem.solved(target, False, places)
+    result, bounds = problem.rounded_values(values, errors, target, places)
+    vectors, kept = formatted(taken(found.vectors, (..., places)), problem.of_vectors, target.dtype)
+    angles = found.vector_bounds(kept, places)
+    decomposed = Eigen.of(result, vectors, float(bounds.max()), angles, found.steps, error_bounds=bounds)
     return reached(decomposed, a.shape, vectors, "eigenvalue")

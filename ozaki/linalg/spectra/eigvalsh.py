@@ -12,7 +12,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import target_of
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
-from ozaki.linalg.spectra.problem import Problem, operands
+from ozaki.linalg.spectra.problem import Problem, operands, places_of
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -25,6 +25,7 @@ class Eigenvalues(NamedTuple):
     Attributes
     ----------
     values : array or MPArray, shape (n,), real, ascending
+        With `subset_by_index` those at some places, and so are `error_bounds`.
     error_bound : float
         The largest of `error_bounds`.
     error_bounds : NumPy array of float64, shape (n,)
@@ -51,6 +52,7 @@ def eigvalsh(
     *,
     lower: bool = True,
     UPLO: str | None = None,
+    subset_by_index: tuple[int, int] | None = None,
     accuracy: Accuracy | str | float | None = None,
     dtype: Any = None,
     reproducible: bool = False,
@@ -62,7 +64,7 @@ def eigvalsh(
     a : array or MPArray, shape (n, n), symmetric or Hermitian
     b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
         Default: the identity. An ill-conditioned one costs time, not digits.
-    lower, UPLO, accuracy, dtype
+    lower, UPLO, subset_by_index, accuracy, dtype
         As in `eigh`.
     reproducible : bool, optional
         Of one matrix: make each value the float nearest to the exact eigenvalue, as in `solve`.
@@ -92,19 +94,20 @@ def eigvalsh(
     (np.float64(1.11153...e-10), True)
     """
     a, b, formats = operands(a, b, lower, UPLO)
+    places = places_of(subset_by_index, a.shape[0])
     nearest, accuracy = to_nearest(accuracy, reproducible)
     if nearest and b is not None:
         raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
     target = target_of(accuracy, dtype, formats)
     if nearest and a.size:
         in_bits = lambda bits: eigvalsh(a, accuracy=bits, dtype="mp")  # noqa: E731
-        result, bounds, steps = nearest_eigenvalues(a, target, in_bits)
+        result, bounds, steps = nearest_eigenvalues(a, target, in_bits, places)
         return reached(Eigenvalues(result, float(bounds.max()), bounds, steps), a.shape, result, "eigenvalue")
     if not a.size:
         values = empty((0,), part_of(target.dtype), a)
         return reached(Eigenvalues(values, 0.0, np.zeros(0), 0), a.shape, values, "eigenvalue")
     problem = Problem.of(a, b)
-    found, values, errors = problem.solved(target, values_alone=True)
-    result, bounds = problem.rounded_values(values, errors, target)
+    found, values, errors = problem.solved(target, True, places)
+    result, bounds = problem.rounded_values(values, errors, target, places)
     kept = Eigenvalues(result, float(bounds.max()), bounds, found.steps)
     return reached(kept, a.shape, result, "eigenvalue")

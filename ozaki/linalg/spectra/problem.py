@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import isfinite
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import array_library, masked, on_host, rounded
+from ozaki.linalg.common.arrays import array_library, masked, on_host, rounded, taken
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
@@ -51,6 +52,27 @@ def operands(a: Any, b: Any, lower: bool, uplo: str | None) -> tuple[Any, Any, l
             raise ValueError(f"{name}: shape {tuple(x.shape)} does not fit a of shape {tuple(found[0].shape)}")
     found = [mirrored(x, lower, conjugate=True) if x.size else x for x in found]
     return found[0], found[1] if len(found) > 1 else None, formats
+
+
+def places_of(subset: Any, n: int) -> slice:
+    """The places of the eigenvalues that are wanted: from the first to the last, both of them, or all.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they are no two places of n, in order.
+    """
+    if subset is None:
+        return slice(0, n)
+    try:
+        first, last = map(index, subset)
+    except (TypeError, ValueError):
+        raise TypeError(f"subset_by_index: {subset!r}; expected two integers, the first and the last place") from None
+    if not 0 <= first <= last < n:
+        raise ValueError(
+            f"subset_by_index: {subset!r}; expected (first, last) with 0 <= first <= last < {n}, as a has {n} rows"
+        )
+    return slice(first, last + 1)
 
 
 class Problem(NamedTuple):
@@ -110,8 +132,8 @@ class Problem(NamedTuple):
             first = first_of_pair(self.a, self.b)
         return HermitianDecomposition(self.a, self.b, first, tolerance, values_alone=values_alone)
 
-    def solved(self, target: Target, values_alone: bool) -> tuple[HermitianDecomposition, Any, Bounds]:
-        """A decomposition that meets the target; its values, and upper bounds of their errors.
+    def solved(self, target: Target, values_alone: bool, places: slice) -> tuple[HermitianDecomposition, Any, Bounds]:
+        """A decomposition that meets the target at some places; all its values, and upper bounds of their errors.
 
         Raises
         ------
@@ -131,15 +153,16 @@ class Problem(NamedTuple):
             else:
                 values, errors = found.values, np.full(self.a.shape[0], found.bound * found.largest)
             errors = errors + LEAST * found.largest * self.cleared
-            worst = float(errors.max())
+            worst = float(errors[places].max())
             step("correction %d: error of eigenvalues up to %s of the largest", found.steps, worst / found.largest)
             sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
             if self.is_zero and worst <= target.tolerance * found.largest:
                 return found, rounded(values) * 0, np.zeros(self.a.shape[0])
-            if (errors <= target.tolerance * (sizes if relative else sizes.max())).all():
+            wanted = sizes[places]
+            if (errors[places] <= target.tolerance * (wanted if relative else sizes.max())).all():
                 return found, values, errors
             if relative and worst <= goal * found.largest:
-                least = float(sizes.min()) / found.largest
+                least = float(wanted.min()) / found.largest
                 if goal == SMALLEST or (least and target.tolerance * least < 4 * SMALLEST):
                     raise ValueError(_ZERO_VALUE)
                 # Corrections take few bits first, and it is asked after each whether these are enough.
@@ -150,8 +173,8 @@ class Problem(NamedTuple):
             last = worst if isfinite(worst) else last
             found.correct(goal)
 
-    def rounded_values(self, values: Any, errors: Bounds, target: Target) -> tuple[Any, Bounds]:
-        """Values in the target's format, and upper bounds of the errors of each, in the target's measure.
+    def rounded_values(self, values: Any, errors: Bounds, target: Target, places: slice) -> tuple[Any, Bounds]:
+        """Values at some places in the target's format, and upper bounds of their errors, in the target's measure.
 
         Raises
         ------
@@ -159,11 +182,13 @@ class Problem(NamedTuple):
             If one is too large for the format, or too small.
         """
         dtype = part_of(target.dtype)
-        result, kept = formatted(values, self.of_values, dtype)
-        missed = errors + on_host(missing(values, kept))
         sizes = (on_host(least_magnitudes(values)) - errors).clip(0)
         if target.measure == "normwise":
-            sizes = np.full(len(missed), 1.0 if self.is_zero else sizes.max())
+            sizes[:] = 1.0 if self.is_zero else sizes.max()
+        wanted, sizes, powers = taken(values, places), sizes[places], self.of_values.columns
+        assert powers is not None
+        result, kept = formatted(wanted, Powers(columns=powers[places]), dtype)
+        missed = errors[places] + on_host(missing(wanted, kept))
         bounds: Bounds = missed / sizes * UP
         if not bounds.max() < 1:
             too_small(dtype)

@@ -11,9 +11,10 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
 from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
-from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.solutions import nearest_solutions
+from ozaki.linalg.systems.as_found import solution_as_found
 from ozaki.linalg.systems.gathering import Index, gathered, named_in_stack, place, returned, without_elements
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.linalg.systems.least_squares import least_squares_of
@@ -21,8 +22,10 @@ from ozaki.linalg.systems.refinement import Inversion, Refinement
 from ozaki.linalg.systems.solution import Solution, solution
 from ozaki.linalg.systems.stacks import Inverses, at_once, least_squares
 from ozaki.linalg.systems.structure import structured
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
+from ozaki.records.formats import is_multiprecision
 
 
 @any_arrays("a", "b", numpy=("error_bound",))
@@ -36,7 +39,7 @@ def solve(
     *,
     assume_a: str | None = None,
     transposed: bool = False,
-    accuracy: Accuracy | str | float | None = None,
+    accuracy: Accuracy | str | float | None = OF_DTYPE,
     dtype: Any = None,
     reproducible: bool = False,
 ) -> Solution:
@@ -64,7 +67,9 @@ def solve(
     accuracy : Accuracy, str, int or float, optional
         Before x is rounded to its dtype. "fp64", a number of bits, or a tolerance t: no element of x may differ from
         the exact solution by more than t times the largest element of its column. `Accuracy("relative", t)`: by no
-        more than t times itself. Up to 900 bits. Default: as many bits as the dtype has.
+        more than t times itself. Up to 900 bits. Default: "dtype", as many bits as the dtype has. None: the array
+        library's own solution of floats, found in float64 and not corrected, in some 1.5 times its time; what is proven
+        is that it solves a system near this one. Of numbers of more bits None means "dtype".
     dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
         Of x; "mp" for an `MPArray` of the bits that the accuracy takes, "mp300" for one of 300 bits. Default: that of a
         and b, as in `matmul`.
@@ -77,12 +82,14 @@ def solve(
     -------
     Solution
         x, of shape (..., n) if b has one axis, else (..., n, columns), its proven error bound, and how many corrections
-        it took. `error_bounds` has one for each column, or of a relative accuracy for each element.
+        it took. `error_bounds` has one for each column, or of a relative accuracy for each element. With accuracy=None
+        a `SolutionAsFound`, whose `backward_errors` say how near the system is that each column solves.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a is singular, or its condition number above 2^300, rows and columns scaled; if `reproducible`, for an entry
+        If a is singular, or its condition number above 2^300, rows and columns scaled, with accuracy=None only if the
+        array library finds that; if `reproducible`, for an entry
         that is zero, or halfway between two floats, of a matrix that is too large to decide that exactly.
     ValueError, TypeError
         For operands that cannot be used, and accuracies that no solution can have, before any work; for a relative
@@ -117,8 +124,11 @@ def solve(
     (a, b), formats = matrices(a=a, b=b)
     check_matrix("a", a, square=True, stack=True)
     columns, batch = columns_for("b", b, a)
-    nearest, accuracy = to_nearest(accuracy, reproducible)
-    target = target_of(accuracy, dtype, formats)
+    nearest, asked = to_nearest(accuracy, reproducible)
+    target = target_of(asked, dtype, formats)
+    in_many_bits = is_multiprecision(target.dtype) or any(isinstance(x, Numbers) for x in (a, b))
+    if accuracy is None and not nearest and not in_many_bits:
+        return solution_as_found(a, columns, batch, target, b)
     if nearest:
         in_bits = lambda x, y, bits: solve(x, y, accuracy=bits, dtype="mp")  # noqa: E731
         return returned(nearest_solutions(a, columns, batch, target, in_bits), a, target, b)
@@ -141,7 +151,7 @@ def inv(
     ----------
     a : array or MPArray, shape (..., n, n), real or complex
     accuracy, dtype, reproducible
-        As in `solve`, whose x the columns of the inverse are.
+        As in `solve`, whose x the columns of the inverse are, but that None is "dtype".
 
     Returns
     -------
@@ -198,7 +208,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     b : array or MPArray, shape (m,) or (..., m, columns)
         As in `solve`.
     accuracy, dtype
-        As in `solve`.
+        As in `solve`, but that None is "dtype".
 
     Returns
     -------

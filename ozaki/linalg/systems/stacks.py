@@ -90,7 +90,7 @@ class Inverses:
         self._columns = -exponents(sizes.max(axis=-2))
         # Columns first: that loses no bits, since their powers are 1 at least.
         self._a = a * power(self._columns)[..., None, :] * power(self._rows)[..., None]
-        self._r = _inverse(self._a)
+        self._r = inverse(self._a)
         self._norm_a, self._norm_r = _norm(self._a), _norm(self._r)
         e = xp.eye(a.shape[-1]) - native_product(self._r, self._a)
         self._unit = native_error(self._r, self._a) + UNIT
@@ -119,7 +119,7 @@ class Inverses:
 
         Those of matrices that are not `good` do not reach the target.
         """
-        sizes, unit = _right_sides(b, self._rows)
+        sizes, unit = right_sides(b, self._rows)
         live = _largest(unit) > 0
         gain = on_host(self._norm_r)[self.good].max(initial=1.0)
         contraction, norm_a, norm_r = (each[..., None] for each in (self._contraction, self._norm_a, self._norm_r))
@@ -174,9 +174,9 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     xp = array_library(a)
     columns = -tops(a, -2)
     a = a * power(columns)[..., None, :]
-    sizes, unit = _right_sides(b, xp.zeros(a.shape[-2], np.int32))
+    sizes, unit = right_sides(b, xp.zeros(a.shape[-2], np.int32))
     live = _largest(unit) > 0
-    s = xp.triu(_inverse(xp.linalg.qr(a, mode="r")))
+    s = xp.triu(inverse(xp.linalg.qr(a, mode="r")))
     of_a, of_s = adjoint(a), adjoint(s)
     norm_a, columns_a, norm_s, columns_s = _norm(a), _norm(of_a), _norm(s), _norm(of_s)
     w = native_product(a, s)
@@ -206,7 +206,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     return _rounded(added(x, d), (errors * UP + _TINY) * live, (columns, sizes), target, good)
 
 
-def _right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
+def right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
     """Exponents of the columns of right-hand sides, and these with rows times 2**rows, divided by powers of these.
 
     What underflows is far below the largest element of its column, which is about 1.
@@ -226,7 +226,7 @@ _LEAST_TOP = -(2**20)
 """Less than any exponent: of a column of zeros."""
 
 
-def _inverse(a: Any) -> Any:
+def inverse(a: Any) -> Any:
     """The library's own inverses; that of a singular matrix is no inverse, but any matrix."""
     xp = array_library(a)
     try:
@@ -234,7 +234,7 @@ def _inverse(a: Any) -> Any:
     except np.linalg.LinAlgError:  # which names no matrix
         if a.ndim == 2:
             return xp.eye(len(a))
-        return xp.stack([_inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
+        return xp.stack([inverse(each) for each in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
 
 
 _OF_SUM = UNIT * UNIT

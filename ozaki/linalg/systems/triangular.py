@@ -56,7 +56,7 @@ def solve_triangular(
     unit_diagonal : bool, optional
         Whether the diagonal of a counts as ones, and is not read.
     accuracy, dtype
-        As in `solve`.
+        As in `solve`, but that None is "dtype".
 
     Returns
     -------
