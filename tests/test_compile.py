@@ -313,6 +313,13 @@ def stack(scheme, n, char="d"):
     return kernel.file, kernel.macros
 
 
+def hoppers_stack(*case):
+    """The kernel of stacks by wgmma."""
+    file, macros = stack(*case)
+    assert macros["WARPGROUPS"]
+    return "sm_90a", file, macros
+
+
 ONE_PRODUCT = "{1,4,{0},{0},{1},{1},{0},{0}}"
 BY_BLOCKS = "{1,4,{1,0,0},{0,1,0},{2,3},{2},{0,11},{0}}"  # halfhalf
 OF_ALL_K = "{1,0,{1,1,0,0},{1,0,1,0},{4},{1},{0},{0}}"  # markidis
@@ -490,7 +497,7 @@ EVERYWHERE = [
     recombine_numbers(None, 8),
     recombine_numbers("double", 8),
     stack(Residues(14), 16),
-    stack(Residues(14), 64),
+    stack(Residues(14), 32),
     stack(Digits(3), 32, "f"),
 ]
 MORE = [
@@ -591,8 +598,8 @@ MORE = [
     split_words("FP16", "RNA", 8, 11, 1),
     split_words("BF16", "RZ", 3, 0, 0),
     word_mma("FP16", SEVERAL, tile=(8, 64, 32)),
-    stack(Residues(7), 64, "f"),
-    stack(Residues(14), 128),
+    stack(Residues(7), 32, "f"),
+    stack(Residues(14), 256),
     stack(Residues(15), 64),
     stack(Residues(20), 16),
     stack(Residues(20), 128),
@@ -608,6 +615,8 @@ CASES += [
     ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
     for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
+CASES += [hoppers_stack(Residues(count), n) for count, n in ((14, 64), (13, 64), (14, 128))]
+CASES += [hoppers_stack(Residues(7), n, "f") for n in (64, 128)]
 CASES += [(*case[:2], case[2] | {"SHARED": 2}) for case in (describe_split("double", 14, 2, 0, 1, 0, 64, 1, 2, 1),)]
 CASES += [
     thin_gemm(*case)

@@ -30,7 +30,7 @@ void entries_{n}_{k}(const uint32_t* x, const int32_t* e, const void* c, void* o
     folded_digit_sums<{small}, {n}>([&](int, int g) {{ return sums.z[g]; }}, constants, s);
     T rounded = round_digits<T, Places, 8 * {n} - 1>(s[0], e[i]);
     if constexpr ({d} <= 4)
-      if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_few_digits<T, Places>(s[0], e[i]);
+      if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_few_digits<T, Places>(s[0], power_of_two(e[i]));
     static_cast<T*>(out)[i] = rounded;
   }}
 }}

@@ -10,6 +10,7 @@ from shim import call, compiled, rounded_bits
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.device_planner import DevicePlanner
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.products import program_of
 from ozaki.backends.cupy.steps import stacks
 from ozaki.records.accuracy import Accuracy
@@ -103,6 +104,26 @@ def test_other_products_have_engines(scheme, shape, more):
     assert not stacks.multiplies(H100, plan_of(scheme, shape, **more))
 
 
+@pytest.mark.parametrize(
+    ("device", "scheme", "k", "expected"),
+    [
+        (H100, Residues(14), 64, True),
+        (H100, Residues(14), 128, True),
+        (H100, Residues(7), 50, True),
+        (H100, Residues(14), 32, False),  # fewer rows than a warpgroup multiplies
+        (H100, Residues(15), 64, False),  # whose images are split
+        (H100, Digits(3), 64, False),
+        (L4, Residues(14), 64, False),
+    ],
+)
+def test_warpgroups_of_hopper_multiply_64_rows(device, scheme, k, expected):
+    tile = stacks.tile_of(device, scheme, k, k, k)
+    assert tile.wgmma == expected
+    if expected:
+        assert (tile.rows, 16 * tile.pieces * tile.shared_by) == (64, round_up(k, 64))
+        assert tile.nbytes >= (tile.rows + tile.cols) * (round_up(scheme.count * round_up(k, 64), 128) + 4)
+
+
 def test_checked_and_prepared_products_have_engines():
     name = DevicePlanner(H100).engine_name(plan_of(Residues(14), (64, 64, 64)), in_steps=True)
     assert not name.endswith(stacks.LABEL)
@@ -174,9 +195,9 @@ void entries_{tag}(const uint32_t* x, const int32_t* e, const void* c, void* out
     GroupSums<{n}> sums = {{}};
     for (int t = 0; t < {n}; ++t) sums.add(t, x[i * {n} + t], constants);
     double s[{d}];
-    digit_sums<{n}>(sums.z, constants, s);
+    digit_sums<{n}, Places{tag}>(sums.z, constants, s);
     T rounded = round_digits<T, Places{tag}, 8 * {n} - 1>(s, e[i]);
-    if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_{kind}_digits<T, Places{tag}>(s, e[i]);
+    if (is_usual<T, 8 * {n} - 1>(e[i])) rounded = round_{kind}_digits<T, Places{tag}>(s, power_of_two(e[i]));
     static_cast<T*>(out)[i] = rounded;
   }}
 }}

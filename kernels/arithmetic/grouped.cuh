@@ -23,8 +23,8 @@ HD constexpr int groups_of(int moduli) { return (moduli + 2) / 3; }
 // their product is f / m_t in units of 2^-22, the unit of float32 numbers from 2 to 4.
 template <int N, int DIGITS> struct GroupedConstants {
   double weight[groups_of(N)][DIGITS];
-  double ratio[groups_of(N)];          // RN(W_g / M)
   double minus_modulus[DIGITS];        // digits of -M
+  double ratio;                        // RN(2^PLACE[DIGITS - 2] / M)
   uint32_t factor[N];                  // P_g / m_t
   float fraction[N];
   uint32_t minus_group[groups_of(N)];  // -P_g
@@ -86,12 +86,10 @@ HD double number_of(uint64_t bits) { return double_of(bits); }
 HD float number_of(uint32_t bits) { return float_of_bits(bits); }
 HD double power_of_two(int e) { return double_of_limbs(static_cast<uint32_t>(e + 1023) << 20, 0); }
 
-// RN((sum + tail) 2^exponent), tail rounded to odd, if that is a normal number.
-HD void round_sum(double sum, double tail, int exponent, double& rounded) {
-  rounded = (sum + tail) * power_of_two(exponent);
-}
-HD void round_sum(double sum, double tail, int exponent, float& rounded) {
-  rounded = static_cast<float>(sum_to_odd(sum, tail) * power_of_two(exponent));
+// RN((sum + tail) power), tail rounded to odd, if that is a normal number; power: of two.
+HD void round_sum(double sum, double tail, double power, double& rounded) { rounded = (sum + tail) * power; }
+HD void round_sum(double sum, double tail, double power, float& rounded) {
+  rounded = static_cast<float>(sum_to_odd(sum, tail) * power);
 }
 // Exponents for which that holds, of integers below 2^BITS that are 0 or at least 1.
 template <typename T, int BITS> HD bool is_usual(int exponent) {
@@ -124,21 +122,27 @@ HD void limbs_of_digits(const double (&s)[DIGITS], const int (&place)[DIGITS], u
   }
 }
 
-// The digits s_i of Cbar, whose sum with their places it is.
-template <int N, int DIGITS>
+// The digits s_i of Cbar, whose sum with their places it is. The upper two tell Q: abs(Cbar) < M (1/2 - 2^-10) leaves
+// room for what the others are (ozaki/schemes/grouped.py).
+template <int N, typename Places, int DIGITS>
 HD void digit_sums(const uint32_t (&z)[groups_of(N)], const GroupedConstants<N, DIGITS>& c, double (&s)[DIGITS]) {
-  constexpr int GROUPS = groups_of(N);
+  constexpr int GROUPS = groups_of(N), UPPER = DIGITS - 2;
   double v[GROUPS];
 #pragma unroll
   for (int g = 0; g < GROUPS; ++g)  // 2^52 + 2^31 + z_g less 2^52 + 2^31
     v[g] = double_of_limbs(0x43300000u, z[g]) - double_of_limbs(0x43300000u, 0x80000000u);
-  double quotient = v[0] * c.ratio[0];
 #pragma unroll
-  for (int g = 1; g < GROUPS; ++g) quotient = fused(v[g], c.ratio[g], quotient);
-  quotient = (quotient + 0x1.8p52) - 0x1.8p52;
+  for (int i = UPPER; i < DIGITS; ++i) {
+    s[i] = 0.0;  // not -0: an exact zero is +0
+#pragma unroll
+    for (int g = 0; g < GROUPS; ++g) s[i] = fused(v[g], c.weight[g][i], s[i]);
+  }
+  const double upper = fused(s[DIGITS - 1], power_of_two(Places::at[DIGITS - 1] - Places::at[UPPER]), s[UPPER]);
+  const double quotient = fused(upper, c.ratio, 0x1.8p52) - 0x1.8p52;
 #pragma unroll
   for (int i = 0; i < DIGITS; ++i) {
-    s[i] = fused(quotient, c.minus_modulus[i], 0.0);  // not -0: an exact zero is +0
+    s[i] = fused(quotient, c.minus_modulus[i], i < UPPER ? 0.0 : s[i]);
+    if (i >= UPPER) continue;
 #pragma unroll
     for (int g = 0; g < GROUPS; ++g) s[i] = fused(v[g], c.weight[g][i], s[i]);
   }
@@ -151,10 +155,11 @@ template <int WIDTH> HD void carry(double& s, double& next) {
   next += upper;
 }
 
-// RN(Cbar 2^exponent) from digits, if `is_usual` says so of the exponent. Places: a struct with `static constexpr int
-// at[DIGITS]`. More than four: as digits of WIDTH bits any two of them, 53 bits, are a float64; the upper one of three
-// such numbers is rounded with the middle one, and what that loses is a multiple of the unit of the lower one.
-template <typename T, typename Places, int DIGITS> HD T round_more_digits(double (&s)[DIGITS], int exponent) {
+// RN(Cbar power) from digits, if `is_usual` says so of the exponent of that power of two. Places: a struct with `static
+// constexpr int at[DIGITS]`. More than four: as digits of WIDTH bits any two of them, 53 bits, are a float64; the upper
+// one of three such numbers is rounded with the middle one, and what that loses is a multiple of the unit of the lower
+// one.
+template <typename T, typename Places, int DIGITS> HD T round_more_digits(double (&s)[DIGITS], double power) {
   static_assert(DIGITS == 5 || DIGITS == 6, "");
   carry<Places::at[1]>(s[0], s[1]);
   carry<Places::at[2] - Places::at[1]>(s[1], s[2]);
@@ -167,10 +172,10 @@ template <typename T, typename Places, int DIGITS> HD T round_more_digits(double
   const double of_upper = power_of_two(Places::at[4]);
   const double sum = fused(upper, of_upper, middle), lost = fused(upper, of_upper, -sum) + middle;
   T rounded;
-  round_sum(sum, sum_to_odd(lost, low), exponent, rounded);
+  round_sum(sum, sum_to_odd(lost, low), power, rounded);
   return rounded;
 }
-template <typename T, typename Places, int DIGITS> HD T round_few_digits(const double (&s)[DIGITS], int exponent) {
+template <typename T, typename Places, int DIGITS> HD T round_few_digits(const double (&s)[DIGITS], double power) {
   static_assert(DIGITS <= 4, "");
   constexpr int LAST = DIGITS - 1, HIGH = smaller(2, LAST);
   const double unit = power_of_two(Places::at[1]);
@@ -184,7 +189,7 @@ template <typename T, typename Places, int DIGITS> HD T round_few_digits(const d
     tail = sum_to_odd(fused(upper, of_upper, -sum) + lower, tail);
   }
   T rounded;
-  round_sum(sum, tail, exponent, rounded);
+  round_sum(sum, tail, power, rounded);
   return rounded;
 }
 

@@ -223,7 +223,7 @@ __device__ __forceinline__ void round_usual(const Entry* entries, Exponent expon
   for (int e = 0; e < COUNT; ++e) {
     Bits& own = bits[e / 2][e % 2];
     if constexpr (Entry::ALWAYS) own = bits_of(round_digits<OUTPUT, Entry::Places, Entry::BITS>(s[e], exponent(e)));
-    else own = bits_of(round_few_digits<OUTPUT, Entry::Places>(s[e], exponent(e)));
+    else own = bits_of(round_few_digits<OUTPUT, Entry::Places>(s[e], power_of_two(exponent(e))));
   }
 }
 

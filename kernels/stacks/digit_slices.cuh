@@ -57,9 +57,8 @@ struct Entry {
     for (int d = 1; d < SLICES; ++d) v = v * 256 + static_cast<int32_t>(z[d]);
     return v;
   }
-  template <typename T> __device__ __forceinline__ T usually(int, int exponent, const Constants&) const {
+  template <typename T> __device__ __forceinline__ T usually(int, double power, const Constants&) const {
     T rounded;
-    const double power = power_of_two(exponent);
     if constexpr (SLICES <= 3) {
       int32_t sums[SLICES];
 #pragma unroll

@@ -5,6 +5,7 @@
 // the same, and a sum has no order.) SHARE warps have the same lines, one after the other PIECES pieces of each.
 #pragma once
 #include "arithmetic/fixed_point.cuh"
+#include "hardware/ptx.cuh"
 
 // Where the lines of an operand of type T lie.
 template <typename T> struct Operand {
@@ -12,42 +13,17 @@ template <typename T> struct Operand {
   const Bits* x;
   int64_t batch, line, k;  // strides
   bool aligned;            // whether 16 bytes along k may be read at a time, or the parts of an element
-  bool flat;               // whether its matrices have no gaps
 
-  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k, int lines,
-                                     int length)
+  __device__ __forceinline__ Operand(const T* at, int64_t of_batch, int64_t of_line, int64_t of_k)
       : x(reinterpret_cast<const Bits*>(at)), batch(of_batch), line(of_line), k(of_k) {
     const uint64_t places = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(batch | line) * sizeof(Bits);
     aligned = (places & (PARTS == 2 ? 2 * sizeof(Bits) - 1 : 15)) == 0 && (PARTS == 2 || k == 1);
-    flat = (k == PARTS && line == PARTS * length) || (line == PARTS && k == PARTS * lines);
   }
   // One of two operands.
   __device__ __forceinline__ Operand(const Operand& left, const Operand& right, bool of_right)
       : x(of_right ? right.x : left.x), batch(of_right ? right.batch : left.batch),
         line(of_right ? right.line : left.line), k(of_right ? right.k : left.k),
-        aligned(of_right ? right.aligned : left.aligned), flat(false) {}
-
-  // Has a flat matrix brought to the second-level cache, by a block of THREADS. ELEMENTS: its size if known, else 0.
-  template <int ELEMENTS, int THREADS> __device__ __forceinline__ void prefetch(int64_t product, int elements) const {
-    if (!flat) return;
-    const Bits* const first = x + product * batch;
-    constexpr int AT_ONCE = 128 / sizeof(Bits);
-    const int begin = AT_ONCE * static_cast<int>(threadIdx.x);
-    if constexpr (ELEMENTS > 0) {
-#pragma unroll
-      for (int i = 0; i < PARTS * ELEMENTS; i += AT_ONCE * THREADS) fetch(first, i + begin, PARTS * ELEMENTS);
-    } else {
-      for (int i = begin; i < PARTS * elements; i += AT_ONCE * THREADS) fetch(first, i, PARTS * elements);
-    }
-  }
-  // By a predicate: after a branch the compiler would have warps meet before each exchange.
-  static __device__ __forceinline__ void fetch(const Bits* first, int i, int end) {
-#if __CUDA_ARCH__
-    asm volatile("{\n.reg .pred there;\nsetp.lt.s32 there, %1, %2;\n@there prefetch.global.L2 [%0];\n}" ::"l"(
-                     first + i),
-                 "r"(i), "r"(end));
-#endif
-  }
+        aligned(of_right ? right.aligned : left.aligned) {}
 };
 
 // Lines without an element above 2^-424 are multiplied by 2^LIFT before all else, so that powers of two that scale them
@@ -64,16 +40,19 @@ __device__ __forceinline__ void add_square(uint64_t& sum, uint32_t y) {
 #endif
 }
 
-// What warps that share lines tell one another; all threads of the block call these functions.
+// What the warps of a team, those that share lines, tell one another; all of them call these functions.
 template <int SHARE> struct Exchange {
-  uint64_t* statistics;  // [line][SHARE], of the warp's own lines
+  uint64_t* statistics;  // [line][SHARE], of the team
   unsigned short* tops;
-  bool active;  // whether the warp has lines
+  int number;  // of the team's barrier
 
   static constexpr uint32_t FLAG = 1u << 15;  // beside a top: NaN or Inf
 
+  __device__ __forceinline__ void barrier() const {
+    if constexpr (SHARE > 1) named_barrier(number, 32 * SHARE);
+  }
   // The largest exponent field of the lines, from that of this lane's elements, and whether they have NaN or Inf, from
-  // whether this warp has seen some.
+  // whether this warp has seen some. What was told before has been read if the team has met since.
   __device__ __forceinline__ void largest(uint32_t (&field)[2], bool (&nonfinite)[2], int part) const {
     const int lane = threadIdx.x & 31, g = lane >> 2;
 #pragma unroll
@@ -82,11 +61,10 @@ template <int SHARE> struct Exchange {
       field[r] = larger(field[r], __shfl_xor_sync(ALL, field[r], 2));
     }
     if constexpr (SHARE > 1) {
-      __syncthreads();  // what was exchanged before is read
       const uint32_t first = field[0] | (nonfinite[0] ? FLAG : 0), second = field[1] | (nonfinite[1] ? FLAG : 0);
       const uint32_t own = (lane & 1) == 0 ? first : second;
-      if (active && (lane & 3) < 2) tops[(8 * (lane & 3) + g) * SHARE + part] = static_cast<unsigned short>(own);
-      __syncthreads();
+      if ((lane & 3) < 2) tops[(8 * (lane & 3) + g) * SHARE + part] = static_cast<unsigned short>(own);
+      barrier();
 #pragma unroll
       for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -108,8 +86,8 @@ template <int SHARE> struct Exchange {
     own = merged(own, __shfl_xor_sync(ALL, own, 2));
     if constexpr (SHARE > 1) {
       uint64_t* const of_line = statistics + (8 * r + g) * SHARE;
-      if (active && (lane & 3) < 2) of_line[part] = own;
-      __syncthreads();
+      if ((lane & 3) < 2) of_line[part] = own;
+      barrier();
       own = 0;
 #pragma unroll
       for (int i = 0; i < SHARE; ++i) own = merged(own, of_line[i]);
@@ -117,6 +95,13 @@ template <int SHARE> struct Exchange {
     return own;
   }
 };
+
+// Which of eight lines lane 4 g + h has: g or, for wgmma, in such an order that what eight lanes store at a time lies in
+// all banks (planes_sm90.cuh).
+__device__ __forceinline__ int line_of_lane() {
+  const int g = threadIdx.x >> 2 & 7;
+  return WARPGROUPS ? g % 2 * 4 + g / 2 : g;
+}
 
 template <int PIECES> struct Lines {
   double x[2][4 * PIECES];
@@ -129,11 +114,11 @@ template <int PIECES> struct Lines {
   template <typename T>
   __device__ __forceinline__ void load(const Operand<T>& of, int64_t product, int first, int lines, int from, int k) {
     typedef typename Operand<T>::Bits Bits;
-    const int lane = threadIdx.x & 31, g = lane >> 2, h = lane & 3;
+    const int g = line_of_lane(), h = threadIdx.x & 3;
     const Bits* const at = of.x + product * of.batch + (first + g) * of.line + (from + 4 * h) * of.k;
     constexpr int AT_ONCE = 16 / sizeof(Bits);
     Bits bits[2][4 * PIECES];
-    const bool inside = (WHOLE && SHARED_BY == 1) || (first + 16 <= lines && from + 16 / PARTS * PIECES <= k);
+    const bool inside = WHOLE || (first + 16 <= lines && from + 16 / PARTS * PIECES <= k);
     if constexpr (PARTS == 2) {
 #pragma unroll
       for (int i = 0; i < PIECES / 2; ++i)
@@ -204,8 +189,7 @@ template <int PIECES> struct Lines {
       }
     }
     exchange.largest(field, nonfinite, part);
-    const bool lifted = exchange.active && __any_sync(ALL, smaller(field[0], field[1]) < LOW >> 20);
-    if (lifted) {  // the same for warps that share lines
+    if (__any_sync(ALL, smaller(field[0], field[1]) < LOW >> 20)) {  // the same for warps that share lines
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const bool low = field[r] < LOW >> 20;
@@ -214,8 +198,9 @@ template <int PIECES> struct Lines {
         for (double& y : x[r]) y *= low ? 0x1p600 : 1.0;
         find_largest(r, field);
       }
+      exchange.barrier();  // all have read what was told before
+      exchange.largest(field, nonfinite, part);
     }
-    if (SHARE > 1 ? __syncthreads_or(lifted) : lifted) exchange.largest(field, nonfinite, part);
     uint64_t statistic[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -152,16 +152,16 @@ struct Entry {
   };
   static constexpr int BITS = 8 * SLICES - 1;
 
-  // RN(Cbar 2^exponent), if the exponent is usual; and for any.
-  template <typename T> __device__ __forceinline__ T usually(int part, int exponent, const Constants& c) const {
+  // RN(Cbar power), if the exponent of that power of two is usual; and RN(Cbar 2^exponent) for any.
+  template <typename T> __device__ __forceinline__ T usually(int part, double power, const Constants& c) const {
     double s[PLACE_COUNT];
-    digit_sums<SLICES>(sums[part].z, c.grouped, s);
-    if constexpr (PLACE_COUNT > 4) return round_more_digits<T, Places>(s, exponent);
-    else return round_few_digits<T, Places>(s, exponent);
+    digit_sums<SLICES, Places>(sums[part].z, c.grouped, s);
+    if constexpr (PLACE_COUNT > 4) return round_more_digits<T, Places>(s, power);
+    else return round_few_digits<T, Places>(s, power);
   }
   template <typename T> __device__ __forceinline__ T always(int part, int exponent, const Constants& c) const {
     double s[PLACE_COUNT];
-    digit_sums<SLICES>(part == 0 ? sums[0].z : sums[PARTS - 1].z, c.grouped, s);
+    digit_sums<SLICES, Places>(part == 0 ? sums[0].z : sums[PARTS - 1].z, c.grouped, s);
     return round_digits<T, Places, BITS>(s, exponent);
   }
 };

@@ -9,12 +9,10 @@ from typing import Any, Protocol
 
 from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.kinds import kind_of_class
-from ozaki.interchange.streams import on_stream
 from ozaki.multiprecision import provided
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.planner import Planner
-from ozaki.process.environment import is_default
 from ozaki.records.combination import Combination
 from ozaki.records.memory import Memory
 from ozaki.records.options import Options
@@ -311,29 +309,22 @@ def repeated_at_once(
 ) -> tuple[bool, tuple[Any, Chosen] | None]:
     """The same of arrays of any library, wherever they lie, before they are views of CuPy's.
 
+    In the caller's floating-point environment: what is computed on the host takes the default one.
+
     Returns
     -------
     Whether the program of an earlier call was looked for; if not, `repeated` is to be asked of the views. And what
     `repeated` returns, where the result is of the library of the operands.
     """
     module = sys.modules.get("ozaki.backends.cupy.repeated")
-    if module is None or not is_default():
+    if module is None:
         return False, None
     try:
         kind = kind_of_class[type(a)] or kind_of_class[type(b)]
     except TypeError:  # a class that cannot be hashed
         return False, None
-    call = module.call_of(a, b, None, out, (plan, *options.key), kind)
-    if call is None:
-        return False, None
-    if call.is_here:
-        found = module.repeated(call)
-    else:
-        with on_stream(call.device, call.stream):
-            found = module.repeated(call)
-    if found is not None and out is not None and kind is not None:
-        kind.written(out)
-    return True, found
+    found: tuple[bool, tuple[Any, Chosen] | None] = module.at_once(a, b, out, (plan, *options.key), kind)
+    return found
 
 
 def _limb_kernels() -> ModuleType:

@@ -26,6 +26,7 @@ from ozaki.driver.works import Works
 from ozaki.functions.on_devices import DevicesReport, multiply_on_devices
 from ozaki.interchange.calls import any_arrays
 from ozaki.interchange.halves import HalfArray, as_bits, half_format_of, plain_halves, widened
+from ozaki.interchange.kinds import kind_of_class
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import (
     check_engine,
@@ -44,7 +45,7 @@ from ozaki.planning.weigh import explained
 from ozaki.process.environment import default_environment
 from ozaki.records.formats import HALVES, format_named, is_multiprecision, part_of, precision_of
 from ozaki.records.memory import Memory
-from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.options import NONE_GIVEN, Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.progress import SILENT, ProgressFunction, progress_of
@@ -255,11 +256,16 @@ def matmul(
     >>> float(c[0, 0]), report.scheme, report.slices
     (1.0, 'residues', 28)
     """
-    asked = Options.of("matmul", options)
+    asked = Options.of("matmul", options) if options else NONE_GIVEN
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     if devices is None:
-        return _matmul(a, b, out, asked, plan, progress, return_report)
+        looked = False
+        if return_report is False and progress is None:
+            looked, before = repeated_at_once(a, b, out, plan, asked)
+            if before is not None:
+                return _returned_before("matmul", a, b, out, asked, before)
+        return _matmul(a, b, out, asked, plan, progress, return_report, looked)
     check_report(return_report)
     if plan is not None:
         check_plan_alone(plan, asked)
@@ -273,27 +279,9 @@ def matmul(
     return multiply_on_devices(devices, a, b, out, asked, plan, bool(return_report), told, _FUNCTIONS, _planned)
 
 
-def _matmul(
-    a: Any,
-    b: Any,
-    out: Any,
-    options: Options,
-    plan: Plan | None,
-    progress: ProgressFunction | None,
-    return_report: AskedReport,
-) -> Any:
-    """Multiply where the operands lie: by the program of an earlier call as they are, else as views."""
-    looked = False
-    if return_report is False and progress is None:
-        looked, before = repeated_at_once(a, b, out, plan, options)
-        if before is not None:
-            return _returned_before("matmul", a, b, out, options, before)
-    return _matmul_views(a, b, out, options, plan, progress, return_report, looked)
-
-
 @any_arrays("a", "b", "out", halves=True)
 @default_environment
-def _matmul_views(
+def _matmul(
     a: Any,
     b: Any,
     out: Any,
@@ -311,8 +299,8 @@ def _returned_before(name: str, a: Any, b: Any, out: Any, options: Options, befo
     """What the caller gets of a product by the program of an earlier call, which is logged and recorded."""
     c, chosen = before
     half = chosen.plan.dtype
-    if half in HALVES:
-        c = as_given(c, half, (a, b)) if out is None else out
+    if out is None and half in HALVES and kind_of_class[type(c)] is None:
+        c = as_given(c, half, (a, b))
     if watching():
         Watched(name, a, b, dtype=options.dtype).ran_before(chosen)
     return c

@@ -11,8 +11,8 @@ from ozaki.interchange.classes import OfClasses
 Given = tuple[int, tuple[Any, ...], tuple[int, ...]]
 """An argument as a program on a GPU is given it: its device; all of it that the program depends on; its addresses.
 
-What the program depends on is, of a single array, the device, the dtype, the shape and the strides in bytes; the dtype
-is a character of NumPy's, or the name of a 16-bit format."""
+What the program depends on is, of a single array, the dtype, the shape and the strides in bytes; the dtype is a
+character of NumPy's, or the name of a 16-bit format."""
 
 
 class Kind(Protocol):

@@ -71,7 +71,7 @@ class Tensors:
                 f"{label}: {type(x).__name__}, which has no elements; call this outside of what traces (of products "
                 "use ozaki.torch.matmul, which can be traced)"
             )
-        if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if _is_wrapped(x):
             raise TypeError(
                 f"{label}: a tensor that torch.func transforms; call this outside of it (of products use "
                 "ozaki.torch.matmul)"
@@ -103,24 +103,27 @@ class Tensors:
 
     def given(self, x: Any) -> Given | None:
         """A dense tensor on a GPU that `view` takes without a copy; None of any other."""
-        if type(x) not in _PLAIN or not _is_on_gpu(x) or x.layout is not torch.strided or x.is_nested:
+        if type(x) not in _PLAIN or not _is_on_gpu(x) or x.layout is not _DENSE or x.is_nested:
             return None
-        if (x.requires_grad and torch.is_grad_enabled()) or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if (x.requires_grad and torch.is_grad_enabled()) or _is_wrapped(x) or x.is_neg() or x._is_zerotensor():
             return None
-        known = _GIVEN.get(x.dtype)
-        if known is None or x.is_neg() or x.is_conj() or x._is_zerotensor():
+        described = _contiguous(x.dtype, x.shape)
+        if described is None or (described[0] in _COMPLEX and x.is_conj()):
             return None
-        device, shape, (name, size) = _device_of(x), x.shape, known
-        steps = _steps(shape, size) if x.is_contiguous() else tuple([size * step for step in x.stride()])
-        return device, (device, name, shape, steps), (x.data_ptr(),)
+        if not x.is_contiguous():
+            name, shape, _ = described
+            size = x.element_size()
+            described = name, shape, tuple([size * step for step in x.stride()])
+        return _device_of(x), described, (x.data_ptr(),)
 
     def stream(self, device: int) -> int | None:
         """PyTorch's current one; None within modes, traced programs and forward derivatives, which `view` asks of."""
-        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        of = torch._C  # a tracer is in the first of these stacks, or notes calls before they are dispatched
+        if of._len_torch_dispatch_stack() or of._len_torch_function_stack() or forward_ad._current_level >= 0:
             return None
-        if forward_ad._current_level >= 0 or _is_traced():
+        if _get_dispatch_mode_pre_dispatch(TRACER) is not None:
             return None
-        stream: int = torch._C._cuda_getCurrentRawStream(device)
+        stream: int = of._cuda_getCurrentRawStream(device)
         return stream
 
     def new(self, shape: tuple[int, ...], dtype: str, device: int) -> tuple[Any, int]:
@@ -131,12 +134,13 @@ class Tensors:
         cupy.cuda.memory.OutOfMemoryError
             If that does not suffice.
         """
-        try:
-            c = torch.empty(shape, dtype=_OF_RESULTS[dtype], device=_gpu(device))
+        of = _OF_RESULTS[dtype]
+        try:  # `torch.empty` takes longer to tell its signatures apart
+            c = torch.empty_strided(shape, _steps(shape), dtype=of, device=_gpu(device))
         except torch.cuda.OutOfMemoryError:
             import cupy as cp
 
-            raise cp.cuda.memory.OutOfMemoryError(prod(shape) * _GIVEN[_OF_RESULTS[dtype]][1], 0) from None
+            raise cp.cuda.memory.OutOfMemoryError(prod(shape) * of.itemsize, 0) from None
         return c, c.data_ptr()
 
     def on(self, device: torch.device | None) -> AbstractContextManager[Any]:
@@ -202,10 +206,12 @@ _OF_RESULTS = {
 }
 """The dtypes of tensors that programs read and write, by their names."""
 
-_GIVEN = {
-    dtype: (name if name in HALVES else np.dtype(name).char, dtype.itemsize) for name, dtype in _OF_RESULTS.items()
-}
-"""These as `Given` names them, and the bytes of an element."""
+_NAMES = {dtype: name for name, dtype in _OF_RESULTS.items()}
+
+_COMPLEX = ("F", "D")
+"""The characters of complex dtypes of NumPy."""
+
+_DENSE = torch.strided
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 """Classes whose tensors have elements of their own."""
@@ -213,6 +219,9 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter}
 _is_on_gpu: Callable[[Any], bool] = torch.Tensor.is_cuda.__get__
 _device_of: Callable[[Any], int] = torch.Tensor.get_device
 """Whether a tensor lies on a GPU, and its number."""
+
+_is_wrapped: Callable[[Any], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether `torch.func` transforms a tensor."""
 
 
 @cached(64)
@@ -222,12 +231,25 @@ def _gpu(number: int) -> torch.device:
 
 
 @cached(1024)
-def _steps(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The strides in bytes that CuPy gives a contiguous array; along an axis of one element PyTorch's may be others."""
-    steps = []
+def _contiguous(dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], tuple[int, ...]] | None:
+    """A contiguous tensor as `Given` describes it; None if programs read no such elements.
+
+    Its strides are those that CuPy gives such an array; along an axis of one element PyTorch's may be others.
+    """
+    name = _NAMES.get(dtype)
+    if name is None:
+        return None
+    char = name if name in HALVES else np.dtype(name).char
+    return char, tuple(shape), tuple([dtype.itemsize * step for step in _steps(shape)])
+
+
+@cached(1024)
+def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of a contiguous array."""
+    steps, step = [], 1
     for count in reversed(shape):
-        steps.append(size)
-        size *= max(count, 1)
+        steps.append(step)
+        step *= max(count, 1)
     return tuple(reversed(steps))
 
 

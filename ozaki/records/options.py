@@ -70,7 +70,7 @@ class Options(NamedTuple):
             For any other, as Python itself raises it.
         """
         if not options:
-            return _DEFAULTS
+            return NONE_GIVEN
         if not options.keys() <= known.__optional_keys__:
             name = next(name for name in options if name not in known.__optional_keys__)
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
@@ -82,13 +82,16 @@ class Options(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal."""
-        return *self, *map(type, self)
+        """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal.
+
+        Empty where none is given.
+        """
+        return () if self is NONE_GIVEN else (*self, *map(type, self))
 
     @property
     def made(self) -> list[str]:
         """Names of the options that are not at their defaults, but for those that may stand beside a plan."""
-        chosen = zip(self._fields, self, _DEFAULTS, strict=True)
+        chosen = zip(self._fields, self, NONE_GIVEN, strict=True)
         made = [name for name, x, default in chosen if type(x) is not type(default) or x != default]
         return [name for name in made if name not in ("dtype", "verify")]
 
@@ -117,7 +120,8 @@ def _whole(limit: Any) -> Any:
     return int(limit) if number and limit % 1 == 0 else limit
 
 
-_DEFAULTS = Options()
+NONE_GIVEN = Options()
+"""The options of a call that gives none."""
 
 
 # What readers of signatures see --------------------------------------------------------------------------------------

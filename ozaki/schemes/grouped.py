@@ -103,7 +103,10 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
             exact = upper < 2 ** (53 + places[2])
         elif exact and len(places) > 4:
             exact = scheme.range < 2 ** (52 + places[4])
-        if exact:
+        # Q, which is off from its quotient by Cbar / M, comes from the upper two digits, in three roundings.
+        below = sum((s * 2**p for s, p in zip(sums[:-2], places[:-2], strict=True)), Fraction(0))
+        wrong = below / groups.product + 4 * groups.quotient / 2**53
+        if exact and Fraction(scheme.range, groups.product) + wrong < Fraction(1, 2):
             return places
     raise AssertionError("no places for these moduli")
 
@@ -127,8 +130,8 @@ def grouped_constants(scheme: Residues) -> tuple[int, ...]:
     groups, places = groups_of(scheme.moduli), places_of(scheme)
     whole = groups.product
     doubles = [float(d) for w in groups.weights for d in digits_at(w, places)]
-    doubles += [w / whole for w in groups.weights]
     doubles += [float(d) for d in digits_at(-whole, places)]
+    doubles.append(2 ** places[-2] / whole)
     factors = [groups.products[t // 3] // m for t, m in enumerate(scheme.moduli)]
     fractions = [ldexp(1 / m, 127) for m in scheme.moduli]
     minus = [-p % 2**32 for p in groups.products]

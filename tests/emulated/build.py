@@ -33,7 +33,7 @@ def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], c
     cluster = re.search(r"__cluster_dims__\((\w+)", text)
     blocks = 1 if cluster is None else int(dict(macros).get(cluster[1], cluster[1]))
     text, dynamic = re.subn(
-        r"extern __shared__ (__align__\(16\) )?uint8_t dynamic\[\];", "uint8_t* const dynamic = here->dynamic;", text
+        r"extern __shared__ (__align__\(\d+\) )?uint8_t dynamic\[\];", "uint8_t* const dynamic = here->dynamic;", text
     )
     source = f"""{'#include "words.h"' if "words.cuh" in text else ""}
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}

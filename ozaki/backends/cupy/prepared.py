@@ -19,6 +19,7 @@ from ozaki.backends.cupy.steps.inner import own_factors
 from ozaki.backends.cupy.steps.numbers import describe_numbers
 from ozaki.backends.cupy.steps.operands import Layout
 from ozaki.backends.cupy.steps.rows_of_digits import split_columns
+from ozaki.interchange.kinds import Given
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.plan import Plan
 from ozaki.schemes.row_digits import RowDigits
@@ -57,10 +58,10 @@ class PreparedSlices:
         return self.x, self.fields, self.planes, self.mu, *more
 
     @cached_property
-    def given(self) -> tuple[tuple[int, str, tuple[int, ...], tuple[int, ...]], tuple[int, ...]]:
-        """Device, dtype, shape and strides of the rows, and the addresses of `arrays`."""
+    def given(self) -> Given:
+        """The device; dtype, shape and strides of the rows; and the addresses of `arrays`."""
         x = self.x
-        return (x.data.device_id, x.dtype.char, x.shape, x.strides), tuple(array.data.ptr for array in self.arrays)
+        return x.data.device_id, (x.dtype.char, x.shape, x.strides), tuple(array.data.ptr for array in self.arrays)
 
     @property
     def view(self) -> OperandView:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import cupy as cp
 from cupy.cuda import get_current_stream, runtime
@@ -23,6 +24,7 @@ from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.products import Repetition
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.steps import Gemm, Upload
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
@@ -31,10 +33,12 @@ from ozaki.backends.cupy.work import Work
 from ozaki.caches import Bytes, Cache, register
 from ozaki.interchange.halves import HalfArray
 from ozaki.interchange.kinds import Given, Kind
+from ozaki.interchange.streams import on_stream
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import limbs_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
+from ozaki.process.environment import default_environment
 from ozaki.process.warning import warn
 from ozaki.records.formats import is_multiprecision, precision_of, stored_as
 from ozaki.records.plan import Chosen
@@ -59,7 +63,7 @@ class _Kept:
     program : finds the facts and computes the product
     needs : the facts that it finds
     plan_for : the plan for other operands, by their facts, if the result of the program is right for them; else None
-    shape, dtype, stored : shape and dtype of the result, and that of the array of floats which holds it
+    shape, dtype : shape and dtype of the result
     extents : of the arrays that the program reads, and of the result, the last one: the bytes from the address to the
         first element in memory, and to the end of the last one
     obstacle : the `native_obstacle` of float64 when facts were found, if facts rest on float64 products by cuBLAS, as
@@ -75,7 +79,6 @@ class _Kept:
     plan_for: Callable[[Facts], Chosen | None]
     shape: tuple[int, ...]
     dtype: str
-    stored: str
     extents: tuple[tuple[int, int], ...]
     obstacle: str | None
     float64: bool
@@ -109,6 +112,7 @@ class _Seen:
     obstacle: str | None
     misses: int = 0
 
+    @default_environment
     def made(self) -> _Kept:
         """The program of such calls."""
         program = self.repetition.program()
@@ -117,13 +121,11 @@ class _Seen:
         float64 = any(isinstance(step, Gemm) and step.types == FP64 for step in steps)
         obstacle = self.obstacle if float64 else None
         numbers = is_multiprecision(self.dtype)
-        plan_for, shape, dtype = self.plan_for, self.shape, self.dtype
-        views, stored = self.repetition.views, "" if numbers else stored_as(dtype)
+        plan_for, shape, dtype, views = self.plan_for, self.shape, self.dtype, self.repetition.views
         arrays = *views.left.arrays, *views.right.arrays, *([] if views.addend is None else [views.addend])
         extents = tuple(map(_extent, (*arrays, self.repetition.out.arrays[-1])))
         return _Kept(
-            program, needs, plan_for, shape, dtype, stored, extents, obstacle, float64, numbers, self.misses,
-            views.verified,
+            program, needs, plan_for, shape, dtype, extents, obstacle, float64, numbers, self.misses, views.verified
         )  # fmt: skip
 
 
@@ -160,30 +162,10 @@ _kept: Cache[Hashable, _Kept | _Seen | _Missed] = register("programs", Cache(102
 """By all of a call that a program depends on. Runs that are idle go with their program."""
 
 
-class Call(NamedTuple):
-    """A call as kept programs see it.
-
-    Attributes
-    ----------
-    key : all of it that a program depends on: everything but elements and addresses
-    device : on which the operands lie
-    stream : the address of the stream there on which the library of other arrays than CuPy's works; None of CuPy's
-    addresses : of the arrays that a program reads, in the order of `Program.given`
-    out : the array for the result, as the caller gave it, and its address; None for a new one
-    kind : of the arrays, if they are not CuPy's; a new result is of this kind, too
-    """
-
-    key: Hashable
-    device: int
-    stream: int | None
-    addresses: tuple[int, ...]
-    out: tuple[Any, int] | None
-    kind: Kind | None
-
-    @property
-    def is_here(self) -> bool:
-        """Whether CuPy works on that device, and on that stream."""
-        return self.device == runtime.getDevice() and self.stream in (None, get_current_stream().ptr)
+Call = tuple[Hashable, int, tuple[int, ...], tuple[Any, int] | None]
+"""A call as kept programs see it: its key, which is all of it that a program depends on, everything but elements and
+addresses; the device that the operands lie on; the addresses of the arrays that a program reads, in the order of
+`Program.given`; and the array for the result, as the caller gave it, with its address, or None for a new one."""
 
 
 def call_of(a: Any, b: Any, c: Any, out: Any, key: Hashable, kind: Kind | None = None) -> Call | None:
@@ -193,29 +175,49 @@ def call_of(a: Any, b: Any, c: Any, out: Any, key: Hashable, kind: Kind | None =
     ----------
     a, b, c, out : as given to `matmul`, not checked yet; c is the addend of `gemm` as a stack of matrices, or None
     key : all other arguments that the product depends on
-    kind : of arrays of another library
+    kind : of arrays of another library than CuPy
     """
-    left, right = _given(a, kind), _given(b, kind)
-    if not ENABLED or left is None or right is None or left[0] != right[0]:
+    if not ENABLED or (left := _given(a, kind)) is None or (right := _given(b, kind)) is None:
         return None
-    device, stream = left[0], None
-    if kind is not None and (stream := kind.stream(device)) is None:
+    device, rows, addresses = left
+    other, columns, more_addresses = right
+    if device != other:
         return None
-    addresses, more, into = left[2] + right[2], None, None
+    transposes = addresses == more_addresses and _are_transposes(left, right)
+    addresses += more_addresses
+    more, into = None, None
     if c is not None or out is not None:
         added, to = None if c is None else _given(c, kind), None if out is None else _given(out, kind)
         if (c is not None and added is None) or (out is not None and to is None):
             return None
-        more = added and added[1], to and to[1]
+        more = added and added[:2], to and to[:2]
         if added is not None:
             addresses += added[2]
         if to is not None:
             into = out, to[2][0]
-    transposes = _are_transposes(left, right)
-    return Call((key, transposes, left[1], right[1], more), device, stream, addresses, into, kind)
+    return (key, device, transposes, rows, columns, more), device, addresses, into
 
 
-def repeated(call: Call) -> tuple[Any, Chosen] | None:
+def at_once(a: Any, b: Any, out: Any, key: Hashable, kind: Kind | None) -> tuple[bool, tuple[Any, Chosen] | None]:
+    """The product of arrays of any library, wherever they lie, by a kept program (`backends.repeated_at_once`)."""
+    call = call_of(a, b, None, out, key, kind)
+    if call is None:
+        return False, None
+    device = call[1]
+    stream = None if kind is None else kind.stream(device)
+    if kind is not None and stream is None:
+        return False, None
+    if device == runtime.getDevice() and (stream is None or stream == get_current_stream().ptr):
+        found = repeated(call, kind)
+    else:
+        with on_stream(device, stream):
+            found = repeated(call, kind)
+    if out is not None and kind is not None and found is not None:
+        kind.written(out)
+    return True, found
+
+
+def repeated(call: Call, kind: Kind | None = None) -> tuple[Any, Chosen] | None:
     """Compute a product by a kept program, if there is one; CuPy works where the operands lie.
 
     Returns
@@ -223,49 +225,62 @@ def repeated(call: Call) -> tuple[Any, Chosen] | None:
     The result, of CuPy arrays of 16 bits as uint16, and the plan that it is by; or None if no program is kept for such
     a call, if its result does not stand, or if memory does not suffice for the whole program.
     """
+    key, device, addresses, out = call
     try:
-        kept = _kept.get(call.key)
+        kept = _kept.get(key)
     except TypeError:  # a key that cannot be hashed: `matmul` refuses them afterwards
         return None
-    if kept is None:
+    if type(kept) is not _Kept and (kept := _made(key, kept)) is None:
         return None
-    if isinstance(kept, _Missed):
-        kept.rest -= 1
-        return None
-    if isinstance(kept, _Seen):
-        kept = kept.made()
-        _kept.put(call.key, kept)
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
-        _kept.drop(call.key)
+        _kept.drop(key)
         return None
-    addresses, numbers = call.addresses, None
-    if call.out is not None and kept.would_overwrite(addresses, call.out[1]):
+    if out is not None and kept.would_overwrite(addresses, out[1]):
         return None
+    numbers, new = None, _new if kind is None else kind.new
     if kept.verified:
         addresses = *addresses, Seed().ptr
     if kept.multiprecision:
         numbers = _new_numbers(kept.shape, kept.dtype)
         *first, last = planes_of(numbers)
         addresses = *addresses, *[x.data.ptr for x in first]
-        run = kept.program.run().start(addresses, lambda: (last, last.data.ptr))
-    else:
-        run = kept.program.run().start(addresses, lambda: call.out or _new(kept, call))
+        out = last, last.data.ptr
+    run = kept.program.run().start(addresses, out or partial(new, kept.shape, kept.dtype, device))
     if run is None:
-        _kept.drop(call.key)
+        _kept.drop(key)
         return None
-    with run:  # ends when no stream but the main one uses its memory
-        facts = Facts({need: run.fact(need) for need in kept.needs}) if kept.needs else _NO_FACTS
-        wrong = run.fact(VERIFIED).wrong if kept.verified else 0
-        chosen, result = kept.plan_for(facts), run.result
+    try:
+        chosen = _judged(kept, run) if kept.needs else kept.plan_for(_NO_FACTS)
+        wrong, result = kept.verified and run.fact(VERIFIED).wrong, run.result
+    finally:
+        run.end()
     if wrong and chosen is not None:
         warn(_WRONG, RuntimeWarning)
         return None
     if chosen is None:
-        _kept.put(call.key, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
+        _kept.put(key, _Missed(kept.misses + 1, _REST if kept.misses + 1 >= _MOST_MISSES else 0))
         return None
     if kept.misses:
-        _kept.put(call.key, replace(kept, misses=0))
+        _kept.put(key, replace(kept, misses=0))
     return result if numbers is None else numbers, chosen
+
+
+def _made(key: Hashable, known: _Kept | _Seen | _Missed | None) -> _Kept | None:
+    """The program for calls of this key, made if it has to be; None if there is to be none."""
+    if isinstance(known, _Missed):
+        known.rest -= 1
+        return None
+    if isinstance(known, _Seen):
+        made = known.made()
+        _kept.put(key, made)
+        return made
+    return known
+
+
+@default_environment
+def _judged(kept: _Kept, run: Run) -> Chosen | None:
+    """The plan for the operands of a run, by their facts, if its result is right for them; else None."""
+    return kept.plan_for(Facts({need: run.fact(need) for need in kept.needs}))
 
 
 _NO_FACTS = Facts()
@@ -285,12 +300,11 @@ def keep(
 ) -> None:
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
     # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
-    if not ENABLED or (work.for_transposes and not _are_transposes(_given(a), _given(b))):
-        return
     call = call_of(a, b, c, out, key)
-    if call is None:
+    if call is None or (work.for_transposes and not _are_transposes(_given(a), _given(b))):
         return
-    missed = before if isinstance(before := _kept.peek(call.key), _Missed) else _Missed(0, 0)
+    key, *_ = call
+    missed = before if isinstance(before := _kept.peek(key), _Missed) else _Missed(0, 0)
     if missed.rest > 0:
         return
     repetition = work.repetition(facts)
@@ -298,9 +312,9 @@ def keep(
         obstacle, limit = native_obstacle("float64"), work.memory.limit
         seen = _Seen(repetition, plan_for(), shape, dtype, obstacle, missed.misses)
         if limit is None:
-            _kept.put(call.key, seen)
+            _kept.put(key, seen)
         elif (made := seen.made()).program.room.counted_in_one_piece <= limit:
-            _kept.put(call.key, made)
+            _kept.put(key, made)
 
 
 def forget() -> None:
@@ -308,11 +322,9 @@ def forget() -> None:
     _kept.clear()
 
 
-def _new(kept: _Kept, call: Call) -> tuple[Any, int]:
-    """A new array for a result of floats, its elements undefined, and its address."""
-    if call.kind is not None:
-        return call.kind.new(kept.shape, kept.dtype, call.device)
-    c = cp.empty(kept.shape, kept.stored)
+def _new(shape: tuple[int, ...], dtype: str, device: int) -> tuple[Any, int]:
+    """A new array for a result of floats on the current device, its elements undefined, and its address."""
+    c = cp.empty(shape, stored_as(dtype))
     return c, c.data.ptr
 
 
@@ -331,25 +343,25 @@ def _given(x: Any, kind: Kind | None = None) -> Given | None:
     if type(x) is Prepared:
         if type(x.slices) is not PreparedSlices:
             return None
-        rows, addresses = x.slices.given
-        return rows[0], (x.side, x.plan, x.shape, rows), addresses
+        device, rows, addresses = x.slices.given
+        return device, (x.side, x.plan, x.shape, rows), addresses
     if kind is not None:
         return kind.given(x)
     if type(x) is cp.ndarray:
-        device, char = x.data.device_id, x.dtype.char
-        if x.dtype.itemsize == 1:  # of 8-bit floats `matmul` takes bfloat16 copies
+        dtype, data = x.dtype, x.data
+        if dtype.itemsize == 1:  # of 8-bit floats `matmul` takes bfloat16 copies
             return None
-        return device, (device, _HALVES.get(char, char), x.shape, x.strides), (x.data.ptr,)
+        char = dtype.char
+        return data.device_id, (_HALVES.get(char, char), x.shape, x.strides), (data.ptr,)
     if type(x) is HalfArray:
         if type(x.bits) is not cp.ndarray:
             return None
-        device = x.bits.data.device_id
-        return device, (device, x.format, x.bits.shape, x.bits.strides), (x.bits.data.ptr,)
+        data = x.bits.data
+        return data.device_id, (x.format, x.bits.shape, x.bits.strides), (data.ptr,)
     if isinstance(x, Numbers) and type(x.limbs) is cp.ndarray:
         planes = planes_of(x)
-        device = x.limbs.data.device_id
         views = [(of.data.device_id, of.dtype.char, of.shape, of.strides) for of in planes]
-        return device, (x.bits, *views), tuple([of.data.ptr for of in planes])
+        return x.limbs.data.device_id, (x.bits, *views), tuple([of.data.ptr for of in planes])
     return None
 
 

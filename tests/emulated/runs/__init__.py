@@ -34,6 +34,7 @@ FUNCTIONS = {
         "complex-stacks",
         "long-images",
         "tiles-in-turn",
+        "hopper-tiles-in-turn",
         "stacks-at-the-end-of-memory",
     ),
     "random_stacks": ("random-stacks", "hopper-random-stacks"),

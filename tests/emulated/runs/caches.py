@@ -147,15 +147,11 @@ def runs_of_threads(rng: np.random.Generator) -> None:
         c = cp.full((20, 25), np.nan)
         return program.run().start([x.data.ptr, y.data.ptr], lambda: (c, c.data.ptr))
 
-    def end(run: Any) -> None:
-        with run:
-            pass
-
     with ThreadPoolExecutor(1) as thread:
         runs = list(thread.map(start, range(count)))
         assert len({id(run) for run in runs}) == count
         assert ozaki.cache_info()["side streams"].entries == 4
-        for _ in thread.map(end, runs):
+        for _ in thread.map(Run.end, runs):
             pass
     del runs
     assert len(program.idle) == MOST_IDLE

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -115,11 +116,20 @@ def started(program: Program, arrays: Iterable[Any], c: Any) -> Run | None:
     return run
 
 
+@contextmanager
+def ended(run: Run) -> Iterator[None]:
+    """End a run with a `with` statement."""
+    try:
+        yield
+    finally:
+        run.end()
+
+
 def run_whole(program: Program, arrays: Iterable[Any], c: Any) -> None:
     """Run a whole program with these operands, into c."""
     run = started(program, arrays, c)
     assert run is not None
-    with run:
+    with ended(run):
         assert run.result is c
 
 
@@ -187,7 +197,7 @@ def facts(rng: np.random.Generator) -> None:
             c = filled((1, m, n), "f4")
             run = started(program, [on_device(a), on_device(b)], c)
             assert run is not None
-            with run:
+            with ended(run):
                 for i in rng.permutation(len(needs)):
                     compare(needs[i], a, b, run.fact(needs[i]))
             same(expected(Residues(8), a, b), c)
@@ -228,7 +238,7 @@ def facts_within_limits(rng: np.random.Generator) -> None:
             c = filled(c.shape, "f4")
             run = started(program, [on_device(a), on_device(b)], c)
             assert run is not None
-            with run:
+            with ended(run):
                 for need in needs:
                     compare(need, a, b, run.fact(need))
             same(expected(Residues(4), a, b), c)
@@ -286,7 +296,7 @@ def facts_begun(rng: np.random.Generator) -> None:
                 c = filled((1, m, n), dtype)
                 run = started(program, [on_device(a), on_device(b)], c)
                 assert run is not None
-                with run:
+                with ended(run):
                     for need in (*needs, *more):
                         compare(need, a, b, run.fact(need))
                 same(expected(scheme, a, b), c)
@@ -315,7 +325,7 @@ def words_cut(rng: np.random.Generator) -> None:
             c = filled((1, m, n), "f4")
             run = started(program, [on_device(x) for x in pair], c)
             assert run is not None
-            with run:
+            with ended(run):
                 again_found = run.fact(need)
             same(expected(halfhalf, *pair), c)
             if not on_hopper():
@@ -420,14 +430,14 @@ def runs_at_once(rng: np.random.Generator) -> None:
 
     def by_thread(pair: Pair) -> Any:
         run, c, _arrays = begun(pair)
-        with run:
+        with ended(run):
             compare(need, *pair, run.fact(need))
         same(expected(scheme, *pair), c)
 
     for _ in range(3):
         runs = [begun(pair) for pair in pairs]
         for (run, c, _), pair in zip(reversed(runs), reversed(pairs), strict=True):
-            with run:
+            with ended(run):
                 compare(need, *pair, run.fact(need))
             same(expected(scheme, *pair), c)
         assert len(program.idle) == 3
@@ -437,7 +447,7 @@ def runs_at_once(rng: np.random.Generator) -> None:
         streams.drain_all()
     for pair in pairs:  # nobody asks for the facts
         run, c, arrays = begun(pair)
-        with run:
+        with ended(run):
             pass
         assert others_are_done()
         same(expected(scheme, *pair), c)

@@ -14,7 +14,7 @@ import numpy as np
 from cupy.cuda import cublas, get_current_stream, runtime
 
 from ozaki.backends.cupy.program import compiling, driver
-from ozaki.backends.cupy.program.arrays import Array, Place
+from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import (
     STREAMS,
@@ -110,6 +110,10 @@ class Call(NamedTuple):
     stream: int
     pieces: Any
     places: tuple[tuple[int, Place], ...]
+
+    def touches(self, *buffers: Buffer) -> bool:
+        """Whether one of these buffers is among the addresses."""
+        return any(place.buffer in buffers for _, place in self.places)
 
 
 def calls_of(steps: Iterable[Step], device: int) -> tuple[list[Call], dict[Step, Any], list[tuple[Idle, Block]]]:

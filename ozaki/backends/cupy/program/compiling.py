@@ -69,7 +69,7 @@ def common(architecture: str) -> list[tuple[str, Definitions]]:
     found = []
     for line in (folder() / "common.txt").read_text(encoding="ascii").splitlines():
         file, *macros = line.split()
-        hoppers = file in _HOPPER_ALONE or file.endswith("_sm90.cu")
+        hoppers = file in _HOPPER_ALONE or file.endswith("_sm90.cu") or _HOPPERS_MACRO in macros
         if file == "#" or (hoppers and architecture != "sm_90a"):
             continue
         pairs = (macro.split("=") for macro in macros)
@@ -79,6 +79,9 @@ def common(architecture: str) -> list[tuple[str, Definitions]]:
 
 _HOPPER_ALONE = ("conversion/split_quadrants.cu", "hardware/halves.cu")
 """Files of kernels for Hopper whose names do not say so."""
+
+_HOPPERS_MACRO = "WARPGROUPS=1"
+"""Of those kernels for Hopper whose files have kernels for all devices (kernels/stacks/stack.cu)."""
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

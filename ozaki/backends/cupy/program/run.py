@@ -25,8 +25,7 @@ from ozaki.records.progress import SILENT, Progress
 class Run:
     """A program with argument blocks, events and pinned memory of its own, for one call at a time.
 
-    `start`, then `fact`, then `close`, which makes it ready for another call. As a context manager it closes itself,
-    once no stream but the main one uses its memory.
+    `start`, then `fact`, then `end`, which makes it ready for another call.
 
     Attributes
     ----------
@@ -47,28 +46,25 @@ class Run:
             pinned += -(-max(buffer.nbytes, 1) // 64) * 64
         self._pinned, self.pinned_bytes = cp.cuda.alloc_pinned_memory(pinned) if pinned else None, pinned
         numbers = {buffer: i for i, buffer in enumerate((*program.given, *program.inputs, *program.keeps))}
-        self._bases = [0] * len(numbers)
-        # Calls as (start, stream, pieces, bound), `bound` (i, number of a bound buffer, offset) for each address in
-        # pieces[i] that every run writes anew.
-        calls: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
-        # (pieces, i, offset) for each address in the workspace, written anew where that lies elsewhere than before.
-        self._in_workspace: list[tuple[Any, int, int]] = []
-        of_steps, self._events, self._taken = calls_of(program.steps, self._device)
-        for start, stream, pieces, places in of_steps:
-            bound = []
+        # The addresses of these buffers and, last, of the workspace, as the arguments of calls have them by now; and
+        # the places of each, (pieces, i, offset): pieces[i] is `offset` bytes further on.
+        self._addresses = [_UNKNOWN] * (len(numbers) + 1)
+        self._places: list[list[tuple[Any, int, int]]] = [[] for _ in self._addresses]
+        calls, self._events, self._taken = calls_of(program.steps, self._device)
+        for *_, pieces, places in calls:
             for i, (buffer, offset) in places:
                 if buffer in numbers:
-                    bound.append((i, numbers[buffer], offset))
+                    self._places[numbers[buffer]].append((pieces, i, offset))
                 elif buffer in offsets:
-                    self._in_workspace.append((pieces, i, offsets[buffer] + offset))
+                    self._places[-1].append((pieces, i, offsets[buffer] + offset))
                 else:
                     assert self._pinned is not None
                     pieces[i] = self._pinned.ptr + begins[buffer] + offset
-            calls.append((start, stream, pieces, bound))
+        starts = [(call.start, call.stream) for call in calls]
         self._result = len(program.given) - 1
-        needing = [i for i, (*_, bound) in enumerate(calls) if self._result in [base for _, base, _ in bound]]
-        first = needing[0] if needing else len(calls)
-        self._before_result, self._rest = calls[:first], calls[first:]
+        result = program.given[-1:]
+        first = next((i for i, call in enumerate(calls) if call.touches(*result)), len(calls))
+        self._before_result, self._rest = starts[:first], starts[first:]
         self._arrays = {
             step: on_host(self._pinned, begins[step.array.buffer], step.array)
             for step in program.steps
@@ -76,13 +72,15 @@ class Run:
         }
         self._waited: set[Arrive] = set()
         self._found: dict[Evidence, Any] = {}
-        self._address = 0
         self._memory: Any = None
         self.kept: dict[Buffer, Any] = {}
         self.result: Any = None
 
     def start(
-        self, addresses: Iterable[int], result: Callable[[], tuple[Any, int]] | None = None, progress: Progress = SILENT
+        self,
+        addresses: Iterable[int],
+        result: tuple[Any, int] | Callable[[], tuple[Any, int]] | None = None,
+        progress: Progress = SILENT,
     ) -> Self | None:
         """Start all steps, on CuPy's current stream and, for proofs, two more.
 
@@ -91,9 +89,9 @@ class Run:
         addresses : of the given arrays, then of the inputs, in the order of `Program.given` and `Program.inputs`; they
             lie on the current device, with the dtypes, shapes and strides that were given to the builder, and the
             caller keeps them alive until the run ends
-        result : returns the array of the result, the last of `given`, and its address, which is then not among the
-            others; it is called once all steps before the first that touches it have been started, so that the host
-            allocates it while the device works
+        result : the array of the result, the last of `given`, and its address, which is then not among the others; or a
+            function that returns both: it is called once all steps before the first that touches it have been started,
+            so that the host allocates it while the device works
         progress : is told of each call
 
         Returns
@@ -102,28 +100,31 @@ class Run:
 
         Then, and if an error is raised, the device has completed whatever was started, and the run is closed.
         """
-        room, bases = self.room, self._bases
+        room, known = self.room, self._addresses
         streams = addresses_of_streams(self._device if room.aside else None)
         try:
             if room.nbytes:
                 self._memory = memory = cp.cuda.alloc(room.nbytes)
-                if memory.ptr != self._address:  # most often the pool returns the same memory as for the last call
-                    self._address = address = memory.ptr
-                    for pieces, i, offset in self._in_workspace:
-                        pieces[i] = address + offset
-            for i, address in enumerate(addresses):
-                bases[i] = address
+                if known[-1] != memory.ptr:  # most often the pool returns the same memory as for the last call
+                    self._bind(-1, memory.ptr)
+            for number, address in enumerate(addresses):
+                if known[number] != address:
+                    self._bind(number, address)
             if self._keeps:
-                for i, buffer in enumerate(self._keeps, len(bases) - len(self._keeps)):
+                for number, buffer in enumerate(self._keeps, len(known) - 1 - len(self._keeps)):
                     self.kept[buffer] = kept = cp.cuda.alloc(max(buffer.nbytes, 1))
-                    bases[i] = kept.ptr
+                    self._bind(number, kept.ptr)
             if not progress.silent:
                 self._start_counted(streams, progress)
                 return self
-            _start(self._before_result, bases, streams)
+            for start, stream in self._before_result:
+                start(streams[stream])
             if result is not None:
-                self.result, bases[self._result] = result()
-            _start(self._rest, bases, streams)
+                self.result, address = result if isinstance(result, tuple) else result()
+                if known[self._result] != address:
+                    self._bind(self._result, address)
+            for start, stream in self._rest:
+                start(streams[stream])
         except cp.cuda.memory.OutOfMemoryError:
             self._give_up()
             return None
@@ -135,8 +136,14 @@ class Run:
     def _give_up(self) -> None:
         """Wait for whatever was started, and close: other streams may use memory that is given back."""
         cp.cuda.Device().synchronize()
-        self._address = 0  # of which some arguments may not tell
-        self.close()
+        self._addresses = [_UNKNOWN] * len(self._addresses)  # not all arguments may have the last ones
+        self._close()
+
+    def _bind(self, number: int, address: int) -> None:
+        """Write the address of a buffer, by its number, into the arguments of calls."""
+        for pieces, i, offset in self._places[number]:
+            pieces[i] = address + offset
+        self._addresses[number] = address
 
     @property
     def program(self) -> Program | None:
@@ -147,8 +154,8 @@ class Run:
         """Start all steps one by one, and tell `progress` of each."""
         calls = [*self._before_result, *self._rest]
         progress.begin(len(calls), "launches")
-        for call in calls:
-            _start([call], self._bases, streams)
+        for start, stream in calls:
+            start(streams[stream])
             progress.step()
 
     def fact(self, key: Hashable) -> Any:
@@ -188,19 +195,17 @@ class Run:
             self._wait(arrival)
         self._memory = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
+    def end(self) -> None:
+        """Finish, and give the run back to `idle`; no stream but the main one uses its memory then."""
         if self._arrays:
             try:
                 self.finish()
             except BaseException:  # an interrupt
                 self._give_up()
                 raise
-        self.close()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Give the memory back to the pool, and the run to `idle`; no stream but the main one may still use it."""
         if self._waited:
             self._found.clear()
@@ -212,18 +217,14 @@ class Run:
             program.idle.append(self)
 
     def dissolve(self) -> None:
-        """Give the argument blocks back to the pools of their kernels, in place of `close`: the run is used no more."""
+        """Give the argument blocks back to the pools of their kernels, in place of `end`: the run is used no more."""
         while self._taken:
             idle, block = self._taken.pop()
             idle.append(block)
 
 
-def _start(calls: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
-    """Write the addresses of bound arrays, which begin at `bases`, into the arguments of calls, and make the calls."""
-    for start, stream, pieces, bound in calls:
-        for i, base, offset in bound:
-            pieces[i] = bases[base] + offset
-        start(streams[stream])
+_UNKNOWN = -1
+"""Stands for an address that no argument has."""
 
 
 class Execution:

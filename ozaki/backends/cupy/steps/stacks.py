@@ -6,7 +6,7 @@ all that it does is to round the product alone; other products have engines (`st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
@@ -66,6 +66,7 @@ class Tile:
     slices : of an element
     direct : whether slices stay in registers
     eights : of columns of C that a warp multiplies at a time
+    wgmma : whether warpgroups multiply, 64 rows of C at a time (kernels/stacks/planes_sm90.cuh)
     """
 
     rows: int
@@ -76,12 +77,15 @@ class Tile:
     slices: int
     direct: bool = False
     eights: int = 2
+    wgmma: bool = False
 
     @property
     def nbytes(self) -> int:
         """Bytes of shared memory of a block."""
         depth = _PIECE if self.pieces == 1 else round_up(self.pieces, 2) * _PIECE * self.shared_by
         of_line = 0 if self.direct else depth * self.slices
+        if self.wgmma:
+            of_line = round_up(of_line, 128)
         exchanged = 160 * self.warps if self.shared_by > 1 else 0
         return (of_line + 4) * (self.rows + self.cols) + exchanged
 
@@ -132,7 +136,7 @@ _ENTRY_PS, _ELEMENT_PS, _FACTS_PS = 0.55, 0.27, 5.5
 """Picoseconds for each slice product and one more: of an entry and of an element; and for the facts of an element. On
 an H200, of float64 and 14 residues, float32 and 7, or 3 digits, and from 16 to 64 rows, columns and inner indices."""
 
-_OF_LONG, _OF_COMPLEX = 1.8, 1.6
+_OF_LONG, _OF_COMPLEX = 1.2, 1.6
 """How much longer that takes with k above _SIDE, where one block fills a multiprocessor (the same, with 128); and for
 slices of complex rows, of which `products` counts two for each of the four products of parts."""
 
@@ -164,9 +168,11 @@ def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: in
         ways = ((4, 1),)
     rows, cols = _whole_tile(m, n)
     while True:
-        for way in ways:
-            if (tile := _fitting(device, rows, cols, *way, slices)) is not None:
-                return tile
+        fitting = [tile for way in ways if (tile := _fitting(device, rows, cols, *way, slices)) is not None]
+        if fitting:  # with many registers a warp has longer parts of lines, and tells others less about them
+            last = fitting[-1]
+            tile = last if _blocks_of(device, last, parts) * last.warps <= _WARPS_ALONE else fitting[0]
+            return _by_warpgroups(device, scheme, tile)
         if rows == cols == 16:
             return None
         if rows > cols:
@@ -185,11 +191,28 @@ def _fitting(device: Device, rows: int, cols: int, pieces: int, shared_by: int, 
     warps = shared_by
     while warps < min(units * shared_by, _MOST_WARPS):
         tile = Tile(rows, cols, pieces, shared_by, warps, slices)
-        if warps * (device.shared_memory // (tile.nbytes + 1024)) >= _MOST_WARPS:
+        blocks = device.shared_memory // (tile.nbytes + 1024)
+        if warps * blocks >= (_WARPS_ALONE if blocks == 1 else _MOST_WARPS):
             break
         warps *= 2
     tile = Tile(rows, cols, pieces, shared_by, warps, slices)
     return tile if warps <= _MOST_WARPS and tile.nbytes <= device.block_memory else None
+
+
+def _by_warpgroups(device: Device, scheme: KernelScheme, tile: Tile) -> Tile:
+    """The tile as warpgroups multiply it, if they do."""
+    residues = type(scheme) is Residues and not quotients_of(scheme).split
+    if device.family.words != "wgmma" or not residues or (tile.rows, tile.pieces, tile.warps) != (64, 4, 8):
+        return tile
+    return replace(tile, wgmma=True, eights=4 if tile.shared_by == 2 and tile.cols % 32 == 0 else 2)
+
+
+def _blocks_of(device: Device, tile: Tile, parts: int) -> int:
+    """Blocks of a multiprocessor."""
+    blocks = (_MOST_WARPS if tile.slices // parts <= _FEW else _FEWER_WARPS) // tile.warps or 1
+    if not tile.direct:
+        blocks = max(min(blocks, device.shared_memory // (tile.nbytes + 1024)), 1)
+    return blocks
 
 
 def _whole_tile(m: int, n: int) -> tuple[int, int]:
@@ -214,6 +237,10 @@ _MOST_WARPS, _FEWER_WARPS, _FEW = 16, 12, 15
 """Warps of a multiprocessor, of 128 registers a thread; and of 168, if blocks are small and there are more than so many
 slices of a part."""
 
+_WARPS_ALONE = 8
+"""Warps of a block that has a multiprocessor for itself: they have 255 registers a thread, and wait less for one
+another than twice as many (2048 x 128^3 on an H200: 0.89 ms for 1.01)."""
+
 
 def multiply(b: Builder, device: Device, plan: Plan, left: Array, right: Array, out: Array) -> None:
     """Add the step that computes left right^T, shape (batch, m, n), from rows (batch or 1, m or n, k)."""
@@ -231,9 +258,7 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
     assert tile is not None
     parts = a.dtype.parts
     scaling = scaling_of(scheme, parts * k)
-    blocks = (_MOST_WARPS if tile.slices // parts <= _FEW else _FEWER_WARPS) // tile.warps or 1
-    if not tile.direct:
-        blocks = max(min(blocks, device.shared_memory // (tile.nbytes + 1024)), 1)
+    blocks = _blocks_of(device, tile, parts)
     macros: Macros = {
         "PARTS": parts,
         "INPUT_A": a.dtype.ctype_of_part,
@@ -252,6 +277,8 @@ def kernel_of(device: Device, scheme: KernelScheme, a: View, b: View, out: View)
         "WHOLE": int((m % tile.rows, n % tile.cols, k) == (0, 0, _PIECE * tile.pieces * tile.shared_by)),
         "EIGHTS": 1 if parts == 2 else tile.eights,
         "ONE_TILE": int(m <= tile.rows and n <= tile.cols),
+        "WARPGROUPS": int(tile.wgmma),
+        "AHEAD": int(blocks * tile.warps <= _WARPS_ALONE),
     }
     constants: tuple[int, ...] = (0, 0)
     if isinstance(scheme, Residues):
