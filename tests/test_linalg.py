@@ -214,6 +214,24 @@ def test_nearly_singular_matrices_are_solved(xp):
         assert error(found.x, exact) <= found.error_bound <= 2.0**-79
 
 
+def test_matrices_that_elimination_in_float64_finds_singular_are_solved(xp):
+    """As rows that are units of the last place apart, and pivots that are only what couples a row to another one."""
+    for pivot in (3.0, 5.0, 7.0):
+        corner = (0.7 / pivot) * (1 / 3)  # the second pivot is 0 in float64, and 1e-17 at most
+        a = np.array([[pivot, 1 / 3, 0], [0.7, corner, 1e-95], [0, 1e-95, 1.0]])
+        exact = exact_solve(fractions(a), fractions(np.eye(3)))
+        found = linalg.inv(xp.asarray(a))
+        assert error(found.x, exact) <= found.error_bound <= 2.0**-52
+        assert linalg.lstsq(xp.asarray(a), xp.ones(3)).error_bound <= 2.0**-52
+    rows = np.arange(8)
+    for top in (5e8 + 3, 900782642.0, 2.0**30 - 1):  # Frank's matrix, and a number that is added to it
+        a = np.where(rows >= rows[:, None] - 1, top - np.maximum.outer(rows, rows), 0)
+        exact = exact_solve(fractions(a), fractions(np.ones(8)))
+        found = linalg.solve(xp.asarray(a), xp.ones(8), accuracy=60, dtype="mp")
+        assert error(found.x, exact) <= found.error_bound <= 2.0**-60
+        assert linalg.lu_factor(xp.asarray(a)).error_bound <= 2.0**-50
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["mp", "mp1400"])
 @pytest.mark.parametrize("function", ["solve", "inv"])

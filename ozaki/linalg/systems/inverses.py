@@ -311,6 +311,9 @@ def _checked(condition: float, why: str) -> float:
 def _inverse(x: Any, why: str) -> Any:
     """The library's own inverse of a matrix, or, where that finds x singular, of one that differs by roundings.
 
+    An inverse whose norm is beyond `LARGEST` is that of a matrix that is singular but for tiny elements: where some are
+    of rows and columns that are far apart, pivots may be such, though x is far from singular.
+
     Raises
     ------
     numpy.linalg.LinAlgError
@@ -322,17 +325,20 @@ def _inverse(x: Any, why: str) -> Any:
             found = xp.linalg.inv(changed)
         except np.linalg.LinAlgError:
             continue
-        if bool(xp.isfinite(found).all()):
+        if bool(xp.isfinite(found).all()) and row_norm(found) * row_norm(changed) <= LARGEST:
             return found
     raise np.linalg.LinAlgError(f"a: {why}")
 
 
 def _changed(x: Any) -> Any:
-    """Matrices that differ from x by relative changes of some 2**-50, which hardly leave it singular."""
+    """Matrices that differ from x by changes of some 2**-50, or more, of its largest element.
+
+    Of the first ones elimination may find pivots of zero, too, as their elements are few units of the last place apart.
+    """
     xp = array_library(x)
     size = abs(x).max() if x.size else 0.0
-    for place in (3, 7):
-        yield x + 2.0**-52 * _signs(x, place) * size + 2.0**-50 * size * xp.eye(len(x))
+    for place, unit in ((3, 2.0**-52), (7, 2.0**-52), (11, 2.0**-50), (15, 2.0**-48), (19, 2.0**-46)):
+        yield x + unit * (_signs(x, place) + 4 * xp.eye(len(x))) * size
 
 
 def _shaken(x: Any, step: int) -> Any:
