@@ -328,7 +328,7 @@ def lu_solve(
     trans : {0, 1, 2, "N", "T", "C"}, optional
         1 or "T" for a^T x = b, 2 or "C" for a^H x = b. The first system with a transpose takes another inverse.
     accuracy, dtype
-        As in `solve`; they need not be those of the factors.
+        As in `solve`, but that None is "dtype"; they need not be those of the factors.
 
     Returns
     -------
