@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 import ozaki
 from ozaki.backends.cupy.program import compiling
 
@@ -61,7 +63,7 @@ def products() -> None:
         ozaki.gemm(1.5, a, b, -2, c, accuracy="fp64", reproducible=True)
         ozaki.gemm(1.5, a, b, -2, c, scheme="residues", slices=14)
         ozaki.matmul(a, b, return_report=True, reproducible=True)
-    for stacks, size in itertools.product(_STACKS, (16, 32, 64, 128)):
+    for stacks, size in itertools.product(_STACKS, _SIZES):
         dtype, scheme, slices = stacks
         stack = made((2048, size, size), dtype)
         _run(stack, stack, {"scheme": scheme, "slices": slices})
@@ -74,6 +76,29 @@ def products() -> None:
         _run(x, y, {"accuracy": bits})
         _run(ozaki.mparray(made((64, 64), "c16"), bits=bits), ozaki.mparray(made((64, 64), "f8"), bits=bits), {})
 
+
+def of_other_devices() -> set[Line]:
+    """Kernels of those stacks for devices without Hopper's instructions, which have others."""
+    from ozaki.backends.cupy import devices
+    from ozaki.backends.cupy.program.arrays import DTYPES, View
+    from ozaki.backends.cupy.steps import stacks
+    from ozaki.schemes import ComplexResidues
+    from ozaki.schemes.named import scheme_of
+
+    lines = set()
+    for capability, multiprocessors, shared_memory in (("80", 108, 167936), ("100", 148, 233472)):
+        device = devices.of(capability, multiprocessors=multiprocessors, shared_memory=shared_memory)
+        for (dtype, name, slices), n in itertools.product(_STACKS, _SIZES):
+            view = View(DTYPES[np.dtype(dtype).char], (2048, n, n), (n * n, n, 1))
+            scheme: Any = scheme_of(name, slices)
+            scheme = ComplexResidues(slices).slices if dtype[0] == "c" else scheme
+            if stacks.tile_of(device, scheme, n, n, n) is not None:
+                kernel = stacks.kernel_of(device, scheme, view, view, view)
+                lines.add(line_of(kernel.file, dict(kernel.macros)))
+    return lines
+
+
+_SIZES = (16, 32, 64, 128)
 
 _STACKS = (
     ("f8", "residues", 14), ("f8", "residues", 15), ("f4", "residues", 7), ("f4", "digits", 3), ("c16", "residues", 15),
@@ -104,6 +129,7 @@ def main() -> None:
 
     with mock.patch.object(compiling, "kernel", noted):
         products()
+    lines |= of_other_devices()
     head = "# Kernels that common products need: file and macros. Written by building/common_kernels.py."
     Path(chosen.output).write_text("\n".join([head, *sorted(lines)]) + "\n", encoding="ascii")
     print(f"{len(lines)} kernels in {chosen.output}")

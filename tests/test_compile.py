@@ -306,10 +306,10 @@ def tops_split_words(rows, cluster, warps, *case):
     return "sm_90a", "words/tops_split_words_sm90.cu", macros
 
 
-def stack(scheme, n, char="d"):
-    device = devices.of("90", multiprocessors=132, shared_memory=233472)
-    view = View(DTYPES[char], (4096, n, n), (n * n, n, 1))
-    kernel = stacks.kernel_of(device, scheme, view, view, view)
+def stack(scheme, n, char="d", k=None):
+    device, k = devices.of("90", multiprocessors=132, shared_memory=233472), k or n
+    view, out = (View(DTYPES[char], (4096, n, x), (n * x, x, 1)) for x in (k, n))
+    kernel = stacks.kernel_of(device, scheme, view, view, out)
     return kernel.file, kernel.macros
 
 
@@ -599,6 +599,7 @@ MORE = [
     split_words("BF16", "RZ", 3, 0, 0),
     word_mma("FP16", SEVERAL, tile=(8, 64, 32)),
     stack(Residues(7), 32, "f"),
+    stack(Residues(7), 64, "f", 200),
     stack(Residues(14), 256),
     stack(Residues(15), 64),
     stack(Residues(20), 16),

@@ -507,6 +507,17 @@ def test_distributions_name_what_is_wrong(make, match):
     assert ProcessGrid(np.array([2, 1])) == ProcessGrid((2, 1))  # equal on all processes, however they are given
 
 
+def test_options_that_are_equal_may_be_given_or_not():
+    x = np.ones((6, 6))
+
+    def one_default(communicator):
+        a = shared(x, Slab.X, communicator)
+        given = {"accuracy": None, "reproducible": False} if communicator.rank else {}
+        return distributed.matmul(a, a, **given).local
+
+    assert all((each == 6).all() for each in run(2, one_default))
+
+
 def test_an_error_on_one_process_is_known_to_the_others():
     def work(communicator):
         local = np.ones((2, 2), "f8" if communicator.rank else "i4")

@@ -3,6 +3,7 @@
 import ctypes
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -122,6 +123,17 @@ def test_warpgroups_of_hopper_multiply_64_rows(device, scheme, k, expected):
     if expected:
         assert (tile.rows, 16 * tile.pieces * tile.shared_by) == (64, round_up(k, 64))
         assert tile.nbytes >= (tile.rows + tile.cols) * (round_up(scheme.count * round_up(k, 64), 128) + 4)
+
+
+@pytest.mark.parametrize("count", range(4, 21))
+def test_the_kernel_takes_every_tile_of_warpgroups(count):
+    """What kernels/stacks/stack.cu asserts of them, of all shapes."""
+    sizes, depths = (1, 16, 17, 48, 49, 64, 65, 100, 200, 256), (1, 16, 33, 50, 64, 65, 100, 128, 129, 192, 200, 256)
+    for m, k, n in product(sizes, depths, sizes):
+        tile = stacks.tile_of(H100, Residues(count), m, k, n)
+        if tile is not None and tile.wgmma:
+            assert (tile.rows, tile.pieces, tile.warps) == (64, 4, 8) and tile.shared_by <= 2 and count <= 14
+            assert tile.cols % (8 * tile.eights) == 0 and tile.nbytes <= H100.block_memory
 
 
 def test_checked_and_prepared_products_have_engines():

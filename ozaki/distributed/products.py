@@ -307,7 +307,7 @@ def _multiply(
             shape=checked.question.sizes.shape,
             dtype=(str(a.dtype), str(b.dtype), checked.question.dtype),
             options={name: x for name, x in options._asdict().items() if x != getattr(_DEFAULTS, name)},
-            types_of_options=options.key[len(options) : -1],  # 60 are bits, 60.0 is refused, but they compare equal
+            types_of_options=tuple(map(type, options))[:-1],  # 60 are bits, 60.0 is refused, but they compare equal
             plan=plan,
             distribution=repr((a.distribution, b.distribution, checked.distribution)),
             grid=(checked.sharing.grid, checked.sharing.layers),

@@ -4,7 +4,7 @@ A thread has one environment for all of its code: how results are rounded, and w
 may have changed it: one that was built with -ffast-math switches subnormals off when it is loaded, interval arithmetic
 rounds upward and downward. So each public function tests whether the environment is the default one; if not, it sets
 the default, and restores the environment that it found when it returns. (A repeated call on a GPU does so where it
-judges facts; without facts it computes nothing on the host.)
+makes a program or judges facts; else it computes nothing on the host.)
 """
 
 from __future__ import annotations

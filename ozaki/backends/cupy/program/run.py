@@ -18,6 +18,7 @@ from ozaki.backends.cupy.program.calls import calls_of, on_host
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.steps import Arrive, Launch
 from ozaki.backends.cupy.program.streams import addresses as addresses_of_streams
+from ozaki.process.environment import default_environment
 from ozaki.records.memory import Memory
 from ozaki.records.progress import SILENT, Progress
 
@@ -35,6 +36,7 @@ class Run:
     kept : the memory of each buffer that the program keeps, after `start`, which the caller takes
     """
 
+    @default_environment  # a compiler folds constants in it
     def __init__(self, program: Program) -> None:
         self._program = weakref.ref(program)  # which has its idle runs, and so is freed as soon as nobody needs it
         self._keeps, self._readers = program.keeps, program.readers

@@ -202,7 +202,8 @@ def _fitting(device: Device, rows: int, cols: int, pieces: int, shared_by: int, 
 def _by_warpgroups(device: Device, scheme: KernelScheme, tile: Tile) -> Tile:
     """The tile as warpgroups multiply it, if they do."""
     residues = type(scheme) is Residues and not quotients_of(scheme).split
-    if device.family.words != "wgmma" or not residues or (tile.rows, tile.pieces, tile.warps) != (64, 4, 8):
+    whole = (tile.rows, tile.pieces, tile.warps) == (64, 4, 8) and tile.shared_by <= 2
+    if device.family.words != "wgmma" or not residues or not whole:
         return tile
     return replace(tile, wgmma=True, eights=4 if tile.shared_by == 2 and tile.cols % 32 == 0 else 2)
 
