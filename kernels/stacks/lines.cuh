@@ -1,8 +1,9 @@
 // Lines of a product in a warp's registers: rows of A or columns of B, read and described.
 //
-// A warp has 16 lines. Lane 4 g + h has lines g and g + 8, and of every 16 inner indices, a piece, those from 4 h to
-// 4 h + 3: four bytes of a slice, which are a register of a fragment. (A fragment has others there, but A and B have
-// the same, and a sum has no order.) SHARE warps have the same lines, one after the other PIECES pieces of each.
+// A warp has 16 lines. Lane 4 g + h has lines g and g + 8 (for wgmma others: `line_of_lane`), and of every 16 inner
+// indices, a piece, those from 4 h to 4 h + 3: four bytes of a slice, which are a register of a fragment. (A fragment
+// has others there, but A and B have the same, and a sum has no order.) SHARE warps have the same lines, one after the
+// other PIECES pieces of each.
 #pragma once
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/ptx.cuh"

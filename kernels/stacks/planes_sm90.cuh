@@ -21,7 +21,7 @@ struct Planes {
                                                const Constants& constants) {
     const int line = line_of_lane(), h = threadIdx.x & 3;
     uint8_t* const to = planes + 2048 * unit + 128 * line;
-    const int own = 16 * (h ^ line), first = own ^ 64 * part, second = own ^ 64;  // of an odd modulus if k = 64
+    const int own = 16 * (h ^ line), first = own ^ 64 * part, second = own ^ 64;  // of moduli of odd index if k = 64
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll

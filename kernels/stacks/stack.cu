@@ -50,7 +50,7 @@ constexpr int STEPS = (PIECES_HELD + 1) / 2;
 constexpr bool AT_ONCE = ONE_TILE && TEAMS == UNITS;  // whether each team cuts one unit of each tile
 constexpr bool HALF = PIECES_HELD == 1;
 static_assert(!HALF || SHARED_BY == 1, "");
-static_assert(!DIRECT || (HALF && UNITS == 2 && WARPS == 1 && PARTS == 1), "");
+static_assert(!DIRECT || (HALF && UNITS == 2 && WARPS == 1 && PARTS == 1 && !AHEAD), "");
 static_assert(WARPS % SHARED_BY == 0 && (WARPGROUPS || EIGHTS == 1 || (EIGHTS == 2 && PARTS == 1)), "");
 static_assert(!WARPGROUPS || (DIGIT_BITS == 0 && PARTS == 1 && PIECES_HELD == 4 && SHARED_BY <= 2), "");
 static_assert(!WARPGROUPS || (WARPS == 8 && BLOCK_ROWS == 64 && BLOCK_COLS % (8 * EIGHTS) == 0), "");
@@ -143,8 +143,8 @@ __device__ __forceinline__ void store_pair(uint32_t* to, const uint32_t (&bits)[
   *reinterpret_cast<uint2*>(to) = make_uint2(bits[0], bits[1]);
 }
 
-// Rounds and stores 16 x 16 entries, of which a lane has eight: rows g and g + 8, columns 2 h and 2 h + 1, and the same
-// 8 columns on; or the first four of complex ones. mu, nu: exponents, or flags, of the tile's rows and columns, from
+// Rounds and stores 16 x (8 EIGHTS) entries, of which a lane has ENTRIES: of each 8 columns rows g and g + 8, columns
+// 2 h and 2 h + 1. mu, nu: exponents, or flags, of the tile's rows and columns, from
 // `row` and `col` of C on.
 __device__ __forceinline__ void finish(const Entry (&entries)[ENTRIES], const int* mu, const int* nu,
                                        const Operand<INPUT_A>& a, const Operand<INPUT_B>& b, const Result& to,
@@ -280,8 +280,7 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
     // 1. Slices.
     Held lines;  // not those of the tile before, which would be kept meanwhile
     if (!AHEAD) read_first(lines, walk);
-#pragma unroll
-    for (int side = 0; AHEAD && side < (DIRECT ? 2 : 1); ++side) lines[side] = next[side];
+    if (AHEAD) lines[0] = next[0];
     if constexpr (DIRECT) {
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
@@ -333,7 +332,7 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
     const int64_t product = walk.product;
     const int row0 = walk.row, col0 = walk.col;
     walk.advance();
-    if (AHEAD && !DIRECT && walk.there()) read_first(next, walk);
+    if (AHEAD && walk.there()) read_first(next, walk);
 #if WARPGROUPS
     shared_proxy_fence();
 #endif
@@ -380,7 +379,6 @@ stack(const INPUT_A* __restrict__ a, int64_t a_batch, int64_t a_row, int64_t a_k
         }
       };
       multiply<SHARED_BY * STEPS, HALF>(entries, load, constants);
-      if (AHEAD && DIRECT && walk.there()) read_first(next, walk);
       const int *const mu = exponents + 16 * down, *const nu = exponents + 16 * OF_ROWS + 8 * eight;
       finish(entries, mu, nu, left, right, result, product, row, col, m, n, k, constants);
     }

@@ -88,6 +88,7 @@ def places_of(scheme: Residues) -> tuple[int, ...]:
 
     Of at most four, the upper two make a float64, too, and lie so high that a rounded sum of the lower two does not
     reach below them. More are made digits of so many bits as the places have, and then any two of them make a float64.
+    In all cases the upper two tell the quotient by the product of all moduli, rounded.
     """
     groups, bits = groups_of(scheme.moduli), prod(scheme.moduli).bit_length()
     for places in _candidates(bits):

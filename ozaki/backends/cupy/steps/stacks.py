@@ -65,7 +65,7 @@ class Tile:
     warps : of a block
     slices : of an element
     direct : whether slices stay in registers
-    eights : of columns of C that a warp multiplies at a time
+    eights : of columns of C that a warp, or a warpgroup, multiplies at a time
     wgmma : whether warpgroups multiply, 64 rows of C at a time (kernels/stacks/planes_sm90.cuh)
     """
 
