@@ -45,7 +45,7 @@ from ozaki.records.formats import (
     result_format,
 )
 from ozaki.records.memory import Memory
-from ozaki.records.options import Options
+from ozaki.records.options import NONE_GIVEN, Options
 from ozaki.records.plan import Plan
 from ozaki.records.prepared import Prepared
 from ozaki.records.shapes import COMPLEX, REAL, Shapes, Side, shapes
@@ -113,7 +113,7 @@ class Pair:
     ) -> None:
         self.adjoint, self.memory, self.copied = adjoint, memory, 0
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        choices = choices or Options()
+        choices = choices or NONE_GIVEN
         if plan is None:  # else all of them have their defaults, but for `dtype`
             check_options(choices, self.backend)
         c = None if terms is None else terms[2]

@@ -31,7 +31,7 @@ from ozaki.planning.question import Question
 from ozaki.process.environment import default_environment
 from ozaki.process.placement import on_gpu, where_they_lie
 from ozaki.records.formats import part_of, precision_of
-from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.options import NONE_GIVEN, Options, ProductOptions, takes
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.progress import Progress, ProgressFunction, progress_of
 from ozaki.records.shapes import shapes
@@ -238,10 +238,6 @@ def is_dask_array(x: Any) -> bool:
     return dask is not None and isinstance(x, dask.Array)
 
 
-_DEFAULTS = Options()
-"""Options that nobody has named: messages leave them out."""
-
-
 class _Checked(NamedTuple):
     """What a call has made of its arguments before anything is computed."""
 
@@ -306,7 +302,7 @@ def _multiply(
             version=ozaki.__version__,
             shape=checked.question.sizes.shape,
             dtype=(str(a.dtype), str(b.dtype), checked.question.dtype),
-            options={name: x for name, x in options._asdict().items() if x != getattr(_DEFAULTS, name)},
+            options={name: x for name, x in options._asdict().items() if x != getattr(NONE_GIVEN, name)},
             types_of_options=tuple(map(type, options))[:-1],  # 60 are bits, 60.0 is refused, but they compare equal
             plan=plan,
             distribution=repr((a.distribution, b.distribution, checked.distribution)),

@@ -378,7 +378,7 @@ def _multiply(
 
 @named("matmul", solves=True)
 def _multiply_block(a: Prepared, b: Prepared, plan: Plan) -> Any:
-    return _multiply(a, b, None, Options(), plan, False, None)
+    return _multiply(a, b, None, NONE_GIVEN, plan, False, None)
 
 
 def _planned(a: Any, b: Any, options: Options, given: Plan | None) -> Plan:
