@@ -165,12 +165,12 @@ def same_parts(device, found, wanted):
 
 
 def is_rounded_root(found, square, bits):
-    """Whether a number of `bits` bits is the nearest one to the root of a rational, by bisection around it."""
-    low, high = found * (1 - Fraction(1, 2 ** (bits - 2))), found * (1 + Fraction(1, 2 ** (bits - 2)))
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if middle**2 <= square else (low, middle)
-    return rounded(low, bits) == found == rounded(high, bits)
+    """Whether a number of `bits` bits is the nearest one to the root of a rational, which may be next to a midpoint."""
+    if not found:
+        return square == 0
+    unit = Fraction(2) ** (found.numerator.bit_length() - found.denominator.bit_length() + 1 - bits)
+    below = unit / 2 if found.numerator == 1 << (found.numerator.bit_length() - 1) else unit
+    return rounded(found, bits) == found and (found - below / 2) ** 2 <= square <= (found + unit / 2) ** 2
 
 
 MOVES = {
