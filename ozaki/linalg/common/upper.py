@@ -63,11 +63,6 @@ def norm_bounds(x: Any, axis: int) -> tuple[npt.NDArray[np.float64], npt.NDArray
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-def least_norms(x: Any, axis: int) -> Any:
-    """The lower ones of `norm_bounds`, in the library of x."""
-    return array_library(x).asarray(norm_bounds(x, axis)[0])
-
-
 def norms(x: Any, axis: int) -> Any:
     """The upper ones of `norm_bounds`, in the library of x."""
     return array_library(x).asarray(norm_bounds(x, axis)[1])

@@ -189,9 +189,8 @@ def _definite_tolerance(a: Any, inverse_of_factor: Any) -> float:
     """The tolerance of a factor that proves a matrix, shape (n, n), to be positive definite.
 
     If the tolerance is t, and d the largest element on the diagonal, A - L L^H has a Frobenius norm of at most
-    n d t / (1 - t), and L L^H no eigenvalue below 0.
-    So none of A is below -n d t / (1 - t); and as none is as near to 0 as 1 / norm(A^-1), all are positive. The inverse
-    of a factor in float64, if there is one, gives that of A.
+    n d t / (1 - t), and L L^H no eigenvalue below 0. So none of A is below -n d t / (1 - t); and as none is as near to
+    0 as 1 / norm(A^-1), all are positive. The inverse of a factor in float64, if there is one, gives that of A.
 
     Raises
     ------

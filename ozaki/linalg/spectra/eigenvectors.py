@@ -11,7 +11,7 @@ from ozaki.functions.products import matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents, Powers, bounds_scaled, scaled, tops_or_zero
-from ozaki.linalg.common.upper import LEAST, UP, least_norms, magnitudes, norms
+from ozaki.linalg.common.upper import LEAST, UP, magnitudes, norm_bounds, norms
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.similarity import GeneralDecomposition
 from ozaki.linalg.systems.solution import in_format, missing, widened
@@ -58,7 +58,7 @@ def rounded_vectors(found: Unrounded, dtype: str) -> tuple[Any, Floats]:
 
     A sine that is not below 1 bounds nothing, and becomes inf.
     """
-    lengths, shortest = on_host(norms(found.vectors, 0)), on_host(least_norms(found.vectors, 0))
+    shortest, lengths = norm_bounds(found.vectors, 0)
     inverse = np.where(abs(lengths - 1) > 2.0**-28, 1 / lengths, 1.0)  # norms are bounds, not roundings
     result, of_rounding = _multiplied(found.vectors, inverse, dtype)
     bounds = (found.missed + of_rounding / inverse) / shortest * UP
