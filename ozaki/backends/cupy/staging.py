@@ -54,28 +54,31 @@ class Staging:
         Each result is an event after which a piece has arrived. Nothing is written before the event `free`.
         """
 
-        def move(rows: slice) -> Any:
-            own, piece = self._own.found, block[rows]
+        def move(piece: Matrix, there: list[Any]) -> Any:
+            own, on_device = self._own.found, there.pop()
             pinned = own.idle(piece.nbytes)
             np.copyto(_as(pinned, piece), piece)
             cp.cuda.runtime.streamWaitEvent(own.stream.ptr, free.ptr)
-            _copy(array[rows].data.ptr, pinned.ctypes.data, piece.nbytes, _HOST_TO_DEVICE, own.stream.ptr)
+            _copy(on_device.data.ptr, pinned.ctypes.data, piece.nbytes, _HOST_TO_DEVICE, own.stream.ptr)
             return own.used(pinned)
 
-        return [self._there.submit(move, rows) for rows in _pieces(block)]
+        return [self._there.submit(move, block[rows], [array[rows]]) for rows in _pieces(block)]
 
     def send(self, block: Any, done: Any, target: Matrix) -> list[Future[None]]:
-        """Begin to copy an array of the device, C-contiguous, into memory of the host, after the event `done`."""
+        """Begin to copy an array of the device, C-contiguous, into memory of the host, after the event `done`.
 
-        def move(rows: slice) -> None:
-            own, piece = self._own.found, target[rows]
+        Nothing here holds a piece of the array once its result is there.
+        """
+
+        def move(piece: Matrix, here: list[Any]) -> None:
+            own, on_device = self._own.found, here.pop()  # the pool forgets arguments after it has told the result
             pinned = own.idle(piece.nbytes)
             cp.cuda.runtime.streamWaitEvent(own.stream.ptr, done.ptr)
-            _copy(pinned.ctypes.data, block[rows].data.ptr, piece.nbytes, _DEVICE_TO_HOST, own.stream.ptr)
+            _copy(pinned.ctypes.data, on_device.data.ptr, piece.nbytes, _DEVICE_TO_HOST, own.stream.ptr)
             own.used(pinned).synchronize()
             np.copyto(piece, _as(pinned, piece))
 
-        return [self._back.submit(move, rows) for rows in _pieces(target)]
+        return [self._back.submit(move, target[rows], [block[rows]]) for rows in _pieces(target)]
 
     def close(self) -> None:
         """Wait for all pieces, and end the threads."""
