@@ -61,6 +61,7 @@ def scaled(a, b):
 
 WAYS = {
     "residues": {"scheme": "residues", "slices": 15},
+    "wider residues": {"scheme": "residues", "slices": 20},
     "wide residues": {"scheme": "residues", "slices": 40},
     "digits": {"scheme": "digits", "slices": 6},
     "seven bits": {"scheme": "digits7", "slices": 9},

@@ -7,10 +7,12 @@ import pytest
 from cases import assert_no_more_is_held, by_blas, layouts, same_bits
 
 import ozaki
+from ozaki.backends import as_computed
 from ozaki.backends.numpy import _describe, _execute, backend
 from ozaki.backends.numpy.compiled import calls, self_test, sharing
 from ozaki.backends.numpy.engines import engine_of
 from ozaki.records.memory import Memory
+from ozaki.records.shapes import COMPLEX, REAL
 from ozaki.schemes import ComplexResidues
 
 RESIDUES = {"scheme": "residues", "slices": 15}
@@ -52,15 +54,30 @@ def test_it_is_what_runs(code, rng):
     assert f" 30 products by {code}, exact" in backend.steps(plan)
 
 
-def test_what_it_does_not_multiply(code, rng):
-    """Images beyond 2**63 go through float64 BLAS."""
-    a, b = made(rng, 20, 20), made(rng, 20, 20)
-    options = {"scheme": "residues", "slices": 20}
+@pytest.mark.parametrize("count", [17, 20, 45])
+def test_wider_images_are_those_of_parts(code, rng, count):
+    """Of more than 16 residues the code has the slices of real rows alone."""
+    a, b = made(rng, 20, 30), made(rng, 30, 25)
+    options = {"scheme": "residues", "slices": count}
     plan = ozaki.plan(a, b, **options)
+    assert as_computed(plan, backend).parts == REAL
     for left in (a, ozaki.prepare(a, "left", plan)):
-        c, report = ozaki.matmul(left, b, plan=plan, return_report=True)
-        assert report.engine == "NumPy, float64 BLAS"
-        assert same_bits(c, by_blas(a, b, **options))
+        for right in (b, ozaki.prepare(b, "right", plan)):
+            c, report = ozaki.matmul(left, right, plan=plan, return_report=True)
+            assert report.engine == f"NumPy, int8 by {code}"
+            assert same_bits(c, by_blas(a, b, **options))
+    of_expression = ozaki.gemm(0.5, a, b, 2.0, a[:, :25], **options)
+    assert same_bits(of_expression, ozaki.gemm(0.5, a, b, 2.0, a[:, :25], engine="float64", **options))
+
+
+def test_wider_images_of_scaled_rows_are_complex(code, rng):
+    """Both parts of an element have one factor, so the rows are split as they are, by float64 BLAS."""
+    a, b = made(rng, 20, 30) * np.exp2(rng.integers(-40, 40, 30)), made(rng, 30, 25)
+    plan = ozaki.plan(a, b, scheme="residues", slices=20, inner_scaling=True)
+    assert as_computed(plan, backend).parts == COMPLEX
+    c, report = ozaki.matmul(a, b, plan=plan, return_report=True)
+    assert report.engine == "NumPy, float64 BLAS"
+    assert same_bits(c, by_blas(a, b, scheme="residues", slices=20, inner_scaling=True))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -275,7 +275,8 @@ def as_computed(plan: Plan, backend: Planner) -> Plan:
     """
     if plan.parts == REAL:
         return plan
-    return plan.of_complex_slices if backend.splits_complex(plan.scheme, plan.engine) else plan.of_real
+    splits = backend.splits_complex(plan.scheme, plan.engine, plan.inner_scaling)
+    return plan.of_complex_slices if splits else plan.of_real
 
 
 def _is_cupy(x: Any) -> bool:

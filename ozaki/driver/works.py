@@ -158,7 +158,7 @@ class Works:
         if isinstance(need, RelativeError) and not self.as_real:  # which is found from a product
             pair = self.pair
             engine = pair.choices.engine if self._given is None else self._given.engine
-            if pair.backend.splits_complex(need.scheme, engine):
+            if pair.backend.splits_complex(need.scheme, engine, need.inner_scaling):
                 assert isinstance(need.scheme, ComplexResidues)
                 return self.going_on(self.of_rows).measure(replace(need, scheme=need.scheme.slices))
             self.check_describing(as_real=True)

@@ -30,7 +30,7 @@ class Planner(Protocol):
         """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
         ...
 
-    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
+    def splits_complex(self, scheme: Scheme | Words | None, engine: str, inner_scaling: bool) -> bool:
         """Whether complex rows are split into slices of this scheme, for an engine of that name.
 
         Other products of complex operands are real ones of their parts.

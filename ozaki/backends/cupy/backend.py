@@ -86,7 +86,7 @@ def engine_name(plan: Plan, combined: bool = False, in_steps: bool = False) -> s
     return _here().engine_name(plan, combined, in_steps)
 
 
-def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
+def splits_complex(scheme: Scheme | Words | None, engine: str, inner_scaling: bool) -> bool:
     """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
     return has_complex_slices(scheme)
 

@@ -47,7 +47,7 @@ class DevicePlanner:
             return f"{self.device.name}, {stacks.LABEL}"
         return f"{self.device.name}, {engine_of(self.device, plan, combined=combined).label}"
 
-    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
+    def splits_complex(self, scheme: Scheme | Words | None, engine: str, inner_scaling: bool) -> bool:
         """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
         return has_complex_slices(scheme)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy.compiled import Compiled
-from ozaki.backends.numpy.compiled.tables import Tables, complex_tables_of
+from ozaki.backends.numpy.compiled.tables import MOST_LIMBS, Tables, complex_tables_of
 from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.int8_residues import DEPTH, Int8ResidueEngine
 from ozaki.backends.numpy.engines.residues import limbs_of_product
@@ -29,8 +29,10 @@ class Int8ComplexResidueEngine(Int8ResidueEngine, ComplexResidueEngine):  # type
 
     @classmethod
     def fits(cls, scheme: Residues, k: int) -> bool:
-        """Whether the library has these slices for rows of k real numbers: all moduli have a root of -1."""
-        return super().fits(scheme, k // 2) and all(map(root_of_minus_one, scheme.moduli))
+        """Whether the library splits and rounds such rows of k real numbers: all moduli have a root of -1."""
+        assert isinstance(scheme, ComplexSlices)
+        splits = super().fits(scheme, k // 2) and all(map(root_of_minus_one, scheme.moduli))
+        return splits and complex_tables_of(scheme.of.moduli).limbs <= MOST_LIMBS
 
     @classmethod
     def compiled_as(cls, scheme: Residues, k: int, compiled: Compiled) -> Self:
