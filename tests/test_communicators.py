@@ -134,4 +134,4 @@ else:
     raise AssertionError
 assert "torch" not in sys.modules and "mpi4py" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", text], check=True, timeout=60, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=200, cwd=ROOT)

@@ -38,7 +38,7 @@ def parameters():
 def test_same_bits_as_numpy(case):
     command = [sys.executable, str(HERE / "emulated" / "run.py"), case, str(random.SystemRandom().getrandbits(32))]
     environment = os.environ | {"PYTHONPATH": str(HERE.parent), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, f"{command[-2:]}: {done.stderr[-3000:]}"
 
 

@@ -73,7 +73,7 @@ def test_processes_print_what_threads_do(engine, capsys):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, **more})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **more})
     assert done.returncode == 0, done.stderr
     run("distributed_product")
     assert done.stdout == capsys.readouterr().out

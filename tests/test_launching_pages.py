@@ -35,7 +35,7 @@ def test_the_commands_print_what_they_say(page, engine, tmp_path):
     assert len(found) == text.count("```sh") > 0
     for commands, expected in found:
         done = subprocess.run(
-            ["bash", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+            ["bash", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
         assert doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS), done.stdout
