@@ -115,11 +115,19 @@ def attention(x):
         return functional.scaled_dot_product_attention(q, q, q)
 
 
+def drawn(layer):
+    """A layer none of whose biases is zero, as PyTorch initialises some."""
+    for p in layer.parameters():
+        torch.nn.init.normal_(p, std=0.1)
+    return layer
+
+
 def of_layers(dtype):
     """Programs of layers whose weights are drawn once."""
     linear = torch.nn.Linear(64, 30).to(dtype)
-    several = torch.nn.MultiheadAttention(64, 4, batch_first=True).to(dtype)
-    layer = torch.nn.TransformerEncoderLayer(64, 4, 96, dropout=0, batch_first=True).to(dtype)
+    several = drawn(torch.nn.MultiheadAttention(64, 4, batch_first=True).to(dtype))
+    layer = drawn(torch.nn.TransformerEncoderLayer(64, 4, 96, dropout=0, batch_first=True).to(dtype))
+    recurrent = drawn(torch.nn.GRU(64, 5, batch_first=True).to(dtype))
     single = torch.nn.Linear(64, 30)
 
     def encoder(x):
@@ -132,6 +140,8 @@ def of_layers(dtype):
 
     return {
         "linear": linear,
+        "linear of sequences first": lambda x: linear(x.transpose(0, 1)).transpose(0, 1),
+        "GRU": lambda x: recurrent(x)[0],
         "bmm": lambda x: torch.bmm(x, x.mT),
         "baddbmm": lambda x: torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5, alpha=0.25),
         "einsum": lambda x: torch.einsum("bsi,oi->bso", x, linear.weight),
@@ -158,6 +168,33 @@ def test_a_sequence_has_the_same_bits_in_every_batch(accuracy, half, name):
         found.add(hash_of(y[0]))
         gradients.add(hash_of(gradient[0]))
     assert len(found) == len(gradients) == 1
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_a_row_has_the_same_bits_in_any_layout(accuracy, half, mode):
+    """PyTorch adds a bias in the product of a contiguous operand only, and makes a stack the left operand at times."""
+    linear, of_heads = torch.nn.Linear(64, 30).to(half), torch.randn(3, 64, 30, dtype=half)
+    of_heads[:, ::5] *= 50  # so that the digits of rows differ
+    x = torch.randn(6, 5, 64, dtype=half)
+    x[2, 1, 3] *= 1000
+    programs = (lambda x: linear(x), lambda x: functional.linear(x, linear.weight), lambda x: x @ of_heads[:, None])
+    with emulate(accuracy=accuracy) as run:
+        whole = [program(x).detach() for program in programs]
+    turned = (
+        x.transpose(0, 1).contiguous().transpose(0, 1),
+        x.mT.contiguous().mT,
+        x[..., None].repeat(1, 1, 1, 2)[..., 1],
+    )
+    with emulate(accuracy=accuracy), mode():
+        for y in (x, *turned):
+            y.requires_grad_(mode is torch.enable_grad)
+            for program, expected in zip(programs, whole, strict=True):
+                assert torch.equal(program(y), expected)
+                assert torch.equal(program(y[:1]), expected[..., :1, :, :])
+            for program, expected in zip((*programs[:2], lambda x: x @ of_heads), whole, strict=True):
+                assert torch.equal(program(y[2]), expected[..., 2, :, :])
+                assert torch.equal(program(y[2, 1]), expected[..., 2, 1, :])
+    assert run.account.products == 3 and not run.account.left
 
 
 def test_blocks_within_one_another_share_out_the_dtypes(accuracy, half):

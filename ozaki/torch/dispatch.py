@@ -15,6 +15,7 @@ from ozaki.interchange.tensors import TRACER
 from ozaki.locks import Lock
 from ozaki.process.blocks import Blocks
 from ozaki.records.options import Options
+from ozaki.torch.composed import COMPOSED, takes
 from ozaki.torch.operators import arguments_of
 from ozaki.torch.products import INSIDE, PRODUCTS, fits
 
@@ -44,6 +45,8 @@ class Block(TorchDispatchMode):
         Whether the block has not ended.
     thread : int
         The thread that entered it.
+    dtypes : tuple of torch.dtype
+        Of the tensors whose products it emulates.
     """
 
     supports_higher_order_operators = True
@@ -52,6 +55,7 @@ class Block(TorchDispatchMode):
         super().__init__()
         self._settings, self._account = settings, account
         self._emulates = True
+        self.dtypes = settings.dtypes
         self.is_open, self.thread, self._of_thread = True, get_ident(), current_thread()
 
     def start(self) -> None:
@@ -132,7 +136,10 @@ class Block(TorchDispatchMode):
         nested = any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
         if torch.is_inference_mode_enabled() and func.namespace == "aten" and not nested:
             with self:
-                found = func.decompose(*args, **kwargs)
+                if name in COMPOSED and func._overloadname == "default":
+                    found = _composed(name, func.decompose, *args, **kwargs)
+                else:
+                    found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
                 return found
         if name in INSIDE:
@@ -146,7 +153,7 @@ class Block(TorchDispatchMode):
         for x in args if "out" not in kwargs else (*args, kwargs["out"]):
             if not isinstance(x, torch.Tensor):
                 continue
-            if x.dtype not in self._settings.dtypes:
+            if x.dtype not in self.dtypes:
                 return f"dtype {x.dtype}".replace("torch.", "")
             if type(x) not in (torch.Tensor, torch.nn.Parameter) and not (traced and _stands_for_another(x)):
                 return type(x).__name__
@@ -185,6 +192,30 @@ _LOCK = Lock()
 
 ENTERED: Blocks[Block] = Blocks("ozaki.torch.emulate")
 """The blocks that the running code is in."""
+
+
+_COMPOSED_KEY = "PythonTLSSnapshot"
+"""Of kernels that run before all others where modes are at work: after them PyTorch takes such functions apart."""
+
+_AFTER_IT = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, _COMPOSED_KEY))
+
+_LIBRARY = torch.library.Library("aten", "IMPL")
+
+
+def _composed(name: str, below: Any, x: Any, *others: Any, **named: Any) -> Any:
+    """Run a function that PyTorch takes apart, as `COMPOSED` does if a block has the products of tensors like x."""
+    if takes(x) and any(x.dtype in block.dtypes for block in ENTERED.here()):
+        return COMPOSED[name](below, x, *others, **named)
+    return below(x, *others, **named)
+
+
+def _of_keys(name: str, keys: Any, *args: Any) -> Any:
+    """The same as a kernel of PyTorch."""
+    return _composed(name, partial(getattr(torch.ops.aten, name).default.redispatch, keys & _AFTER_IT), *args)
+
+
+for _name in COMPOSED:
+    _LIBRARY.impl(_name, partial(_of_keys, _name), _COMPOSED_KEY, with_keyset=True)
 
 
 def _as_it_is(func: Any, args: Any, kwargs: Any) -> Any:
