@@ -251,6 +251,25 @@ def test_gradients_of_gradients(accuracy, half, emulated):
         torch.testing.assert_close(x.double(), y, rtol=0.1, atol=0.05 * float(y.abs().max()))
 
 
+@pytest.mark.parametrize("alpha", [1, -0.3])
+def test_gradients_of_broadcast_operands_are_rounded_once(accuracy, half, alpha):
+    """The sum over the axes along which an operand was broadcast is a part of the product."""
+    a, b, grad = (torch.randn(shape, dtype=half) for shape in ((2, 1, 4, 9), (3, 9, 5), (2, 3, 4, 5)))
+    a.requires_grad_()
+    b.requires_grad_()
+    addmm(torch.zeros((), dtype=half), a, b, alpha=alpha, accuracy=accuracy).backward(grad)
+    for i in range(2):
+        left, right = grad[i].movedim(0, 1).reshape(4, 15), b.detach().mT.reshape(15, 9)
+        assert torch.equal(a.grad[i, 0], ozaki.gemm(alpha, left, right, 0, None, accuracy=accuracy))
+    for j in range(3):
+        left, right = a.detach().reshape(8, 9).mT, grad[:, j].reshape(8, 5)
+        assert torch.equal(b.grad[j], ozaki.gemm(alpha, left, right, 0, None, accuracy=accuracy))
+    rows, weights = (torch.randn(shape, dtype=half, requires_grad=True) for shape in ((3, 4, 9), (9, 5)))
+    matmul(rows, weights).backward(grad[0])
+    assert torch.equal(weights.grad, ozaki.matmul(rows.detach().reshape(12, 9).mT, grad[0].reshape(12, 5)))
+    assert torch.equal(rows.grad, ozaki.matmul(grad[0], weights.detach().mT))
+
+
 def test_dtypes_that_do_not_fit_are_refused(accuracy, half):
     other = torch.float32
     for dtypes, options, error, message in (

@@ -180,8 +180,8 @@ class Product(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
         wanted, options = ctx.needs_input_grad, ctx.options
-        of_a = _as(product(grad, b.mH, options), a.shape, a.dtype) if wanted[0] else None
-        of_b = _as(product(a.mH, grad, options), b.shape, b.dtype) if wanted[1] else None
+        of_a = _gradient(grad, b.mH, a, options) if wanted[0] else None
+        of_b = _gradient(a.mH, grad, b, options) if wanted[1] else None
         return of_a, of_b, *(None for _ in options)
 
     @staticmethod
@@ -218,9 +218,9 @@ class SumOfProduct(torch.autograd.Function):
         a, b = ctx.saved_tensors
         wanted, options = ctx.needs_input_grad, ctx.options
         of_c = _as(grad * _conjugate(ctx.beta), ctx.shape, ctx.dtype) if wanted[0] else None
-        scaled = grad * _conjugate(ctx.alpha)
-        of_a = _as(product(scaled, b.mH, options), a.shape, a.dtype) if wanted[1] else None
-        of_b = _as(product(a.mH, scaled, options), b.shape, b.dtype) if wanted[2] else None
+        alpha = _conjugate(ctx.alpha)
+        of_a = _gradient(grad, b.mH, a, options, alpha) if wanted[1] else None
+        of_b = _gradient(a.mH, grad, b, options, alpha) if wanted[2] else None
         return of_c, of_a, of_b, None, None, *(None for _ in options)
 
     @staticmethod
@@ -245,6 +245,27 @@ class SumOfProduct(torch.autograd.Function):
 
 def _conjugate(factor: Any) -> Any:
     return factor.conjugate() if isinstance(factor, complex) else factor
+
+
+def _gradient(left: Any, right: Any, of: Any, options: Sequence[Any], alpha: Any = 1) -> Any:
+    """The gradient of an operand: alpha left right, summed along the axes along which the operand was broadcast.
+
+    The inner dimension of one product runs over these axes, too, so that the sum is rounded once.
+    """
+    rank = max(left.dim(), right.dim()) - 2
+    left, right = (x.reshape(*(1,) * (rank + 2 - x.dim()), *x.shape) for x in (left, right))
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    of_operand = (*(1,) * (rank + 2 - of.dim()), *of.shape[:-2])
+    summed = [axis for axis in range(rank) if of_operand[axis] == 1 and batch[axis] != 1]
+    if summed:
+        kept = [axis for axis in range(rank) if axis not in summed]
+        left = left.permute(*kept, rank, *summed, rank + 1).flatten(len(kept) + 1)
+        right = right.permute(*kept, *summed, rank, rank + 1).flatten(len(kept), -2)
+    if alpha == 1:
+        found = product(left, right, options)
+    else:
+        found = sum_of_product(left.new_zeros(()), left, right, 0, alpha, options)
+    return _as(found.reshape(of.shape), of.shape, of.dtype)
 
 
 def _as(gradient: Any, shape: Any, dtype: torch.dtype) -> Any:
