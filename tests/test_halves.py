@@ -287,6 +287,10 @@ def test_tensors_keep_their_dtype(operands, accuracy):
     assert same(ozaki.matmul(x, y, dtype=half))
     out = torch.empty(30, 20, dtype=half)
     assert ozaki.matmul(x, y, out, accuracy=accuracy) is out and same(out)
+    with pytest.raises(
+        ValueError, match=rf"out: shape \(30, 20\) and dtype {a.dtype}; expected \(30, 20\) and float32"
+    ):
+        ozaki.matmul(x, y, out, accuracy="fp32")
     plan = ozaki.plan(x, y, accuracy=accuracy)
     assert same(ozaki.matmul(x, ozaki.prepare(y, "right", plan), plan=plan))
     assert same(ozaki.matmul(x.T.contiguous().T, y, accuracy=accuracy))

@@ -136,6 +136,10 @@ def test_what_does_not_fit_is_refused(made, accuracy):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+    right = ozaki.prepare(b, "right", ozaki.plan(a, b))
+    for call in (lambda: ozaki.einsum("ij,jk", a, right), lambda: ozaki.tensordot(a, right, 1)):
+        with pytest.raises(TypeError, match=f"(operand 1|b): Prepared; expected an array of {a.dtype}"):
+            call()
     assert ozaki.einsum("ij,jk", a, ozaki.mparray(np.ones((5, 2)))).bits >= 53
     assert ozaki.einsum("ij,jk", a, np.ones((5, 2), int)).dtype == np.float64
 

@@ -11,6 +11,7 @@ import numpy as np
 from ozaki.backends import Backend
 from ozaki.call.complex_parts import join_into, numbers_of_entries, real_entries
 from ozaki.call.operands import scalar_if_no_axes
+from ozaki.interchange.halves import HalfArray
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import HALVES, is_multiprecision, part_bytes, part_of, stored_as
 from ozaki.records.shapes import REAL, Shapes
@@ -97,6 +98,8 @@ class Destination:
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
     """Refuse an `out` that cannot take a result of this shape and dtype."""
+    if isinstance(out, HalfArray):
+        raise ValueError(f"out: shape {out.shape} and dtype {out.format}; expected {shape} and {dtype}")
     if not backend.owns(out):
         kind = type(out)
         library = "" if kind.__module__ == "builtins" else kind.__module__.partition(".")[0] + "."

@@ -28,6 +28,7 @@ from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Integers, Numbers
 from ozaki.records.formats import STORED_AS, part_of
 from ozaki.records.options import Options, ProductOptions, takes
+from ozaki.records.prepared import Prepared
 from ozaki.records.progress import ProgressFunction
 
 Multiply = Callable[[Any, Any], Any]
@@ -169,6 +170,8 @@ def _array(name: str, x: Any, backend: Any, half: str | None) -> Any:
         If it is none.
     """
     if half is not None:
+        if isinstance(x, Prepared):
+            raise TypeError(f"{name}: Prepared; expected an array of {half}")
         return x
     found = widened(x) if isinstance(x, HalfArray) else as_array(name, x, backend)
     if isinstance(found, Numbers) and not isinstance(found, Integers):
