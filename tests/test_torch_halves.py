@@ -194,6 +194,7 @@ def test_a_row_has_the_same_bits_in_any_layout(accuracy, half, mode):
             for program, expected in zip((*programs[:2], lambda x: x @ of_heads), whole, strict=True):
                 assert torch.equal(program(y[2]), expected[..., 2, :, :])
                 assert torch.equal(program(y[2, 1]), expected[..., 2, 1, :])
+        assert functional.linear(x[0, 0], linear.weight[0], linear.bias[0]).shape == ()
     assert run.account.products == 3 and not run.account.left
 
 

@@ -13,7 +13,7 @@ import torch
 
 def _linear(below: Callable[..., Any], x: Any, weight: Any, bias: Any = None) -> Any:
     """The bias is part of a product, rounded once: of PyTorch only where x is contiguous, and no vector."""
-    if bias is None or x.dim() == 0:
+    if bias is None or x.dim() == 0 or weight.dim() != 2:
         return below(x, weight, bias)
     return below(x.unsqueeze(0), weight, bias).squeeze(0) if x.dim() == 1 else below(x.contiguous(), weight, bias)
 
