@@ -77,10 +77,10 @@ class Tensors:
                 "ozaki.torch.matmul)"
             )
         half, eight = _HALVES.get(x.dtype), str(x.dtype).startswith(f"torch.{EIGHT_BITS}")
-        if label == "out" and (_is_lazy(x) or eight or (half and not halves)):
-            raise TypeError(
-                f"out: a lazy conjugate, negative or zero, or of dtype {x.dtype}; expected a tensor to write to"
-            )
+        if label == "out" and _is_lazy(x):
+            raise TypeError("out: a lazy conjugate, negative or zero; expected a tensor to write to")
+        if label == "out" and (eight or (half and not halves)):
+            raise TypeError(f"out: {x.dtype}, which no result has here; expected a tensor of the dtype of the result")
         if eight:
             x, half = x.to(torch.bfloat16), "bfloat16"  # exact
         if x._is_zerotensor():  # zeros of forward derivatives, which have no memory
