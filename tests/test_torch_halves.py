@@ -212,6 +212,19 @@ def test_blocks_within_one_another_share_out_the_dtypes(accuracy, half):
     assert inner.account.left == {("bmm", "dtype float32"): 2} and not outer.account.left
 
 
+@pytest.mark.parametrize("infer", [False, True])
+def test_exact_sums_of_float32_have_the_same_bits_in_every_batch(infer):
+    """Of a transposed batch one sequence alone is contiguous. Products of other formats are those of PyTorch."""
+    torch.manual_seed(0)
+    linear, x = torch.nn.Linear(20, 8), torch.randn(5, 7, 20).transpose(0, 1)
+    with torch.inference_mode(infer), emulate(accuracy="exact", dtypes=(torch.float32,)) as run:
+        whole, alone = linear(x), linear(x[:1])
+        other = linear.double()(x.double())
+    assert torch.equal(whole[:1], alone)
+    assert [entry.operator for entry in run.account.entries] == ["addmm", "addmm"]
+    assert torch.equal(other, linear(x.double()))
+
+
 def test_a_step_of_an_optimiser_under_autocast(accuracy, half):
     net = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
     before = [p.detach().clone() for p in net.parameters()]
