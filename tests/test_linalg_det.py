@@ -242,6 +242,29 @@ def test_determinants_modulo_primes(n, bits):
     assert modular.determinant(wholes) == (int(flint.fmpz_mat(n, n, [x for row in wholes for x in row]).det()), 0)
 
 
+@pytest.mark.parametrize("imag", [False, True])
+def test_determinants_that_one_prime_divides_are_not_zero(imag):
+    (prime,) = modular._primes(1, imag)
+    zeros = [[0, 0], [0, 0]] if imag else None
+    assert modular.is_zero([[2, 4], [1, 2]], zeros) and not modular.is_zero([[2, 4], [1, 3]], zeros)
+    assert not modular.is_zero([[prime, 0], [0, 1]], zeros) and modular.is_zero([[prime, prime], [1, 1]], zeros)
+    assert not modular.is_zero([[0]], [[prime]])
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-1000, 2.0**900])
+def test_matrices_that_are_known_to_be_singular(scale):
+    low = np.arange(16.0).reshape(4, 4) * scale
+    near = low.copy()
+    near[3, 3] = np.nextafter(near[3, 3], np.inf)
+    near[2, 2] = np.nextafter(near[2, 2], np.inf)
+    for a in (low, low + 1j * low, ozaki.mparray(low), np.zeros((2, 2))):
+        assert deciding.is_singular(a)
+    for a in (near + np.diag([1, 0, 0, 0]) * scale, np.zeros((0, 0)), np.eye(3)):
+        assert not deciding.is_singular(a)
+    far = ozaki.mparray(np.ones((3, 3))).ldexp(np.array([[0, 0, 0], [0, 0, 0], [0, -400000, 0]]))
+    assert not deciding.is_singular(far)  # though it is: as integers its elements would have too many bits
+
+
 def test_hadamards_bound_is_reached():
     a = np.array([[1]])
     for _ in range(5):

@@ -150,6 +150,22 @@ def test_what_is_not_known_is_refused():
         linalg.eigvals(a, accuracy=890, dtype="mp")
 
 
+def test_singular_matrices_are_refused_before_many_bits(monkeypatch):
+    """An exact determinant proves that an eigenvalue is zero; hundreds of bits would take time."""
+    correct = similarity.GeneralDecomposition.correct
+
+    def few(self, goal):
+        assert self.steps < 3, "corrections of an eigenvalue that is known to be zero"
+        correct(self, goal)
+
+    monkeypatch.setattr(similarity.GeneralDecomposition, "correct", few)
+    a = np.array([[4.0, 1.0, 2.0], [1.0, 5.0, 3.0], [5.0, 6.0, 5.0]])  # the last row is the sum of the others
+    for x in (a, a + 1j * a, mparray(a).ldexp(-3000)):
+        for function in (linalg.eig, linalg.eigvals):
+            with pytest.raises(np.linalg.LinAlgError, match=r"^accuracy: not reached .* \d \(.+, to inf\), "):
+                function(x, accuracy=Accuracy("relative", 1e-10))
+
+
 def test_multiple_eigenvalues_of_normal_matrices(rng):
     """Those have a basis of eigenvectors, so that nothing is lost; each cycle of length 3 has the same three."""
     a = np.eye(7)[[1, 2, 0, 4, 5, 3, 6]][:, rng.permutation(7)]

@@ -14,6 +14,7 @@ import ozaki
 from ozaki import Accuracy, linalg
 from ozaki.linalg.common.upper import frobenius_norm
 from ozaki.linalg.spectra.clusters import decomposed_block, errors_by_coupling, ranges
+from ozaki.linalg.spectra.decomposition import HermitianDecomposition
 
 BITS = 1200
 """Of references: of matrices that span 300 digits no digit of float64 is lost."""
@@ -435,6 +436,26 @@ def test_only_eigenvalues_that_are_wanted_need_their_accuracy():
         linalg.eigvalsh(huge, subset_by_index=(0, 2), accuracy=RELATIVE, dtype="float32")
     found = linalg.eigvalsh(huge, subset_by_index=(1, 1), reproducible=True, dtype="float32")
     assert found.values == [3.0] and 0 < found.error_bound < 1e-40
+
+
+@pytest.mark.parametrize("function", [linalg.eigh, linalg.eigvalsh])
+@pytest.mark.parametrize("b", [None, np.eye(6) * 2 + np.ones((6, 6))], ids=["one", "pair"])
+def test_singular_matrices_are_refused_before_many_bits(function, b, monkeypatch):
+    """An exact determinant proves that an eigenvalue is zero; hundreds of bits would take seconds."""
+    correct = HermitianDecomposition.correct
+
+    def few_bits(self, tolerance):
+        assert tolerance > 2.0**-200, "hundreds of bits of an eigenvalue that is known to be zero"
+        correct(self, tolerance)
+
+    monkeypatch.setattr(HermitianDecomposition, "correct", few_bits)
+    cycle = 2 * np.eye(6) - np.roll(np.eye(6), 1, 0) - np.roll(np.eye(6), -1, 0)
+    low = np.outer(np.arange(1.0, 7), np.arange(1.0, 7))
+    phases = 1j ** np.arange(6)
+    for a in (cycle, low, phases[:, None] * cycle * phases.conj(), ozaki.mparray(low).ldexp(-3000)):
+        for subset in (None, (0, 5)):
+            with pytest.raises(ValueError, match=r"^accuracy: an eigenvalue is zero"):
+                function(a, b, accuracy=Accuracy("relative", 1e-10), subset_by_index=subset)
 
 
 def test_a_zero_that_cannot_be_decided_does_not_matter_where_it_is_not_wanted(monkeypatch):

@@ -9,6 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
+from ozaki.linalg.spectra import singular
 
 RNG = np.random.default_rng(58)
 
@@ -155,6 +156,27 @@ def test_values_that_are_zero_have_no_relative_accuracy():
     for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
         with pytest.raises(ValueError, match=r"^accuracy: singular value \d is zero, or too small .*'normwise', tol"):
             linalg.svdvals(a, accuracy=Accuracy("relative", 1e-10))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (9, 6), (6, 9)], ids=str)
+def test_dependent_columns_are_refused_before_many_bits(shape, monkeypatch):
+    """An exact determinant proves that the smallest value is zero; hundreds of bits would take seconds."""
+
+    def no_corrections(*_):
+        raise AssertionError("corrections of singular values that are known to be zero")
+
+    monkeypatch.setattr(singular.SingularDecomposition, "reach", no_corrections)
+    m, n = shape
+    a = np.arange(float(m * n)).reshape(m, n)
+    last = min(m, n) - 1
+    for x in (a, a + 1j * a, ozaki.mparray(a).ldexp(-3000)):
+        for function in (linalg.svd, linalg.svdvals):
+            with pytest.raises(ValueError, match=rf"^accuracy: singular value {last} is zero, or too small"):
+                function(x, accuracy=Accuracy("relative", 1e-10))
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+            linalg.cond(x)
+        with pytest.raises(ValueError, match=rf"^x: the norm -2 is singular value {last}, which is zero"):
+            linalg.norm(x, -2)
 
 
 @pytest.mark.full

@@ -89,6 +89,15 @@ def exact(a: Any, most: float = np.inf) -> Determinant:
     return Determinant(Scalar(*modular.determinant(real, imag), exponent), 0.0, 0)
 
 
+def is_singular(a: Any) -> bool:
+    """Whether a square matrix is known to be singular; False where it is not, or to know it takes too long."""
+    try:
+        _, real, imag = _integers(a)
+        return a.shape[0] > 0 and (not real or (_work(real, imag) <= _MOST_WORK and modular.is_zero(real, imag)))
+    except np.linalg.LinAlgError:  # of too many bits
+        return False
+
+
 def _work(real: modular.Wholes, imag: modular.Wholes | None) -> float:
     """Multiplications that an exact determinant takes."""
     return modular.work(len(real), modular.bits_of_bound(real, imag))

@@ -48,6 +48,26 @@ def determinant(real: Wholes, imag: Wholes | None = None) -> tuple[int, int]:
         raise np.linalg.LinAlgError(f"a: its determinant may have {bits} bits; expected at most {MOST_BITS}")
     primes = _primes(bits, imag is not None)
     step("determinant of up to %d bits modulo %d primes", bits, len(primes))
+    found_real, found_imag = _modulo(real, imag, primes)
+    return _combined(found_real, primes), _combined(found_imag, primes) if imag is not None else 0
+
+
+def is_zero(real: Wholes, imag: Wholes | None = None) -> bool:
+    """Whether the determinant of a square matrix of integers, or of complex ones, is zero.
+
+    One prime shows nearly always that it is not.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        As of `determinant`.
+    """
+    one = _primes(1, imag is not None)
+    return not any(map(any, _modulo(real, imag, one))) and not any(determinant(real, imag))
+
+
+def _modulo(real: Wholes, imag: Wholes | None, primes: list[int]) -> tuple[list[int], list[int]]:
+    """The real and the imaginary part of the determinant modulo each prime; of real matrices no imaginary ones."""
     found_real, found_imag = [], []
     each = max(1, _CHUNK // max(1, len(real) ** 2))
     for at in range(0, len(primes), each):
@@ -69,7 +89,7 @@ def determinant(real: Wholes, imag: Wholes | None = None) -> tuple[int, int]:
         ):
             found_real.append((above + below) * pow(2, -1, p) % p)
             found_imag.append((above - below) * pow(2 * root, -1, p) % p)
-    return _combined(found_real, primes), _combined(found_imag, primes) if imag is not None else 0
+    return found_real, found_imag
 
 
 def bits_of_bound(real: Wholes, imag: Wholes | None = None) -> int:

@@ -16,6 +16,7 @@ from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.triangles import mirrored, read
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.determinants.deciding import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.clusters import NOT_CONVERGING
 from ozaki.linalg.spectra.decomposition import HermitianDecomposition
@@ -164,6 +165,11 @@ class Problem(NamedTuple):
             if relative and worst <= goal * found.largest:
                 least = float(wanted.min()) / found.largest
                 if goal == SMALLEST or (least and target.tolerance * least < 4 * SMALLEST):
+                    raise ValueError(_ZERO_VALUE)
+                # A singular matrix has an eigenvalue of zero, which more bits would not show: it is wanted, if none of
+                # the others may be zero.
+                none_else = (sizes == 0).sum() == (wanted == 0).sum()
+                if not least and none_else and is_singular(self.a):
                     raise ValueError(_ZERO_VALUE)
                 # Corrections take few bits first, and it is asked after each whether these are enough.
                 goal = min(goal / 4, target.tolerance * least / 4) if least else SMALLEST

@@ -36,6 +36,7 @@ from ozaki.linalg.common.upper import (
     magnitudes,
     spectral_norm,
 )
+from ozaki.linalg.determinants.deciding import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, orthonormal, ranges
@@ -198,6 +199,11 @@ class SingularDecomposition:
             0
         )
         return found
+
+    def dependent(self) -> bool:
+        """Whether columns of A are known to be dependent, so that the last value is zero; False where they are not."""
+        m, n = self._a.shape
+        return is_singular(self._a if m == n else matmul(adjoint(self._a), self._a, accuracy="exact", dtype="mp"))
 
     def residuals(self) -> tuple[float, float]:
         """Upper bounds of the spectral norms of A V - U S and A^H U - V S, vectors of clusters turned."""
@@ -556,14 +562,17 @@ def relative_to_each(
     numpy.linalg.LinAlgError
         If corrections do not converge.
     """
+    dependent: bool | None = None
     while True:
         least = found.least()
         if bool((found.errors <= tolerance * least)[part].all()):
             return
         goal = min(tolerance * float(least[part].min()), float(found.errors.max()) / 4) / found.largest / 2
         goal = goal if goal else found.bound * 2.0**-60
-        if goal < SMALLEST or (found.bound < floor and not least[part].min() > 0):
-            place = range(len(least))[part][int(least[part].argmin())]
+        if not least[part].min() > 0 and dependent is None:
+            dependent = found.dependent()  # then the last value is zero, which more bits would not show
+        if dependent or goal < SMALLEST or (found.bound < floor and not least[part].min() > 0):
+            place = len(least) - 1 if dependent else range(len(least))[part][int(least[part].argmin())]
             if least[place] > 0:
                 share = least[place] / found.largest
                 raise ValueError(

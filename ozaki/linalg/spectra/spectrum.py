@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -13,6 +13,7 @@ from ozaki.linalg.common.arrays import exactly, on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
+from ozaki.linalg.determinants.deciding import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors
@@ -75,7 +76,7 @@ def spectrum(a: Any, target: Target, with_vectors: bool) -> Spectrum:
     diagonal = diagonal.ldexp(-highest)
     largest = float(abs(rounded(diagonal[exact])).max(initial=0.0)) * (1 - 2.0**-40)
     wanted = _Wanted(target, highest, largest, bool(exact.all()), with_vectors, powers, real)
-    found, vectors = _decomposition(unit, wanted)
+    found, vectors = _decomposition(unit, block, wanted)
     pairs = found.pairs
     if exact.all():
         values = _by_vectors(diagonal, found)
@@ -133,10 +134,11 @@ class _Wanted(NamedTuple):
         return eigenvectors(found, self.powers, self.real and (self.settled or not len(found.pairs.first)))
 
 
-def _decomposition(a: Any, wanted: _Wanted) -> tuple[GeneralDecomposition, Unrounded | None]:
+def _decomposition(a: Any, whole: Any, wanted: _Wanted) -> tuple[GeneralDecomposition, Unrounded | None]:
     """A decomposition of a matrix whose values meet the target, and its eigenvectors.
 
-    For vectors that miss the tolerance there are up to two more corrections.
+    For vectors that miss the tolerance there are up to two more corrections. `whole` is the matrix before it was
+    balanced and scaled, with its tiny elements.
 
     Raises
     ------
@@ -145,7 +147,7 @@ def _decomposition(a: Any, wanted: _Wanted) -> tuple[GeneralDecomposition, Unrou
     """
     relative, tolerance = wanted.target.measure == "relative", wanted.target.tolerance
     found = GeneralDecomposition(a, relative, tolerance)
-    least_error, idle, more = inf, 0, 2
+    least_error, idle, more, asked = inf, 0, 2, False
     while True:
         sizes, largest = moduli(found.values, found.errors)
         bounds = found.errors / (sizes if relative else max(largest, wanted.other)) * UP
@@ -162,6 +164,12 @@ def _decomposition(a: Any, wanted: _Wanted) -> tuple[GeneralDecomposition, Unrou
         else:
             error = float(found.errors[missed].max())
             step("%d corrections: eigenvalue error <= %s", found.steps, error)
+            zeros = missed[sizes[missed] == 0]
+            if relative and not asked and not wanted.settled and len(zeros) and isfinite(error):
+                asked = True  # once: a singular matrix has an eigenvalue of zero, which more bits would not show
+                if is_singular(whole):
+                    missed = zeros
+                    break
             idle = 0 if error < least_error / 2 else idle + 1
             least_error = min(error, least_error)
             if found.steps == MOST_CORRECTIONS or idle > _MOST_IDLE or error < _ZERO:
