@@ -23,7 +23,7 @@ from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_ho
 from ozaki.linalg.common.matrices import matrices
 from ozaki.linalg.common.products import product
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero, without_tiny
-from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.spectra.svd import Scaled
@@ -119,7 +119,7 @@ def norm(
     mparray(1.41421, bits=...)
     """
     (x,), formats = matrices(x=x)
-    target = target_of(accuracy, dtype, formats)
+    target = target_of_real(accuracy, dtype, formats)
     axes = _axes(x, ord, axis)
     p = _order(ord, len(axes), x.ndim if axis is None else len(axes))
     kept = [i for i in range(x.ndim) if i not in axes]

@@ -12,6 +12,7 @@ from ozaki.records.formats import (
     SIGNIFICAND_BITS,
     format_named,
     is_multiprecision,
+    part_of,
     precision_of,
     result_format,
 )
@@ -45,6 +46,11 @@ class Target(NamedTuple):
     measure: Literal["normwise", "relative"]
     tolerance: float
     dtype: str
+
+
+def target_of_real(accuracy: Accuracy | str | float | None, dtype: Any, operands: list[str]) -> Target:
+    """As `target_of`, of a result that is real whatever the operands are."""
+    return target_of(accuracy, dtype, [part_of(each) for each in operands])
 
 
 def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: list[str]) -> Target:
@@ -92,7 +98,7 @@ def _named(accuracy: Accuracy | str | float) -> Accuracy:
     except (ValueError, TypeError) as error:  # whose message speaks of products
         raise type(error)(f"accuracy: {accuracy!r}; {_EXPECTED}") from None
     if named.exact:
-        raise ValueError(f"accuracy: {accuracy!r}; a quotient has no end in binary, so name bits or a tolerance")
+        raise ValueError(f"accuracy: {accuracy!r}; the result may have no end in binary, so name bits or a tolerance")
     if named.exponent or named.tolerance < SMALLEST:
         raise ValueError(f"accuracy: {accuracy!r}; {_EXPECTED}")
     return named

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.targets import target_of_real
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra.problem import Problem, operands, places_of
@@ -98,7 +98,7 @@ def eigvalsh(
     nearest, accuracy = to_nearest(accuracy, reproducible)
     if nearest and b is not None:
         raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
-    target = target_of(accuracy, dtype, formats)
+    target = target_of_real(accuracy, dtype, formats)
     if nearest and a.size:
         in_bits = lambda bits: eigvalsh(a, accuracy=bits, dtype="mp")  # noqa: E731
         result, bounds, steps = nearest_eigenvalues(a, target, in_bits, places)

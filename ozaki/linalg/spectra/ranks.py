@@ -13,7 +13,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
-from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.norms import matrix_norms, relative_format, vector_norms
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
@@ -124,7 +124,7 @@ def cond(
     if p not in (2, -2, 1, -1, inf, -inf, "fro"):
         raise ValueError(f"p: {p!r}; expected None, 2, -2, 1, -1, inf, -inf or 'fro'")
     check_matrix("a", a, square=p not in (2, -2))
-    target = target_of(accuracy, dtype, formats)
+    target = target_of_real(accuracy, dtype, formats)
     if not a.size:
         raise np.linalg.LinAlgError("a: no elements; a condition number is one of a matrix that has some")
     bits = ceil(-log2(target.tolerance)) + 12

@@ -12,7 +12,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint, array_library, on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
-from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.common.targets import Target, target_of, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
@@ -116,7 +116,7 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
-    target = target_of(accuracy, dtype, formats)
+    target = target_of_real(accuracy, dtype, formats)
     if not a.size:
         values = empty((0,), part_of(target.dtype), a)
         return reached(SingularValues(values, 0.0, np.zeros(0), 0), a.shape, values, "singular value")
