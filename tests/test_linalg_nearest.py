@@ -423,6 +423,38 @@ def test_a_zero_eigenvalue_is_exact_or_refused(monkeypatch):
         eigenvalues(a, "complex128")
 
 
+@pytest.mark.parametrize("affordable", [True, False])
+def test_eigenvalues_that_a_format_rounds_to_zero(affordable, monkeypatch):
+    if not affordable:
+        monkeypatch.setattr("ozaki.linalg.nearest.eigenvalues.AFFORDABLE", 0.0)
+    for small in (2.0**-151, -(2.0**-160), 2.0**-700):
+        a = np.array([[small, 0.0], [0.0, 0.5]])
+        values, bound, bounds, _ = linalg.eigvalsh(a, reproducible=True, dtype="float32")
+        assert values.tolist() == [0.0, 0.5] and not np.signbit(values[0]) and bound == bounds.max()
+        assert abs(Fraction(small)) / Fraction(1, 2) <= Fraction(bounds[0]) <= Fraction(2) ** -148
+        with pytest.raises(OverflowError, match=r"^dtype: elements of the result are too small for float32"):
+            linalg.eigvalsh(a, reproducible=True, dtype="float32", accuracy=ozaki.Accuracy("relative", 1e-9))
+        with pytest.raises(OverflowError, match=r"^dtype: elements of the result are too small for float32"):
+            linalg.eigvalsh(a * 2.0**-200, reproducible=True, dtype="float32")
+        with pytest.raises(OverflowError, match=r"^dtype: an eigenvalue is too large for float32"):
+            linalg.eigvalsh(a * 2.0**200, reproducible=True, dtype="float32")
+    # Half the smallest number is halfway between that and zero, which is even.
+    if affordable:
+        for small in (2.0**-150, -(2.0**-150)):
+            found = linalg.eigvalsh(np.diag([small, 1.0]), reproducible=True, dtype="float32")
+            assert found.values.tolist() == [0.0, 1.0] and 2.0**-150 <= found.error_bounds[0] <= 2.0**-149
+
+
+def test_no_bound_of_an_eigenvalue_is_zero_because_it_underflowed():
+    found = linalg.eigvalsh(np.array([[1.0, 0.5], [0.5, 1.0]]) * 2.0**900, reproducible=True)
+    assert (found.error_bounds > 0).all()
+    a = ozaki.mparray(np.diag([1.0, 3.0])).ldexp(np.array([[0, 0], [0, -840]])) * ozaki.mparray("1/3", bits=900)
+    found = linalg.eigvalsh(a.ldexp(200), reproducible=True, dtype="float64")
+    exact = fractions(a.ldexp(200)).diagonal()[::-1]
+    for x, y, bound in zip(found.values, exact, found.error_bounds, strict=True):
+        assert abs(Fraction(float(x)) - y) <= Fraction(bound) * exact[1] and bound
+
+
 # What is promised besides --------------------------------------------------------------------------------------------
 
 

@@ -15,13 +15,14 @@ import numpy.typing as npt
 from ozaki.driver.watching import inside, step
 from ozaki.linalg.common.arrays import array_library, exactly
 from ozaki.linalg.common.products import Bounds
-from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import UP
+from ozaki.linalg.common.targets import MOST_BITS, Target
+from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import vector_errors
 from ozaki.linalg.nearest.intervals import Interval, Rounded, exponent_of, rounded
 from ozaki.linalg.nearest.settling import AFFORDABLE, levels
 from ozaki.linalg.nearest.wholes import bits_of, inertia, wholes_of, work
+from ozaki.linalg.systems.solution import too_small
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
@@ -33,7 +34,7 @@ def nearest_eigenvalues(
 ) -> tuple[Any, Bounds, int]:
     """Eigenvalues of a Hermitian matrix, ascending, rounded to nearest, their error bounds, and corrections.
 
-    Zeros are exact. Bounds are relative to the largest eigenvalue, or, if the target is "relative", to each.
+    Bounds are relative to the largest eigenvalue, or, if the target is "relative", to each.
 
     Parameters
     ----------
@@ -48,12 +49,13 @@ def nearest_eigenvalues(
     numpy.linalg.LinAlgError
         If an eigenvalue is zero, or lies on a boundary between two floats, and the matrix is too large to decide it.
     OverflowError
-        If an eigenvalue is too large for the dtype.
+        If an eigenvalue is too large for the dtype, or all, of a "relative" target one of them, are too small.
     """
     check_format(target.dtype)
     part = part_of(target.dtype)
     matrix = moved(exactly(a), np)
     values, steps = np.full(len(matrix), np.nan, part), 0
+    zero = np.zeros(len(matrix), bool)  # known to be zero, and not only rounded to it
     wanted = np.zeros(len(matrix), bool)
     wanted[places] = True
     for place, bits in enumerate(levels(96) if len(matrix) else ()):
@@ -70,33 +72,41 @@ def nearest_eigenvalues(
             outer = abs(near.ldexp(-top).astype("float64"))[[0, -1]]
             wanted[[0, -1]] |= outer > outer.max() / 2
         ends = rounded(Interval(near, np.asarray(top + exponent_of(found.error_bound) + 1)), part)
-        values = np.where(np.isnan(values) & ends.decided & ~ends.may_vanish, ends.low, values)
+        now = np.isnan(values) & ends.decided & ~ends.may_vanish
+        values, zero = np.where(now, ends.low, values), zero | (now & (near.signs == 0))
         open_ones = np.flatnonzero(np.isnan(values) & wanted)
         step("intervals of %d bits: %d eigenvalues are undecided", bits, len(open_ones))
         for k in open_ones:
-            values[k] = _decided(matrix, int(k), ends, values[k])
+            zero[k] = ends.low[k] <= 0 <= ends.high[k] and _place(matrix, int(k), mparray(0.0)) == 0
+            values[k] = 0 if zero[k] else _decided(matrix, int(k), ends, values[k])
+        values[np.isnan(values) & ends.decided] = 0
+        if np.isinf(values[places]).any():
+            raise OverflowError(f"dtype: an eigenvalue is too large for {part}; ask for dtype='mp'")
         if not np.isnan(values[wanted]).any():
             break
     if (missing := np.flatnonzero(np.isnan(values) & wanted)).size:
         raise np.linalg.LinAlgError(
-            f"reproducible: eigenvalue {missing[0]} is 0, or lies on a boundary between two floats, and the matrix is "
-            "too large to decide it exactly; leave reproducible=False"
+            f"reproducible: eigenvalue {missing[0]} is 0, or lies on a boundary between two floats, or nearer to one "
+            f"than 2^-{MOST_BITS} of the largest, and the matrix is too large to decide it exactly; leave "
+            "reproducible=False"
         )
     largest = min(float(abs(values[wanted]).max(initial=0.0)), float(np.finfo(part).max))
     values = values[places]
-    if not bool(np.isfinite(values).all()):
-        raise OverflowError(f"dtype: an eigenvalue is too large for {part}; ask for dtype='mp'")
+    vanished = (values == 0) & ~zero[places]
+    if vanished.any() and (target.measure == "relative" or not largest):
+        too_small(part)
     errors = np.where(values == 0, 0.0, vector_errors(values[None], 0))
     if target.measure == "normwise" and values.size:
         errors = errors * (abs(values).astype(np.float64) / (largest or 1.0)) * UP
+        # Half the smallest number, relative to the largest value; and no bound is zero because it underflowed.
+        errors[vanished] = 0.5 / (largest / float(np.finfo(part).smallest_subnormal)) * UP if largest else 0.0
+        errors = np.where(zero[places], errors, np.maximum(errors, LEAST))
     return array_library(a).asarray(values), errors, steps
 
 
 def _decided(a: MPArray, k: int, ends: Rounded, unknown: Any) -> Any:
     """The k-th eigenvalue, rounded, if the matrix is small enough to decide it, and its interval narrow enough."""
     low, high = ends.low[k], ends.high[k]
-    if low <= 0 <= high:
-        return np.zeros((), low.dtype)[()] if _place(a, k, mparray(0.0)) == 0 else unknown
     if low == high or np.nextafter(low, high) != high:
         return unknown
     boundary = _middle(low, high)
