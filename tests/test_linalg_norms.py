@@ -1,6 +1,7 @@
 """Norms of vectors and matrices against mpmath at high precision, and NumPy's shapes."""
 
 import itertools
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -56,6 +57,11 @@ def check(found, wanted):
         bound = float(found.error_bounds.reshape(-1)[i])
         assert abs(got[i] - exact) <= bound * exact * (1 + mpmath.ldexp(1, -900))
     assert found.error_bound == found.error_bounds.max()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, Fraction])
+def test_powers_of_all_kinds(kind):
+    assert linalg.norm([1.0, 2.0, 4.0], kind(1.5)).value == linalg.norm([1.0, 2.0, 4.0], 1.5).value
 
 
 @pytest.mark.parametrize("p", [None, 2, 1, np.inf, -np.inf, 0, 3, 0.5, 1.5, -1, -2, 2.75])

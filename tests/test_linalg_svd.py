@@ -242,6 +242,21 @@ def test_bad_operands():
         linalg.pinv(np.eye(2), rtol=2)
 
 
+def test_limits_of_all_kinds():
+    a = np.array([[4.0, 1.0], [1.0, 2.0]])  # 3 + 2^(1/2) and 3 - 2^(1/2)
+    for kind in (float, np.float32, np.float16, np.float64, Fraction):
+        assert linalg.matrix_rank(a, kind(2.5))[:3] == linalg.matrix_rank(a, rtol=kind(0.375))[:3] == (1, 1, 1)
+        assert linalg.pinv(a, rtol=kind(0.375)).rank == 1
+    assert linalg.matrix_rank(a, np.int64(3))[:3] == linalg.matrix_rank(a, 3)[:3] == (1, 1, 1)
+    for bad in ("0.5", [1], 1j):
+        with pytest.raises(TypeError, match=r"^tol: .*; expected a number that is at least 0"):
+            linalg.matrix_rank(a, bad)
+        with pytest.raises(TypeError, match=r"^rtol: .*; expected a number that is at least 0"):
+            linalg.matrix_rank(a, rtol=bad)
+        with pytest.raises(TypeError, match=r"^rtol: .*; expected a number above 0 and below 1, or None"):
+            linalg.pinv(a, rtol=bad)
+
+
 def test_operands_stay_as_they_are():
     a = np.asfortranarray(RNG.standard_normal((9, 6)))[::2, ::2]
     before = a.copy()

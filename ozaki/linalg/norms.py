@@ -176,7 +176,7 @@ def _order(ord: Order, axes: int, given: int) -> str | Fraction:
         if axes == 1 or ord != 0:
             return "fro" if axes == 1 and ord == 2 else f"{ord:g}"
     elif isinstance(ord, Real) and axes == 1 and abs(ord) <= _LARGEST and (1024 * ord) == int(1024 * ord):
-        return Fraction(ord)
+        return Fraction(int(1024 * ord), 1024)
     expected = "None, inf, -inf or a multiple of 1/1024 up to 1024" if axes == 1 else "None, fro, nuc, ±inf, ±1 or ±2"
     raise ValueError(f"ord: {ord!r}; expected {expected}, of {'vectors' if axes == 1 else 'matrices'}")
 

@@ -18,7 +18,7 @@ from ozaki.linalg.common.scaling import ZERO, Powers, check_span, nonzero_tops, 
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes, norms, spectral_norm
 from ozaki.linalg.factors.correcting import factor_target
-from ozaki.linalg.spectra.ranks import counted_above
+from ozaki.linalg.spectra.ranks import counted_above, limit
 from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
@@ -104,8 +104,10 @@ def pinv(
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
+    expected = "a number above 0 and below 1, or None"
+    rtol = limit("rtol", rtol, expected)
     if rtol is not None and not 0 < rtol < 1:
-        raise ValueError(f"rtol: {rtol!r}; expected a number above 0 and below 1, or None")
+        raise ValueError(f"rtol: {rtol!r}; expected {expected}")
     target = factor_target(accuracy, dtype, formats, "of columns it is relative to the largest element")
     if not a.size or (rtol is not None and bool((tops(a, 0) == ZERO).all())):
         x = empty(a.shape[::-1], target.dtype, a)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, comb, inf, log2
+from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -261,9 +262,11 @@ def matrix_rank(A: Any, tol: float | None = None, *, rtol: float | None = None) 
     """
     (a,), formats = matrices(A=A)
     check_matrix("A", a)
+    expected = "a number that is at least 0"
+    tol, rtol = limit("tol", tol, expected), limit("rtol", rtol, expected)
     for name, value in (("tol", tol), ("rtol", rtol)):
         if value is not None and not 0 <= value < inf:
-            raise ValueError(f"{name}: {value!r}; expected a number that is at least 0")
+            raise ValueError(f"{name}: {value!r}; expected {expected}")
     if tol is not None and rtol is not None:
         raise ValueError("rtol: given with tol; expected one of them")
     if tol is None and rtol is None:
@@ -322,6 +325,20 @@ def _bits_of_fractions(scale: Scaled) -> float:
     x = exactly(scale.unit)
     exponents = [part.to_ints()[1].min() for part in ((x.real, x.imag) if x.is_complex else (x,))]
     return -float(min(exponents))
+
+
+def limit(name: str, x: Any, expected: str) -> Any:
+    """A limit of singular values, None or a number of which a fraction can be made.
+
+    Raises
+    ------
+    TypeError
+    """
+    if x is not None and not isinstance(x, Real):
+        raise TypeError(f"{name}: {x!r}; expected {expected}")
+    if isinstance(x, Integral):
+        return int(x)  # those of NumPy overflow
+    return x if x is None or isinstance(x, Fraction) else float(x)
 
 
 def counted_above(
