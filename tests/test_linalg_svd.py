@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import singular
+from ozaki.linalg.spectra import problem, singular
 
 RNG = np.random.default_rng(58)
 
@@ -177,6 +177,14 @@ def test_dependent_columns_are_refused_before_many_bits(shape, monkeypatch):
             linalg.cond(x)
         with pytest.raises(ValueError, match=rf"^x: the norm -2 is singular value {last}, which is zero"):
             linalg.norm(x, -2)
+
+
+def test_corrections_that_do_not_converge_are_refused_with_a_remedy(monkeypatch):
+    monkeypatch.setattr(singular, "MOST_CORRECTIONS", 0)
+    monkeypatch.setattr(problem, "MOST_CORRECTIONS", 0)
+    for function in (linalg.svd, linalg.eigh):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: corrections .* do not converge; ask for a lower"):
+            function(np.array([[2.0, 1.0], [1.0, 1.0]]), accuracy=300, dtype="mp")
 
 
 @pytest.mark.full

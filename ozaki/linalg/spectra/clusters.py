@@ -22,7 +22,10 @@ from ozaki.multiprecision.objects import mparray
 FINER = 2.0**-16
 """How much sharper the first residuals are than the values need: of vectors they bound errors divided by gaps."""
 
-NOT_CONVERGING = "a: corrections of its eigenvectors do not converge"
+LESS = "ask for a lower accuracy, or for one relative to the largest"
+"""What may be had where corrections of vectors do not converge, as of values that are far apart."""
+
+NOT_CONVERGING = f"a: corrections of its eigenvectors do not converge; {LESS}"
 
 
 def ranges(together: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -39,7 +39,7 @@ from ozaki.linalg.common.upper import (
 from ozaki.linalg.determinants.deciding import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
-from ozaki.linalg.spectra.clusters import FINER, orthonormal, ranges
+from ozaki.linalg.spectra.clusters import FINER, LESS, orthonormal, ranges
 from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -547,7 +547,7 @@ class SingularDecomposition:
         return found, off + column_norms(missing(Sum(turned, rest), widened(found)))
 
 
-_NOT_CONVERGING = "a: corrections of its singular vectors do not converge"
+_NOT_CONVERGING = f"a: corrections of its singular vectors do not converge; {LESS}"
 
 
 def relative_to_each(
