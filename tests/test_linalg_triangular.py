@@ -111,7 +111,7 @@ def test_other_triangles_and_transposes(is_complex, lower, unit, rng):
         known[range(n), range(n)] = np.inf
         matrix[range(n), range(n)] = 1
     before = known.copy(), b.copy()
-    for trans, of_a in ((0, matrix), (1, matrix.T), (2, matrix.conj().T), ("C", matrix.conj().T)):
+    for trans, of_a in ((0, matrix), (1, matrix.T), (np.int64(2), matrix.conj().T), ("C", matrix.conj().T)):
         exact = complex_solve(mparray(of_a), mparray(b))
         for options in ({}, {"accuracy": 150, "dtype": "mp"}):
             x, bound, _ = linalg.solve_triangular(known, b, trans, lower, unit, **options)

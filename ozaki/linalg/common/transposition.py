@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 Transposition = Literal[0, 1, 2]
 """A, its transpose, or its conjugate transpose, as SciPy numbers them."""
 
@@ -17,6 +19,6 @@ def transposition(trans: Any) -> Transposition:
     ------
     ValueError
     """
-    if not isinstance(trans, int | str) or trans not in _NAMES:
+    if not isinstance(trans, int | np.integer | np.bool_ | str) or trans not in _NAMES:
         raise ValueError(f"trans: {trans!r}; expected 0, 1 or 2, or 'N', 'T' or 'C'")
     return _NAMES[trans]
