@@ -130,6 +130,9 @@ def test_what_float64_finds_singular():
     check(near, found.x, np.array([1.0, 2.0]), found.backward_errors)
     with pytest.raises(OverflowError, match=r"^dtype: an element of the result is too large for float64"):
         linalg.solve(np.eye(2) * 1e-300, np.full(2, 1e300), accuracy=None)
+    with pytest.raises(OverflowError, match=r"^dtype: elements of the result are too small for float64"):
+        linalg.solve(np.eye(2) * 1e300, np.array([[1.0, 1e-300], [0.0, 0.0]]), accuracy=None)
+    assert not linalg.solve(np.eye(2) * 1e300, np.zeros((2, 3)), accuracy=None).x.any()
 
 
 def test_results_of_other_formats():

@@ -15,7 +15,7 @@ from ozaki.linalg.common.slices import exponents, parts, power, residual_by_slic
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP, norms
 from ozaki.linalg.systems.gathering import Index, one_by_one, place, stacked, without_elements
-from ozaki.linalg.systems.solution import Solution, widened
+from ozaki.linalg.systems.solution import Solution, too_small, widened
 from ozaki.linalg.systems.stacks import at_once, right_sides
 
 Floats = npt.NDArray[np.float64]
@@ -59,7 +59,7 @@ def solution_as_found(a: Any, columns: Any, batch: Index, target: Target, b: Any
     numpy.linalg.LinAlgError
         If there is none that is finite.
     OverflowError
-        If an element is too large for the dtype.
+        If an element is too large for the dtype, or all of a column are too small.
     """
     shape = (*batch, *columns.shape[-2:])
     if 0 in shape:
@@ -89,7 +89,10 @@ def _found(a: Any, b: Any, batch: Index, target: Target) -> tuple[Any, Floats]:
         powers = powers * 0
     sizes, unit = right_sides(b, xp.zeros(a.shape[-2], np.int32))
     by = powers[..., :, None] + sizes[..., None, :]
-    x = _times(_solved(scaled, unit, batch), by).astype(target.dtype)
+    unscaled = _solved(scaled, unit, batch)
+    x = _times(unscaled, by).astype(target.dtype)
+    if bool(((unscaled != 0).any(axis=-2) > (x != 0).any(axis=-2)).any()):
+        too_small(target.dtype)
     if not bool(xp.isfinite(x).all()):
         raise OverflowError(f"dtype: an element of the result is too large for {target.dtype}; ask for dtype='mp'")
     errors, certain = _backward_errors(scaled, _times(widened(x), -by), unit, by_slices)
