@@ -112,6 +112,10 @@ BAD = {
     "complex halves": (lambda a: ozaki.matmul(a, a.to(torch.complex32)), TypeError, "b: dtype torch.complex32 is not"),
     "shapes": (lambda a: matmul(a, a[:2]), ValueError, "b: shape"),
     "a scalar": (lambda a: matmul(a, a[0, 0]), ValueError, "b: a scalar"),
+    "a prepared one": (
+        lambda a: matmul(a, ozaki.prepare(a, "right", ozaki.plan(a, a, scheme="residues"))), TypeError,
+        r"b: Prepared; expected a torch tensor \(ozaki.matmul takes prepared operands",
+    ),
     "an array": (lambda a: matmul(a, np.eye(3)), TypeError, "b: ndarray; expected a torch tensor"),
     "bmm of matrices": (lambda a: bmm(a, a), ValueError, r"a: shape \(3, 3\); expected three axes"),
     "bmm of other stacks": (lambda a: bmm(a.expand(2, 3, 3), a.expand(4, 3, 3)), ValueError, "b: 4 matrices, but a"),

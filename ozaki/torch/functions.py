@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import torch
 
 from ozaki.records.options import AccuracyOptions, Options, takes
+from ozaki.records.prepared import Prepared
 from ozaki.torch.operators import arguments_of, product, sum_of_product
 
 
@@ -133,7 +134,8 @@ def _check(**tensors: Any) -> None:
     device = None
     for name, x in tensors.items():
         if not isinstance(x, torch.Tensor):
-            raise TypeError(f"{name}: {type(x).__name__}; expected a torch tensor")
+            remedy = " (ozaki.matmul takes prepared operands, without gradients)" if isinstance(x, Prepared) else ""
+            raise TypeError(f"{name}: {type(x).__name__}; expected a torch tensor{remedy}")
         if x.layout is not torch.strided:
             raise TypeError(f"{name}: a tensor of layout {x.layout}; expected a dense one, as {name}.to_dense()")
         if x.dim() == 0 and name != "c":
