@@ -47,6 +47,22 @@ def test_elements_far_apart_cost_nothing(span):
     assert error(exactly(found.values), np.array([[3], [5], [7]])) <= found.error_bound <= wanted
 
 
+@pytest.mark.parametrize("power", [-500, 500, 10**6])
+def test_columns_or_rows_far_apart_that_have_zeros(power):
+    powers, b = np.array([0, power, 0]), np.array([6.0, 7.0, 10.0])
+    a = ozaki.mparray([[3, 0, 2], [1, 5, 1], [1, 2, 7]])
+    far = a.ldexp(powers) if power > 1000 else a.ldexp(powers).astype("float64")
+    options = {"accuracy": 100, "dtype": "mp"}
+    found = linalg.solve(far, b, **options).x
+    assert error(fractions(found.ldexp(powers)), exact_solve(fractions(a), fractions(b))) < 2.0**-90
+    inverse = exact_solve(fractions(a), np.eye(3, dtype=int))
+    assert error(fractions(linalg.inv(far, **options).x.ldexp(powers[:, None])), inverse) < 2.0**-90
+    assert error(fractions(linalg.inv(far.T, **options).x.ldexp(powers)).T, inverse) < 2.0**-90
+    factors = linalg.lu_factor(far, **options)
+    ordered = fractions(ozaki.mparray(far)[factors.p])
+    assert product_error(ordered, fractions(factors.l), fractions(factors.u)) < 2.0**-98
+
+
 @pytest.mark.parametrize("power", [-(10**6), 10**7])
 def test_rows_and_columns_of_any_size(power):
     rows, columns = np.array([[0], [power], [-power // 3]]), np.array([-power // 2, 0, power])

@@ -10,7 +10,7 @@ from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library
 from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
-from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.solutions import nearest_solutions
@@ -323,8 +323,22 @@ class _Single:
 def equilibrated(a: Any) -> tuple[Powers, Any, bool]:
     """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1.
 
-    It is cleared of tiny elements; whether it had any comes last.
+    It is cleared of tiny elements; whether it had any comes last. Rows are scaled first, but where columns are far
+    apart, and a row has a zero in a large one, that would leave most elements tiny: of both orders it is the one that
+    leaves elements larger in the geometric mean.
     """
     rows = -nonzero_tops(a, 1, "singular, row")
     scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
+    if np.ptp(rows) > _FAR:
+        rows = -tops(a, 1, Powers(columns=-tops(a, 0)))
+        columns_first = Powers(rows, -tops(a, 0, Powers(rows)))
+        present = (a.signs if isinstance(a, Numbers) else a) != 0
+        present = present.any(axis=2) if present.ndim == 3 else present
+        xp = array_library(a)
+        growth = lambda powers: float((powers.of_elements(xp) * present).sum(dtype=np.float64))  # noqa: E731
+        scales = max(scales, columns_first, key=growth)
     return scales, *without_tiny(scaled(a, scales))
+
+
+_FAR = 200
+"""How far apart exponents of rows are where it is asked whether columns are why."""
