@@ -22,6 +22,7 @@ from ozaki.backends.numpy._inner_products import inner_products_bytes
 from ozaki.backends.numpy._scaled import scaled_along_k
 from ozaki.backends.numpy._undecided import Undecided
 from ozaki.bounds.undecided import Crossings, row_errors
+from ozaki.planning.undecided import _cheapest
 from ozaki.records.memory import Memory
 from ozaki.reference import componentwise_error
 from ozaki.schemes import Residues, scaling_of
@@ -289,7 +290,7 @@ def test_rows_that_repeat_are_not_all_that_is_looked_at(rng):
 
 
 def test_planning_weighs_few_counts(rng, monkeypatch):
-    """No count is weighed that takes more slice products than the best one costs with its entries apart."""
+    """Few counts are weighed: none that takes more slice products than the best one costs with its entries apart."""
     weighed = []
     share = Crossings.share
     monkeypatch.setattr(Crossings, "share", lambda self, more: weighed.append(more) or share(self, more))
@@ -297,7 +298,16 @@ def test_planning_weighs_few_counts(rng, monkeypatch):
     for options in ({"accuracy": "exact"}, {"accuracy": "fp64", "reproducible": True, "inner_scaling": False}):
         weighed.clear()
         plan = ozaki.plan(a, b, **options)
-        assert plan.undecided_apart and 0 < len(weighed) <= 10
+        assert plan.undecided_apart and 0 < len(weighed) < 30  # of some 90
+
+
+@given(st.integers(2, 40), st.lists(st.floats(0, 100), min_size=1, max_size=60))
+def test_no_count_is_tried_that_costs_more_by_itself(first, apart):
+    counts, tried = range(first, first + len(apart)), []
+    least, best = _cheapest(counts, lambda count: tried.append(count) or apart[count - first])
+    costs = [count + more for count, more in zip(counts, apart, strict=True)]
+    assert least == min(costs) and best == counts[costs.index(least)]
+    assert all(count < min(costs[: count - first]) for count in tried[1:])
 
 
 @given(st.lists(st.tuples(st.integers(-512, 64), st.integers(0, 4000), st.integers(1, 2304)), max_size=9))
