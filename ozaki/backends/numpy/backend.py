@@ -108,8 +108,9 @@ def splits_complex(scheme: Scheme | Words | None, engine: str, inner_scaling: bo
     """
     if not isinstance(scheme, ComplexResidues) or engine == "int8-simulated":
         return False
-    of_parts_alone = compiled_for(scheme, 2, engine) is not None and compiled_for(scheme.slices, 2, engine) is None
-    return inner_scaling or not of_parts_alone
+    if inner_scaling or compiled_for(scheme.slices, 2, engine) is not None:
+        return True
+    return compiled_for(scheme, 2, engine) is None
 
 
 def steps(plan: Plan) -> str:
