@@ -1,12 +1,12 @@
-"""What tests share: devices to multiply on, and random numbers whose seed a failure prints."""
+"""What tests share: devices to multiply on, and random numbers that repeat."""
 
 import os
 import platform
 import random
-import secrets
 import sys
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -17,6 +17,7 @@ os.environ.setdefault("OZAKI_CPU", "float64")
 sys.path.insert(0, str(HERE / "emulated"))
 
 import devices  # noqa: E402
+import seeds  # noqa: E402
 import tiers  # noqa: E402
 
 import items as emulated_items  # noqa: E402
@@ -28,10 +29,14 @@ if sys.__stdin__ is None:
     sys.__stdin__ = open(os.devnull, encoding="utf-8")  # noqa: SIM115
 
 
+hypothesis.settings.register_profile("ozaki", derandomize=not seeds.RANDOM)
+hypothesis.settings.load_profile("ozaki")
+
+
 @pytest.fixture
-def seed():
-    """A random seed, which is printed; with OZAKI_SEED=... in the environment, that one: it repeats a run."""
-    seed = int(os.environ.get("OZAKI_SEED") or secrets.randbits(32))
+def seed(request):
+    """The seed of the test, which is printed; OZAKI_SEED in the environment says another one (tests/seeds.py)."""
+    seed = seeds.seed_of(request.node.nodeid)
     print(f"OZAKI_SEED={seed}")
     return seed
 

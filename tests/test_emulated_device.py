@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import seeds
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "emulated"))
@@ -36,7 +36,7 @@ def parameters():
 
 @pytest.mark.parametrize("case", parameters())
 def test_same_bits_as_numpy(case):
-    command = [sys.executable, str(HERE / "emulated" / "run.py"), case, str(random.SystemRandom().getrandbits(32))]
+    command = [sys.executable, str(HERE / "emulated" / "run.py"), case, str(seeds.seed_of(case))]
     environment = os.environ | {"PYTHONPATH": str(HERE.parent), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, f"{command[-2:]}: {done.stderr[-3000:]}"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -119,12 +120,10 @@ def test_products_of_multiprecision_numbers(a):
         a @ x
         ozaki.matmul(x + x * 1j, x, accuracy=100)
         ozaki.matmul(a.astype(int), a.astype(int), dtype="int64")
-    assert [(entry.operator, entry.count) for entry in run.account.entries] == [
-        ("matmul", 2),
-        ("matmul", 1),
-        ("matmul", 1),
-    ]
-    assert [entry.dtype for entry in run.account.entries][1:] == ["complex mp100", "int64"]
+    counts = Counter()  # of each format: `x @ x` and `a @ x` may have plans of their own
+    for entry in run.account.entries:
+        counts[entry.operator, entry.dtype] += entry.count
+    assert counts == {("matmul", "mp53"): 2, ("matmul", "complex mp100"): 1, ("matmul", "int64"): 1}
 
 
 def test_numpys_functions_inside_emulate(a):
