@@ -217,6 +217,24 @@ def test_hessians_and_compiled_gradients(place, rng):
     np.testing.assert_array_equal(np.asarray(gradient), ozaki.matmul(np.ones((3, 2)), b.T, **FP64))
 
 
+def test_the_gradient_of_a_shared_operand_is_one_product(place, rng):
+    """XLA would sum the gradients of the products, each rounded, in an order that depends on the device."""
+    a, b, weights = made(rng, 2, 1, 3, 4), made(rng, 5, 4, 2), made(rng, 2, 5, 3, 2)
+    side_by_side = np.moveaxis(weights, 1, 2).reshape(2, 3, 10), np.moveaxis(b, 0, 1).reshape(4, 10)
+    of_a = ozaki.matmul(side_by_side[0], side_by_side[1].T, accuracy="exact")[:, None]
+    of_b = ozaki.matmul(a[:, 0].reshape(6, 4).T, np.moveaxis(weights, 1, 0).reshape(5, 6, 2), accuracy="exact")
+    summed = jax.grad(lambda x, y: (matmul(x, y, accuracy="exact") * weights).sum(), argnums=(0, 1))
+    for found in (summed(a, b), jax.jit(summed)(a, b)):
+        for x, expected in zip(found, (of_a, of_b), strict=True):
+            np.testing.assert_array_equal(np.asarray(x), expected)
+    each = jax.vmap(lambda x, y: matmul(x, y, accuracy="exact"), in_axes=(None, 0))
+    of_mapped = jax.grad(lambda x: (each(x, b) * weights[0]).sum())(a[0, 0])
+    np.testing.assert_array_equal(
+        np.asarray(of_mapped), ozaki.matmul(side_by_side[0][0], side_by_side[1].T, accuracy="exact")
+    )
+    check_grads(lambda x, y: matmul(x, y, **FP64), (a, b), order=2, modes=("fwd", "rev"))
+
+
 def test_vmap(place, rng):
     a, b, c = made(rng, 5, 2, 3, 7), made(rng, 7, 4), made(rng, 5, 7, 4)
     close = np.testing.assert_allclose

@@ -83,6 +83,9 @@ def test_derivatives_are_products_of_the_same_format(operands, accuracy, same):
         assert same(value, a, b) and tangent.dtype == a.dtype
     of_a = jax.grad(lambda a: matmul(a, b, accuracy="fp32").sum())(a)
     assert of_a.dtype == a.dtype
+    stack = jnp.stack([b, 3 * b, b[::-1]])
+    of_a = jax.grad(lambda a: matmul(a, stack).astype("f4").sum())(a)  # the sum of three, rounded once
+    assert same(of_a, jnp.ones((30, 60), a.dtype), jnp.moveaxis(stack, 0, 1).reshape(50, 60).T)
     second = jax.grad(lambda a: jax.grad(lambda a: matmul(a, b).astype("f4").var())(a).astype("f4").var())(a)
     assert second.dtype == a.dtype and jnp.isfinite(second).all()
 

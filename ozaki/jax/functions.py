@@ -64,7 +64,7 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
         rows = left.reshape(prod(left.shape[:-1]), left.shape[-1])
         c = product(rows, right, asked).reshape(*batch, left.shape[-2], right.shape[1])
     else:
-        left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))
+        left, right = (jnp.expand_dims(x, range(len(batch) + 2 - x.ndim)) for x in (left, right))
         c = product(left, right, asked)
     if a.ndim == 1:
         c = c[..., 0, :]

@@ -1,6 +1,8 @@
-"""The primitive of JAX that stands for a product: stacks (..., m, k) and (..., k, n) of the same batch.
+"""The primitive of JAX that stands for a product: stacks (..., m, k) and (..., k, n) with as many axes.
 
-It is bilinear, so JAX derives all its derivatives from it; each is a product of the same options. Compiled code calls
+An axis of one matrix stands for as many of it as the other operand has. The primitive is bilinear, so JAX derives all
+its derivatives from it. Each is one product of the same options, also that of an operand which many matrices share:
+its gradient is summed by the product, and rounded once. Compiled code calls
 back into `ozaki.matmul`, which reads the operands in JAX's memory and writes the result there: on a GPU the callback
 starts kernels on the stream of the compiled code, and copies nothing. It is given 16-bit floats as their bits, since
 buffers tell no other library of them.
@@ -8,6 +10,7 @@ buffers tell no other library of them.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import jax
@@ -28,7 +31,9 @@ PRODUCT = Primitive("ozaki_product")
 
 
 def product(a: Any, b: Any, options: Options) -> Any:
-    """The product of stacks of matrices whose batches have the same shape, of one dtype.
+    """The product of stacks of matrices, of one dtype: shapes (..., m, k) and (..., k, n) with as many axes.
+
+    Each axis of the batch has the same size in both, or one matrix in either.
 
     Of 16-bit floats it is rounded once to their format; the options must be such that `ozaki.matmul` does so.
 
@@ -57,12 +62,22 @@ def _run(a: Any, b: Any, *, options: Options) -> Any:
 @PRODUCT.def_abstract_eval
 def _shape(a: Any, b: Any, *, options: Options) -> Any:
     """Shape, dtype and sharding: those of a product of JAX's own."""
+    a, b = _repeated(a, b), _repeated(b, a)
     batch = tuple(range(a.ndim - 2))
     dimensions = ((a.ndim - 1,), (b.ndim - 2,)), (batch, batch)
     found, _ = dot_general_p.abstract_eval(
         a, b, dimension_numbers=dimensions, precision=None, preferred_element_type=None, out_sharding=None
     )
     return found if options.dtype is None else found.update(dtype=np.dtype(options.dtype))
+
+
+def _repeated(x: Any, other: Any) -> Any:
+    """The type of an operand with as many matrices as the other has along each axis, sharded as these are."""
+    one = [axis for axis in range(x.ndim - 2) if x.shape[axis] == 1]
+    shape, spec = list(x.shape), list(x.sharding.spec)
+    for axis in one:
+        shape[axis], spec[axis] = other.shape[axis], other.sharding.spec[axis]
+    return x.update(shape=tuple(shape), sharding=x.sharding.update(spec=jax.P(*spec)))
 
 
 def _on_cpu(a: Any, b: Any, *, options: Options) -> Any:
@@ -103,7 +118,8 @@ def _numbers(x: Any, half: str | None) -> Any:
 
 def _called(into: Any, a: Any, b: Any, half: str | None, options: Options) -> Any:
     """The result that a function writes from two operands when compiled code runs."""
-    shape, dtype = (*a.shape[:-1], b.shape[-1]), options.dtype or a.dtype
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape, dtype = (*batch, a.shape[-2], b.shape[-1]), options.dtype or a.dtype
     if half is None:
         return buffer_callback(into, jax.ShapeDtypeStruct(shape, dtype))(a, b)
     bits = [jax.lax.bitcast_convert_type(x, STORED_AS) for x in (a, b)]
@@ -129,11 +145,28 @@ def _of_one_dtype(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _gradient_of_a(cotangent: Any, a: Any, b: Any, *, options: Options) -> Any:
-    return product(*_of_one_dtype(cotangent, jnp.swapaxes(b, -1, -2)), options._replace(dtype=None))
+    shared = _shared(a.aval, cotangent)
+    left, right = _side_by_side(cotangent, shared), jnp.swapaxes(_side_by_side(b, shared), -1, -2)
+    return product(*_of_one_dtype(left, right), options._replace(dtype=None))
 
 
 def _gradient_of_b(cotangent: Any, a: Any, b: Any, *, options: Options) -> Any:
-    return product(*_of_one_dtype(jnp.swapaxes(a, -1, -2), cotangent), options._replace(dtype=None))
+    shared = _shared(b.aval, cotangent)
+    left, right = (_side_by_side(jnp.swapaxes(x, -1, -2), shared) for x in (a, cotangent))
+    return product(*_of_one_dtype(left, jnp.swapaxes(right, -1, -2)), options._replace(dtype=None))
+
+
+def _shared(operand: Any, result: Any) -> list[int]:
+    """The axes of the batch along which the matrices of a result share one of the operand."""
+    return [axis for axis in range(operand.ndim - 2) if operand.shape[axis] == 1 != result.shape[axis]]
+
+
+def _side_by_side(x: Any, axes: list[int]) -> Any:
+    """The matrices along axes of the batch as one, each beside the one before: a sum over its k is one over all."""
+    *batch, rows, columns = x.shape
+    moved = jnp.moveaxis(x, axes, range(x.ndim - 1 - len(axes), x.ndim - 1))
+    kept = [1 if axis in axes else size for axis, size in enumerate(batch)]
+    return moved.reshape(*kept, rows, columns * prod(batch[axis] for axis in axes))
 
 
 ad.defbilinear(PRODUCT, _gradient_of_a, _gradient_of_b)
@@ -153,11 +186,7 @@ def _mapped(operands: Any, axes: Any, *, options: Options) -> tuple[Any, int]:
         b = jnp.moveaxis(b, axis_b, 1)
         c = product(a, b.reshape(b.shape[0], b.shape[1] * b.shape[2]), options)
         return c.reshape(c.shape[0], *b.shape[1:]), 1
-    size = a.shape[axis_a] if axis_a is not None else b.shape[axis_b]
-    a, b = (
-        jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
-        for x, axis in ((a, axis_a), (b, axis_b))
-    )
+    a, b = (x[None] if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in ((a, axis_a), (b, axis_b)))
     return product(a, b, options), 0
 
 
