@@ -23,13 +23,32 @@ from ozaki.schemes.moduli import complex_moduli, first_moduli
 RESIDUES = {"scheme": "residues", "slices": 14}
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 6, 10, 11, 15, 16])
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 10, 11, 15, 16, 17])
 def test_all_numbers_of_limbs(code, rng, count):
-    """One to three limbs are rounded by the library, four by NumPy; a count that has no room for k is refused alike."""
+    """Up to three limbs are rounded from float64, four, as of 17 residues, from words; no room for k: refused alike."""
     for dtype, result in itertools.product(("float32", "float64"), repeat=2):
         a, b = rng.standard_normal((40, 60)).astype(dtype), rng.standard_normal((60, 70)).astype(dtype)
         options = {"scheme": "residues", "slices": count, "dtype": result}
         assert same_bits(ozaki.matmul(a, b, **options), by_blas(a, b, **options))
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [*map(tables_of, map(first_moduli, range(1, 18))), *map(complex_tables_of, map(complex_moduli, range(1, 19)))],
+)
+def test_sums_of_limbs_are_exact(tables):
+    """Residues as large as they can be, times limbs, and the quotient times a limb, add up to at most 2**53 units."""
+    of_entries = tables.weights.reshape(-1, tables.limbs)
+    weights = [[*map(int, limbs)] for limbs in of_entries.tolist()]
+    product = [*map(int, tables.product.tolist())]
+    assert [sum(limbs) for limbs in weights[: len(tables.crt.weights)]] == [*tables.crt.weights]
+    assert sum(product) == tables.crt.product
+    residues = tables.parts * [m // 2 for m in tables.crt.moduli]
+    quotient = 1 + sum(r * sum(limbs) for r, limbs in zip(residues, weights, strict=True)) // tables.crt.product
+    for of_limb, of_product in zip(zip(*weights, strict=True), product, strict=True):
+        unit = min(x & -x for x in (*of_limb, of_product) if x)
+        most = sum(r * x for r, x in zip(residues, of_limb, strict=True)) + quotient * of_product
+        assert most <= 2**53 * unit
 
 
 def test_descriptions(code, rng):

@@ -76,15 +76,18 @@ def test_values_that_are_rare(code, rng, options):
             assert_same(by_blas(left, right, **options), ozaki.matmul(left, right, **options))
 
 
-@pytest.mark.parametrize(("scheme", "count", "tiny"), [("residues", 15, 2.0**-50), ("digits", 8, 2.0**-3)])
+@pytest.mark.parametrize(
+    ("scheme", "count", "tiny"), [("residues", 15, 2.0**-5), ("residues", 16, 2.0**-9), ("digits", 8, 2.0**-3)]
+)
 def test_ties_are_rounded_to_even(code, scheme, count, tiny):
     """Entries in the middle of two floats, and next to it by one unit of the exact product."""
     ones = [2.0**52 + i for i in (1, 2, 3)]
-    a = np.array([[one, 0.5, more] for one in ones for more in (0.0, tiny, -tiny)])
+    a = np.array([[one, 1.0, more] for one in ones for more in (0.0, tiny, -tiny)])
     b = np.array([[2.0], [1.0], [1.0]])
     options = {"scheme": scheme, "slices": count}
     c = ozaki.matmul(a, b, **options)
     assert same_bits(c, by_blas(a, b, **options)) and (c == ozaki.matmul(a, b, accuracy="exact")).all()
+    assert (c[:, 0] - 2.0**53).tolist() == [4, 4, 2, 4, 6, 4, 8, 8, 6]
 
 
 @of_both

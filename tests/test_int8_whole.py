@@ -91,7 +91,7 @@ def test_several_tiles(code, rng, whole, shape):
             assert same_bits(ozaki.matmul(x, y, **RESIDUES), expected) and whole.pop() == 0
 
 
-@pytest.mark.parametrize("count", [2, 5, 6, 7, 8, 10, 11, 15])
+@pytest.mark.parametrize("count", [2, 5, 6, 7, 8, 10, 11, 15, 16])
 def test_all_numbers_of_limbs(code, rng, whole, count):
     a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((3, 30, 26))
     options = {"scheme": "residues", "slices": count}

@@ -41,16 +41,30 @@ INLINE Ints floors(Doubles x, Doubles y) {
   return all;
 }
 
-// A panel whose rows' neighbours along k are `of_k` apart.
+// 2**exponent as two factors, neither of which leaves the range of float64, for the rows of a panel that are there.
+template <int WIDTH> struct PowersOfRows {
+  int64_t rows;
+  double first[WIDTH + 8] = {}, second[WIDTH + 8] = {};
+
+  INLINE_MEMBER PowersOfRows(const Magnitudes& s, int64_t batch, int64_t panel)
+      : rows(s.rows - panel * WIDTH < WIDTH ? s.rows - panel * WIDTH : WIDTH) {
+    for (int64_t i = 0; i < rows; i += 8) {
+      const Longs exponents = some_integers(s.exponents + batch * s.rows + panel * WIDTH + i, rows - i);
+      const Longs half = exponents >> 1;
+      store_some(first + i, powers(half), rows - i), store_some(second + i, powers(exponents - half), rows - i);
+    }
+  }
+};
+
+// A panel whose rows' neighbours along k are `of_k` apart. Rows that are not there are not written.
 template <typename Element, int WIDTH>
 INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
-  for (int i = 0; i < WIDTH; i++) {
-    const int64_t row = panel * WIDTH + i, there = row < s.rows;
-    const double* inner = s.inner.of(batch);
-    const Power power = there ? Power(s.exponents[batch * s.rows + row]) : Power();
-    const int64_t begin = batch * s.of_batch + (there ? row : 0) * s.of_rows, count = there ? s.count : 0;
+  const PowersOfRows<WIDTH> power(s, batch, panel);
+  const double* inner = s.inner.of(batch);
+  for (int64_t i = 0; i < power.rows; i++) {
+    const int64_t begin = batch * s.of_batch + (panel * WIDTH + i) * s.of_rows;
     for (int64_t h = 0; h < s.depth; h += 16) {
-      const int64_t rest = count - h, index = rest > 0 ? h / SAMPLE * s.every + h % SAMPLE : 0;
+      const int64_t rest = s.count - h, index = rest > 0 ? h / SAMPLE * s.every + h % SAMPLE : 0;
       const int64_t at = begin + index * s.of_k;
       const int64_t beside = rest > 8 ? 8 * s.of_k : 0;
       const Element *x = (const Element*)s.x + at, *y = s.imaginary ? (const Element*)s.imaginary + at : nullptr;
@@ -58,37 +72,32 @@ INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel
       const Element* others = y ? y + beside : nullptr;
       const Doubles second = larger_magnitudes<true>(x + beside, others, s.of_k, rest - 8, inner, index + 8);
       const QuarterBytes bytes = narrowed(
-          floors(first * power.first * power.second, second * power.first * power.second));
+          floors(first * power.first[i] * power.second[i], second * power.first[i] * power.second[i]));
       int8_t* to = out + h * WIDTH + 4 * i;
       for (int word = 0; word < 4; word++, to += 4 * WIDTH) memcpy(to, (const char*)&bytes + 4 * word, 4);
     }
   }
 }
 
-// A panel whose rows are neighbours in memory.
+// A panel whose rows are neighbours in memory. Sixteen rows of which none is there are not written.
 template <typename Element, int WIDTH>
 INLINE void magnitudes_across(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
-  const int64_t rows = s.rows - panel * WIDTH < WIDTH ? s.rows - panel * WIDTH : WIDTH;
-  double first[WIDTH + 8] = {}, second[WIDTH + 8] = {};
-  for (int64_t i = 0; i < rows; i++) {
-    const Power power(s.exponents[batch * s.rows + panel * WIDTH + i]);
-    first[i] = power.first, second[i] = power.second;
-  }
+  const PowersOfRows<WIDTH> power(s, batch, panel);
   const int64_t begin = batch * s.of_batch + panel * WIDTH;
   const double* inner = s.inner.of(batch);
   for (int64_t h = 0; h < s.depth; h += 4, out += 4 * WIDTH) {
-    for (int row = 0; row < WIDTH; row += 16) {
+    for (int row = 0; row < power.rows; row += 16) {
       Ints four[4];
       for (int j = 0; j < 4; j++) {
         Doubles halves[2] = {};
         const int64_t here = h + j, index = here / SAMPLE * s.every + here % SAMPLE, at = begin + index * s.of_k;
         for (int half = 0; half < 2 && here < s.count; half++) {
-          const int64_t beside = row + 8 * half, rest = rows - beside;
+          const int64_t beside = row + 8 * half, rest = power.rows - beside;
           if (rest <= 0) break;
           const Element* y = s.imaginary ? (const Element*)s.imaginary + at + beside : nullptr;
           const Element* x = (const Element*)s.x + at + beside;
           halves[half] = larger_magnitudes<false>(x, y, 1, rest, inner, index) *
-                         load<Doubles>(first + beside) * load<Doubles>(second + beside);
+                         load<Doubles>(power.first + beside) * load<Doubles>(power.second + beside);
         }
         four[j] = floors(halves[0], halves[1]);
       }
@@ -180,8 +189,13 @@ struct Ratios {
   double* found;                         // shape (batch, first): the largest ratio of each row
 };
 
-INLINE Doubles eight(const double* x) { return load<Doubles>(x); }
-INLINE Doubles eight(const int32_t* x) { return converted<Doubles>(load<HalfInts>(x)); }
+// Eight elements, or the first `count` of them and zeros.
+INLINE Doubles eight(const double* x, int64_t count) { return some_neighbours(x, count); }
+INLINE Doubles eight(const int32_t* x, int64_t count) {
+  HalfInts some = {};
+  memcpy(&some, x, count < 8 ? 4 * count : sizeof some);
+  return converted<Doubles>(some);
+}
 
 // Compare rows [begin, end), counted through the first rows of all matrices. Where a lower bound is 0, the ratio is
 // Inf, or none if the error is 0, too.
@@ -193,17 +207,9 @@ template <typename Lower> void compare_rows(const Ratios& s, int64_t begin, int6
     const Doubles p0 = doubles(p[0]), p1 = doubles(p[s.left_term]), p2 = doubles(p[2 * s.left_term]);
     Doubles largest = {};
     for (int64_t j = 0; j < s.columns; j += 8) {
-      Doubles below, of[3];
-      if (s.columns - j >= 8) {
-        below = eight(lower + j);
-        for (int t = 0; t < 3; t++) of[t] = load<Doubles>(q + t * s.right_term + j);
-      } else {
-        below = of[0] = of[1] = of[2] = Doubles{};
-        for (int i = 0; i < s.columns - j; i++) {
-          set(below, i, (double)lower[j + i]);
-          for (int t = 0; t < 3; t++) set(of[t], i, q[t * s.right_term + j + i]);
-        }
-      }
+      const Doubles below = eight(lower + j, s.columns - j);
+      Doubles of[3];
+      for (int t = 0; t < 3; t++) of[t] = eight(q + t * s.right_term + j, s.columns - j);
       Doubles above = p0 * of[0];
       above += p1 * of[1];
       above += p2 * of[2];

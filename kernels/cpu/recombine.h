@@ -6,7 +6,7 @@
 namespace cpu {
 
 struct Recombination {
-  int64_t count, limbs;     // of moduli; 1 to 3 limbs of 40 bits
+  int64_t count, limbs;     // of moduli; 1 to 3 limbs, of so few bits that sums of products with residues are exact
   const double* weights;    // limbs of each weight as [count][limbs], each times its power of two
   const double* product;    // limbs of the product of all moduli, likewise
   double inverse;           // 1 / product

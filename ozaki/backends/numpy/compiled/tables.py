@@ -14,11 +14,8 @@ from ozaki.caches import cached
 from ozaki.schemes.moduli import balanced, root_of_minus_one
 from ozaki.schemes.residues import Remainders, remainders
 
-LIMB_BITS = 40
-"""Bits of a limb of the library."""
-
 MOST_LIMBS = 3
-"""Most limbs of a product of moduli whose entries the library rounds."""
+"""Most limbs of a product of moduli whose entries the library rounds: of 16 moduli of real elements."""
 
 _RESIDUE = np.dtype(
     [("modulus", "i4"), ("inverse", "f4"), ("start", "i4"), ("low", "i4"), ("high", "i4"), ("offset", "i4")]
@@ -103,9 +100,21 @@ def _tables(
     """Tables of these numbers: of parts, of the moduli of products and of the weights of each part."""
     arrays = {side: np.array(each, _RESIDUE) for side, each in residues.items()}
     of_products = np.array([(m, 1.0 / m, balanced(2**16, m)) for m in products], MODULUS)
-    limbs = -(-crt.product.bit_length() // LIMB_BITS)
-    of_weights = np.array([[_limbs(weight, limbs) for weight in of_part] for of_part in weights])
-    return Tables(parts, crt, arrays, of_products, of_weights, np.array(_limbs(crt.product, limbs)))
+    bits = _limb_bits(crt, products, [weight for of_part in weights for weight in of_part])
+    limbs = -(-crt.product.bit_length() // bits)
+    of_weights = np.array([[_limbs(weight, limbs, bits) for weight in of_part] for of_part in weights])
+    return Tables(parts, crt, arrays, of_products, of_weights, np.array(_limbs(crt.product, limbs, bits)))
+
+
+def _limb_bits(crt: Remainders, moduli: tuple[int, ...], weights: list[int]) -> int:
+    """Bits of a limb: the most for which float64 adds up exactly what the library adds up of limbs.
+
+    These are residues, at most m/2 in absolute value, times limbs of their weights, and a quotient times a limb of the
+    product, by which the sum is taken back into the range of the theorem (kernels/cpu/recombine.h).
+    """
+    residues = sum(m // 2 for m in moduli)
+    quotient = sum(m // 2 * weight for m, weight in zip(moduli, weights, strict=True)) // crt.product + 1
+    return 53 - (residues + quotient).bit_length()
 
 
 def offset_of(m: int) -> int:
@@ -123,7 +132,7 @@ def _residue(m: int, factor: int, offset: int = 0) -> _OfResidue:
     return m, 1.0 / m, -(factor << 63) % m - offset, low, high, offset
 
 
-def _limbs(x: int, limbs: int) -> list[float]:
+def _limbs(x: int, limbs: int, bits: int) -> list[float]:
     """Limbs of x >= 0, the highest first, each times its power of two."""
-    parts = [x >> LIMB_BITS * i & (1 << LIMB_BITS) - 1 for i in reversed(range(limbs))]
-    return [float(part << LIMB_BITS * i) for i, part in zip(reversed(range(limbs)), parts, strict=True)]
+    parts = [x >> bits * i & (1 << bits) - 1 for i in reversed(range(limbs))]
+    return [float(part << bits * i) for i, part in zip(reversed(range(limbs)), parts, strict=True)]
