@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ozaki.functions.contractions import of_one_precision
+from ozaki.functions.contracting import of_one_precision
 from ozaki.functions.emulation import counted, multiplier
 from ozaki.functions.numpy_products import call_of, run
 from ozaki.functions.power import matrix_power, power_by
@@ -54,7 +54,8 @@ def array_function(function: Any, types: Any, args: tuple[Any, ...], kwargs: dic
     if not all(map(_is_known, types)):
         return NotImplemented
     name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
-    kwargs = {key: value for key, value in kwargs.items() if value is not None}
+    # None of most options says that they are not given; not of an axis along which elements are moved.
+    kwargs = {key: value for key, value in kwargs.items() if value is not None or (key == "axis" and name in _MOVING)}
     if name in _PRODUCTS:
         return _product(name, args, kwargs)
     found = _FUNCTIONS.get(name)
@@ -105,6 +106,13 @@ _PRODUCTS = {
 
 
 def _product(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function of `_PRODUCTS`.
+
+    Raises
+    ------
+    TypeError
+        If it is called in a way that is not known, or with `out`.
+    """
     known = _PRODUCTS[name]
     call = call_of(known, args, kwargs)
     if call is None or call.out is not None:
@@ -244,6 +252,8 @@ def _norm(x: Any, ord: Any = None) -> MPArray:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
+    """A function that finds the largest or the smallest elements by a method of that name."""
+
     def call(a: Any, axis: Any = None) -> Any:
         x = _numbers(a)
         if isinstance(axis, tuple):
@@ -339,7 +349,7 @@ def _array_equal(a1: Any, a2: Any) -> bool:
     return x.shape == y.shape and bool((x == y).all())
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_MOVING: dict[str, Callable[..., Any]] = {
     **{name: _rearranging(name, True) for name in (
         "column_stack", "concatenate", "dstack", "hstack", "stack", "vstack",
     )},
@@ -347,6 +357,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "copy", "diag", "expand_dims", "flip",
         "moveaxis", "ravel", "repeat", "reshape", "roll", "split", "squeeze", "tile", "tril", "triu", "zeros_like",
     )},
+}  # fmt: skip
+"""Functions that move elements, by their names without "numpy.": NumPy itself is asked what their arguments do."""
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **_MOVING,
     "amax": _extreme("max"),
     "amin": _extreme("min"),
     "array_equal": _array_equal,
@@ -377,6 +392,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _method(name: str, reflected: str) -> Callable[[Any, Any], Any]:
+    """A ufunc of two operands by a method of the left one, or, if only the right one is an `MPArray`, of that."""
+
     def call(x: Any, y: Any) -> Any:
         return getattr(x, name)(y) if isinstance(x, MPArray) else getattr(y, reflected)(x)
 

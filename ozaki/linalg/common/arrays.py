@@ -8,9 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
+from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
+
+Floats = npt.NDArray[np.float64]
+"""Numbers in NumPy's memory, of which nothing else is said here."""
 
 
 class Sum(NamedTuple):
@@ -40,6 +44,12 @@ def exactly(x: Any) -> Any:
     return mparray(tuple(x) if isinstance(x, Sum) else x)
 
 
+def exactly_on_host(x: Any) -> MPArray:
+    """As `exactly`, in NumPy's memory."""
+    found: MPArray = moved(exactly(x), np)
+    return found
+
+
 def rounded(x: Any) -> Any:
     """An array of float64 or complex128 as it is, a sum or multiprecision numbers rounded to that."""
     if isinstance(x, Sum):
@@ -65,6 +75,11 @@ def array_library(x: Any) -> Any:
 def masked(a: Any, mask: Any) -> Any:
     """The elements of a where the mask is 1, and zeros elsewhere, also in place of NaN."""
     if isinstance(a, Numbers):
-        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
-        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
+        return times_signs(a, (mask[..., None] if a.is_complex else mask) != 0)
     return array_library(a).where(mask != 0, a, a.dtype.type(0))
+
+
+def times_signs(x: Any, signs: Any) -> Any:
+    """Multiprecision numbers times -1, 0 or 1, int8 or bools, which broadcast to `x.signs`: parts have one each."""
+    kept = signs != 0
+    return type(x)(x.signs * signs, x.exponents * kept, x.limbs * kept, x.bits, x.is_complex)

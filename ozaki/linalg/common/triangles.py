@@ -8,27 +8,13 @@ import numpy as np
 
 from ozaki.backends import backend_of
 from ozaki.call.operands import as_array, holds_complex
-from ozaki.linalg.common.arrays import adjoint, array_library, masked, on_host
-from ozaki.linalg.common.matrices import check_matrix, matrices
+from ozaki.linalg.common.arrays import adjoint, array_library, masked, on_host, times_signs
 from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 Diagonal = Literal["read", "real", "ones"]
 """What counts of a diagonal: its elements, the real parts of these, or ones in their place, which are not read."""
-
-
-def triangular(name: str, a: Any, lower: bool, diagonal: Diagonal = "read") -> tuple[Any, str]:
-    """A triangular matrix, shape (n, n), as an array of float64, complex128 or multiprecision numbers; and its format.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As of `matrices`; if it is no square matrix.
-    """
-    (x,), (form,) = matrices(**{name: read(name, a, lower, diagonal)})
-    check_matrix(name, x, square=True)
-    return (with_ones(x) if diagonal == "ones" else x), form
 
 
 def check_diagonal(name: str, a: Any) -> None:
@@ -67,6 +53,7 @@ def _element(x: Any, below: int, lower: bool, diagonal: Diagonal) -> Any:
 
 
 def _read(x: Any, lower: bool, diagonal: Diagonal) -> Any:
+    """As `read`, of a matrix, or a stack of them, in arrays of floats or multiprecision numbers."""
     mask = _in_triangle(x, lower, diagonal == "ones")
     if isinstance(x, Numbers):
         found = masked(x, mask)
@@ -99,8 +86,7 @@ def _places(x: Any) -> tuple[Any, Any]:
 
 def _with_real_diagonal(x: Any, eye: Any) -> Any:
     """Multiprecision numbers without the imaginary parts of a diagonal."""
-    signs = x.signs * ~(eye[..., None] & array_library(x).asarray([False, True]))
-    return type(x)(signs, x.exponents * (signs != 0), x.limbs * (signs != 0), x.bits, x.is_complex)
+    return times_signs(x, ~(eye[..., None] & array_library(x).asarray([False, True])))
 
 
 def with_ones(x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ozaki.caches import cached
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import adjoint, rounded
+from ozaki.linalg.common.arrays import adjoint, rounded, times_signs
 from ozaki.linalg.common.products import UNIT, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents
 from ozaki.linalg.common.upper import LEAST, column_norm, magnitudes, row_norm
@@ -96,7 +96,7 @@ class Enclosed:
         tiny = (x.signs != 0) & (x.exponents <= least)
         found, error = x, self.error
         if bool(tiny.any()):
-            found = MPArray(x.signs * ~tiny, x.exponents * ~tiny, x.limbs * ~tiny, x.bits, x.is_complex)
+            found = times_signs(x, ~tiny)
             error = total(error, _above(least + 1 + log2(x.shape[0])))
         if found.bits > bits:
             found, error = found.round_to(bits), total(error, multiplied(self.norms[0], -bits))

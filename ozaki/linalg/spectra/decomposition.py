@@ -20,7 +20,16 @@ from ozaki.linalg.common.products import (
     product_within,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms, row_norm
+from ozaki.linalg.common.upper import (
+    LEAST,
+    UP,
+    column_norm,
+    frobenius_norm,
+    largest_abs,
+    magnitudes,
+    norms_on_host,
+    row_norm,
+)
 from ozaki.linalg.spectra.clusters import (
     FINER,
     NOT_CONVERGING,
@@ -50,6 +59,9 @@ class HermitianDecomposition:
     bound what they err by (docs/linalg.md, L5 and L11). Those of the first X, if it is in float64, are rounded to
     float64, and of them follow those after the first correction; of later ones residuals are computed anew, in more and
     more bits.
+
+    With `values_alone`, and X in float64, G is first known to few bits: enough for `refined`, which may be called at
+    once, while `bound` is inf. The first `correct` finds both residuals as accurately as others have them.
 
     Parameters
     ----------
@@ -89,7 +101,7 @@ class HermitianDecomposition:
     def _measure_in_float64(self, tolerance: float) -> None:
         """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound."""
         x, xp, columns_x = self.vectors, self._xp, column_norm(self.vectors)
-        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
+        self.largest = largest_abs(self.values) or 1.0
         left, right, left_out = self._factors_of_rest([x])
         terms = _product_norm(left, right)
         fine = FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
@@ -106,16 +118,13 @@ class HermitianDecomposition:
     def _measure_for_values(self, tolerance: float) -> None:
         """As `_measure_in_float64`, also for pairs, for refined values alone: G bounds what is of second order."""
         x, d, size = self.vectors, self.values, frobenius_norm(self.vectors)
-        self.largest = float(on_host(magnitudes(d)).max()) or 1.0
+        self.largest = largest_abs(d) or 1.0
         tolerance = max(tolerance, 2.0**-100)
         b_x, of_b_x = self._words_of_b_x(tolerance / (64 * size))
         left, right, left_out = self._factors_of_rest(b_x)
-        terms = frobenius_norm(left) * frobenius_norm(right)
         gain = 32 * (1 if self._b is None else size)
-        fine = not_tiny(min(tolerance * self.largest / (gain * terms), 2.0**-8))
-        self._rest = product(left, right, fine, multiprecision=False)
-        self._spectral_of_rest = fine * terms + UNIT * frobenius_norm(self._rest) + left_out + len(x) * LEAST
-        self._spectral_of_rest += of_b_x * self.largest
+        self._rest, error = _rounded_product(left, right, tolerance * self.largest / gain)
+        self._spectral_of_rest = error + left_out + len(x) * LEAST + of_b_x * self.largest
         adjoint_x, eye = adjoint(x), self._xp.eye(len(x))
         if self._b is None:
             self._gram = eye - native_product(adjoint_x, x)
@@ -123,10 +132,8 @@ class HermitianDecomposition:
         else:
             left = self._xp.concatenate([*[adjoint_x] * len(b_x), eye], axis=1)
             right = self._xp.concatenate([*(-each for each in b_x), eye])
-            terms = frobenius_norm(left) * frobenius_norm(right)
-            fine = not_tiny(min(2.0**-10 * tolerance**0.5 / terms, 2.0**-8))
-            self._gram = product(left, right, fine, multiprecision=False)
-            of_gram = fine * terms + UNIT * frobenius_norm(self._gram) + size * of_b_x
+            self._gram, of_gram = _rounded_product(left, right, 2.0**-10 * tolerance**0.5)
+            of_gram += size * of_b_x
         self._spectral_gram = (frobenius_norm(self._gram) + of_gram) * UP
 
     def _words_of_b_x(self, tolerance: float) -> tuple[list[Any], float]:
@@ -137,10 +144,8 @@ class HermitianDecomposition:
         words, left_out = _words(b), 2.0**-104 * frobenius_norm(b) * frobenius_norm(x)
         high = native_product(words[0], x)
         left, right = xp.concatenate([*words, xp.eye(len(x))], axis=1), xp.concatenate([*[x] * len(words), -high])
-        terms = frobenius_norm(left) * frobenius_norm(right)
-        fine = not_tiny(min(tolerance / terms, 2.0**-8))
-        low = product(left, right, fine, multiprecision=False)
-        return [high, low], fine * terms + UNIT * frobenius_norm(low) + len(words) * left_out + len(x) * LEAST
+        low, error = _rounded_product(left, right, tolerance)
+        return [high, low], error + len(words) * left_out + len(x) * LEAST
 
     def _factors_of_rest(self, b_x: list[Any]) -> tuple[Any, Any, float]:
         """Two float64 matrices with the product P = A X - B X D, and a bound of what they leave out of A X."""
@@ -158,7 +163,7 @@ class HermitianDecomposition:
         a, b, x, xp = self._a, self._b, self.vectors, self._xp
         norm_x, columns_x, norm_a = row_norm(x), column_norm(x), row_norm(a)
         norm_b = 1.0 if b is None else row_norm(b)
-        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
+        self.largest = largest_abs(self.values) or 1.0
         # The errors of the products enter the bound with these factors.
         gain = 8 * columns_x * norm_x * (1 if b is None else 4 * a.shape[0] ** 2)
         fine = min(tolerance / (gain * (norm_a / self.largest + 5 * norm_b)), 2.0**-8)
@@ -244,7 +249,7 @@ class HermitianDecomposition:
             offsets = self._offsets(part)
             found, _, errors[part] = decomposed_block(half[part, part] + self._xp.diag(change[part]), offsets)
             change[part] = found - offsets
-        columns = on_host(norms(half, 0))
+        columns = norms_on_host(half, 0)
         errors += errors_by_coupling(columns, gaps - 2 * size, blocks, size) + missed
         if isinstance(self.values, Sum | Numbers):
             return exactly(self.values) + exactly(change), errors * UP + LEAST
@@ -258,16 +263,16 @@ class HermitianDecomposition:
         """
         n, of_norm = self._a.shape[0], 1.0
         if self._b is None:
-            errors = on_host(norms(self._rest, 0)) + n**0.5 * self._of_rest
+            errors = norms_on_host(self._rest, 0) + n**0.5 * self._of_rest
         else:
-            errors = on_host(norms(self._coupling, 0)) + self._of_coupling
+            errors = norms_on_host(self._coupling, 0) + self._of_coupling
             errors, of_norm = errors / (1 - self._norm_gram) ** 0.5, row_norm(self._b) ** 0.5
         gaps, between = np.full(n, inf), self._gaps()
         gaps[1:] = between  # to the next lower one
         gaps[:-1] = np.minimum(gaps[:-1], between)
         gaps = gaps - self.bound * self.largest * (1 + 2.0**-50)
         errors, gaps = errors[places], gaps[places]
-        rounding = of_norm * on_host(norms(missing(taken(self.vectors, (..., places)), kept), 0))
+        rounding = of_norm * norms_on_host(missing(taken(self.vectors, (..., places)), kept), 0)
         errors = np.where(gaps > 0, errors / np.where(gaps > 0, gaps, 1.0), inf) + rounding
         found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * UP
         return found
@@ -342,7 +347,7 @@ class HermitianDecomposition:
         self._rest = self._rest + (native_product(a, dx) - (x * change + dx * d))
         self._gram = self._gram - (native_product(adjoint(x), dx) + native_product(adjoint(dx), y))
         norm_dx, columns_dx, error = row_norm(dx), column_norm(dx), native_error(x, dx) + 2.0**-50
-        largest, largest_change = (float(on_host(magnitudes(each)).max()) for each in (d, change))
+        largest, largest_change = (largest_abs(each) for each in (d, change))
         terms = row_norm(a) * norm_dx + row_norm(x) * largest_change + norm_dx * largest
         of_rest = self._of_rest + error * terms + UNIT * row_norm(self._rest)
         terms = column_norm(x) * norm_dx + columns_dx * row_norm(y)
@@ -381,9 +386,20 @@ class HermitianDecomposition:
         return small, change, clusters
 
 
+def _rounded_product(x: Any, y: Any, error: float) -> tuple[Any, float]:
+    """The product of two float64 matrices, rounded to float64, and an upper bound of the Frobenius norm of its error.
+
+    That is at most `error`, or 2**-8 of the product of both norms, if this is less; and the rounding.
+    """
+    terms = frobenius_norm(x) * frobenius_norm(y)
+    fine = not_tiny(min(error / terms, 2.0**-8))
+    found = product(x, y, fine, multiprecision=False)
+    return found, fine * terms + UNIT * frobenius_norm(found)
+
+
 def _product_norm(x: Any, y: Any) -> float:
     """An upper bound of the row norm of a matrix whose elements are norm(x_i) norm(y_j), Euclidean norms."""
-    return float(norms(x, 1).max()) * float(norms(y, 0).sum()) * (1 + 2.0**-30)
+    return float(norms_on_host(x, 1).max()) * float(norms_on_host(y, 0).sum()) * (1 + 2.0**-30)
 
 
 def _words(a: Any) -> list[Any]:
