@@ -152,6 +152,51 @@ def test_relative_accuracy(name, bits, exact):
         assert found.error_bound <= 2.0**-52
 
 
+@pytest.mark.parametrize("power", [30, 400])
+@pytest.mark.parametrize("shape", some_first(2, [(6, 6), (7, 4), (5, 7)]))
+@pytest.mark.parametrize("complex_one", some_first(1, [False, True]))
+def test_columns_or_rows_far_apart_take_few_corrections(shape, power, complex_one, rng):
+    """As many bits as powers of two span would take dozens of them, and seconds, or not be had at all."""
+    m, n = shape
+    a = rng.standard_normal((m, n)) + 1j * rng.standard_normal((m, n)) * complex_one
+    a = a if complex_one else a.real
+    powers = np.rint(np.linspace(power, -power, min(m, n)))
+    powers[1] = powers[0]  # alike beside those that are not
+    a = a * 2.0 ** rng.permutation(powers) if m >= n else a * 2.0 ** rng.permutation(powers)[:, None]
+    for x in (a, a.T) if m == n else (a,):
+        exact = exact_svd(x)
+        for bits, dtype in ((53, "float64"), (200, "mp")):
+            found = linalg.svdvals(x, accuracy=Accuracy("relative", 2.0**-bits), dtype=dtype)
+            assert found.iterations <= bits // 20
+            check_values(found.values, found.error_bounds, exact[1], relative=True)
+            assert found.error_bound <= 2.0 ** (1 - bits)
+        for full in (False, True):
+            u, s, vh, *_, angles, _ = linalg.svd(x, full, accuracy=Accuracy("relative", 2.0**-53))
+            assert angles.max() < 1e-13
+            with mpmath.workprec(1600):
+                of_u, of_v = judged(u), judged(vh)
+                assert mpmath.mnorm(of_u.H * of_u - mpmath.eye(of_u.cols)) <= 1e-14
+                assert mpmath.mnorm(of_v * of_v.H - mpmath.eye(of_v.rows)) <= 1e-14
+                for j in range(len(s)):
+                    assert sine(list(of_u[:, j]), list(exact[0][:, j])) <= float(angles[0, j])
+                    assert sine(list(of_v[j, :].H), list(exact[2][j, :].H)) <= float(angles[1, j])
+
+
+def test_equal_values_of_columns_far_apart(rng):
+    q = np.array([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])  # orthogonal, twice that
+    a = q * 2.0 ** np.array([300, -300, 300, -300])
+    found = linalg.svd(a, accuracy=Accuracy("relative", 2.0**-300), dtype="mp")
+    assert [*map(float, found.s.to_fractions())] == pytest.approx([2.0**301] * 2 + [2.0**-299] * 2, rel=1e-15)
+    assert found.error_bound <= 2.0**-300 and found.iterations <= 8
+    turned = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    values = linalg.svdvals(
+        turned * 2.0 ** np.array([300, -300, 300, -300]), accuracy=Accuracy("relative", 1e-60), dtype="mp"
+    )
+    check_values(
+        values.values, values.error_bounds, exact_svd(turned * 2.0 ** np.array([300, -300, 300, -300]))[1], True
+    )
+
+
 def test_values_that_are_zero_have_no_relative_accuracy():
     for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
         with pytest.raises(ValueError, match=r"^accuracy: singular value \d is zero, or too small .*'normwise', tol"):

@@ -23,8 +23,6 @@ from ozaki.linalg.common.products import UNIT, Bounds, componentwise, not_tiny, 
 from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, UP, column_norms, frobenius_norm
-from ozaki.linalg.factors.correcting import native
-from ozaki.linalg.spectra.blocks import NONE_FOUND
 from ozaki.linalg.spectra.clusters import orthonormal, ranges
 from ozaki.linalg.spectra.rotations import FARTHEST, rotated
 from ozaki.linalg.systems.solution import formatted, in_format, missing, too_small, widened
@@ -66,17 +64,16 @@ class GradedDecomposition:
         self._xp, (self._m, self._n), self._full, self._turned = array_library(a), a.shape, full, turned
         self._of_rows = nonzero_tops(a, 0, "columns are dependent, column")  # D
         self._b = scaled(a, Powers(columns=-self._of_rows))
-        upper = native(lambda x: self._xp.linalg.qr(x, mode="r"), rounded(self._b), NONE_FOUND)
-        v, self.exponents = rotated(on_host(upper), self._of_rows)
+        v, self.exponents = rotated(on_host(rounded(self._b)), self._of_rows)
         if not bool(np.isfinite(v).all()):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
         self._v: Any = exactly(self._xp.asarray(v))  # V'
-        self.steps, before = 0, inf
+        self.steps, before = 0, [inf, inf]
         self._measure(tolerance)
         while not self.bound <= tolerance:
-            if self.steps == _MOST_STEPS or (self.steps > 1 and not self.bound < before / 2) or self.bound == inf:
+            if self.steps == _MOST_STEPS or (self.steps > 2 and not self.bound < before[0] / 2) or self.bound == inf:
                 raise np.linalg.LinAlgError(_NOT_CONVERGING)
-            before = self.bound
+            before = [before[1], self.bound]
             self.steps += 1
             self._order()
             self._correct(tolerance)
@@ -127,18 +124,25 @@ class GradedDecomposition:
 
         V (I + K) takes the place of V. With r the ratio of value j to value i, K_ij = (r G_ij - r^2 H_ij) / (1 - r^2).
         """
-        n, e, near, g, h = self._n, self.exponents, self._near, self._g, self._h
+        n, e, near = self._n, self.exponents, self._near
+        g, h = ((x + x.conj().T) / 2 for x in (self._g, self._h))
         apart = np.clip(e[None, :] - e[:, None], -FARTHEST, FARTHEST)
         r = np.ldexp(near[None, :] / near[:, None], apart)
         lacking = on_host(rounded(self.values[:, None] - self.values[None, :].ldexp(apart))) / near[:, None]  # 1 - r
         smaller = r <= 1
         r, lacking = np.where(smaller, r, 1 / r), np.where(smaller, lacking, lacking.T)
         squared = lacking * (1 + r)  # 1 - r^2, r the ratio of the smaller one to the larger one
-        near_ones = squared <= _APART * float((abs(g) + abs(h)).max())
-        # In the units of the columns of V', and for V itself: K_ij is multiplied by 2^(e_i - e_j), or not.
-        turn = np.where(smaller, g - r * h, h - r * g) / np.where(near_ones, 1.0, squared)
-        of_v = np.where(near_ones, h / 2, np.where(smaller, r * turn, turn))
-        of_scaled = np.where(smaller & ~near_ones, near[None, :] / near[:, None] * turn, of_v * np.ldexp(1.0, -apart))
+        together = squared <= _APART * float((abs(g) + abs(h)).max())
+        # H / 2 makes V unitary, and a skew matrix turns it: where r is near 1, errors of that must leave V unitary.
+        skew = (r * (g - h) - lacking**2 * h / 2) / np.where(together, 1.0, squared)
+        skew = np.where(np.tri(n, dtype=bool).T, skew, -skew.conj().T) * ((r > 0.5) & ~together)
+        skew = h / 2 + skew + skew @ skew / 2
+        # K_ij times 2^(e_i - e_j) is what turns the columns of V'; of the smaller one of a pair it is no small number.
+        apart_ones = (g - r * h) / squared, (h - r * g) / squared
+        of_v = np.where(smaller, r * apart_ones[0], apart_ones[1])
+        of_scaled = np.where(smaller, near[None, :] / near[:, None] * apart_ones[0], of_v * np.ldexp(1.0, -apart))
+        close = r > 0.5
+        of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * np.ldexp(1.0, -apart), of_scaled)
         # A row of V' whose unit is below that of a column is large for what it adds to V there: V's change is exact
         # enough where it is absolutely small.
         by_columns = on_host(rounded(self._v)) @ of_scaled
@@ -150,12 +154,12 @@ class GradedDecomposition:
         condition = frobenius_norm(self._b) * float(column_norms(self._v).max()) * n
         bits = ceil(log2(condition) - log2(tolerance)) + 16
         self._v = changed.round_to(bits)
-        self._turn_clusters(near_ones, squared, tolerance, bits)
+        self._turn_clusters(together, squared, tolerance, bits)
 
-    def _turn_clusters(self, near_ones: npt.NDArray[np.bool_], squared: Bounds, tolerance: float, bits: int) -> None:
+    def _turn_clusters(self, together: npt.NDArray[np.bool_], squared: Bounds, tolerance: float, bits: int) -> None:
         """Multiply the columns of clusters by the eigenvectors of what is left of Y^H Y there."""
         e, coupled = self.exponents, self._h - self._g
-        for first, last in ranges(np.diagonal(near_ones, 1)):
+        for first, last in ranges(np.diagonal(together, 1)):
             part, at = slice(first, last), np.arange(last - first)
             block = coupled[part, part].copy()
             if not float(abs(block - np.diag(block.diagonal())).max()) > tolerance / (64 * self._n):

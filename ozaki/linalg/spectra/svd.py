@@ -233,7 +233,8 @@ class Scaled:
     ) -> SingularDecomposition | GradedDecomposition:
         """The decomposition whose values are as accurate as the target says."""
         if target.measure == "relative" and not (self.zero or self.cleared):
-            of_graded = graded(self.unit, target.tolerance, full)
+            tolerance = min(target.tolerance, 2.0**-53) if vectors else target.tolerance
+            of_graded = graded(self.unit, tolerance, full)
             if of_graded is not None:
                 return of_graded
         found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors)
