@@ -44,8 +44,9 @@ from ozaki.linalg.common.upper import (
 LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""
 
-_INVERSES = 10
-"""The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
+_INVERSES = 24
+"""The most inverses that are multiplied: most divide the condition number of R A by 2**30 or more, those of a large
+Hilbert matrix by 2**10 or more."""
 
 LIMIT = f"2^{log2(LARGEST):.0f} is the limit"
 """What messages say of `LARGEST`."""
@@ -53,8 +54,8 @@ LIMIT = f"2^{log2(LARGEST):.0f} is the limit"
 _SINGULAR = f"singular, or its condition number is too large ({LIMIT}, rows and columns scaled)"
 _DEPENDENT = f"columns are dependent, or its condition number is too large ({LIMIT}, columns scaled)"
 
-MOST_FACTORS = 12
-"""The most inverses of factors that precondition a matrix: each divides its condition number by 2**30 or more."""
+MOST_FACTORS = 24
+"""The most inverses of factors that precondition a matrix, as `_INVERSES`; rows may be apart, too."""
 
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
