@@ -64,6 +64,22 @@ def test_columns_or_rows_far_apart_that_have_zeros(power):
     assert product_error(ordered, fractions(factors.l), fractions(factors.u)) < 2.0**-98
 
 
+def test_rows_and_columns_far_apart_that_have_zeros(rng):
+    """Neither scaling rows by their largest elements first nor columns finds the powers then."""
+    for _ in range(20):
+        n = int(rng.integers(3, 9))
+        a = rng.integers(-5, 6, (n, n)) * (rng.random((n, n)) < 0.6) + 9 * np.eye(n, dtype=int)[rng.permutation(n)]
+        rows, columns = rng.integers(-400, 400, (2, n))
+        if linalg.det(a, accuracy="exact").det == 0:
+            continue
+        b = ozaki.mparray(np.arange(1.0, n + 1)).ldexp(rows)
+        found = linalg.solve(ozaki.mparray(a).ldexp(rows[:, None]).ldexp(columns), b, accuracy=100, dtype="mp")
+        wanted = exact_solve(fractions(a), fractions(np.arange(1.0, n + 1))[:, None])
+        powers = np.array([Fraction(2) ** -int(each) for each in columns])
+        assert error(found.x, wanted * powers[:, None]) <= found.error_bound < 2.0**-99
+        assert linalg.lu_factor(ozaki.mparray(a).ldexp(rows[:, None]).ldexp(columns)).error_bound < 2.0**-50
+
+
 @pytest.mark.parametrize("power", [-(10**6), 10**7])
 def test_rows_and_columns_of_any_size(power):
     rows, columns = np.array([[0], [power], [-power // 3]]), np.array([-power // 2, 0, power])

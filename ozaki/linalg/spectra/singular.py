@@ -36,7 +36,7 @@ from ozaki.linalg.common.upper import (
     magnitudes,
     spectral_norm,
 )
-from ozaki.linalg.determinants.deciding import is_singular
+from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, LESS, orthonormal, ranges

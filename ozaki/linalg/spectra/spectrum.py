@@ -13,7 +13,7 @@ from ozaki.linalg.common.arrays import exactly, on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
-from ozaki.linalg.determinants.deciding import is_singular
+from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors

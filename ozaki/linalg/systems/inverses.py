@@ -40,6 +40,7 @@ from ozaki.linalg.common.upper import (
     magnitudes,
     row_norm,
 )
+from ozaki.linalg.determinants.singular import is_singular
 
 LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""
@@ -53,6 +54,16 @@ LIMIT = f"2^{log2(LARGEST):.0f} is the limit"
 
 _SINGULAR = f"singular, or its condition number is too large ({LIMIT}, rows and columns scaled)"
 _DEPENDENT = f"columns are dependent, or its condition number is too large ({LIMIT}, columns scaled)"
+
+_NEARLY_SINGULAR = 2.0**80
+"""A condition number, above what the inverse of a singular matrix in float64 shows, above which it is asked whether the
+matrix is singular, by an elimination modulo a prime: it takes a tenth of the time of an inverse and its residual."""
+
+_MOST_ROWS = 512
+"""Rows of the largest matrix of which that is asked: it is done on the host."""
+
+_LITTLE_WORK = 2.0**24
+"""Multiplications that may be made to know it where that does not tell: some 0.02 seconds."""
 
 MOST_FACTORS = 24
 """The most inverses of factors that precondition a matrix, as `_INVERSES`; rows may be apart, too."""
@@ -216,6 +227,7 @@ def left_inverse(a: Any, why: str = _SINGULAR, near: Any = None) -> LeftInverse:
     step("inverse in float64: norm of I - R A up to %s", contraction)
     if contraction <= NATIVE:
         return LeftInverse(a, r, contraction, norm_a, row_norm(r), native=True)
+    asked = False
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
         condition = _checked(norm_r * norm_a, why)
@@ -226,6 +238,10 @@ def left_inverse(a: Any, why: str = _SINGULAR, near: Any = None) -> LeftInverse:
         step("inverse %d: norm of I - R A up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
+        if condition > _NEARLY_SINGULAR and not asked and len(eye) <= _MOST_ROWS:
+            asked = True
+            if is_singular(a, _LITTLE_WORK):
+                break
         # Of R A as much as float64 holds.
         r = _shaken(r, 1) if count == 1 else r
         better = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
