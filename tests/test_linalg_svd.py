@@ -197,6 +197,22 @@ def test_equal_values_of_columns_far_apart(rng):
     )
 
 
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_small_values_of_usual_matrices_take_float64_alone(is_complex, rng, monkeypatch):
+    def no_many_bits(*_):
+        raise AssertionError("multiprecision numbers for a matrix of a small condition number")
+
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", no_many_bits)
+    a = orthogonal(12) * np.linspace(1, 0.01, 12) @ orthogonal(12) * (1 + 2j if is_complex else 1)
+    exact = exact_svd(a)[1]
+    found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53))
+    check_values(found.values, found.error_bounds, exact, relative=True)
+    number, least = linalg.cond(a), linalg.norm(a, -2)
+    with mpmath.workprec(1600):
+        assert abs(mpmath.mpf(float(number.value)) / (exact[0] / exact[11]) - 1) <= number.error_bound < 2.0**-52
+        assert abs(mpmath.mpf(float(least.value)) / exact[11] - 1) <= least.error_bound < 2.0**-52
+
+
 def test_values_that_are_zero_have_no_relative_accuracy():
     for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
         with pytest.raises(ValueError, match=r"^accuracy: singular value \d is zero, or too small .*'normwise', tol"):

@@ -235,7 +235,7 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
     if scale.zero:
         return mparray(np.zeros(1)), 0.0, 0
     k = scale.unit.shape[1]
-    found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False)
+    found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False, of_least=p == "-2")
     if p == "-2":
         try:
             relative_to_each(found, tolerance / 2, slice(k - 1, k))

@@ -158,7 +158,7 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
     if scale.zero:
         raise np.linalg.LinAlgError("a: singular, all elements are zero")
     n = scale.unit.shape[1]
-    found = SingularDecomposition(scale.unit, 2.0**-53, vectors=False)
+    found = SingularDecomposition(scale.unit, tolerance / 4, vectors=False, of_least=True)
     try:
         relative_to_each(found, tolerance / 4, slice(n - 1, n), 1 / LARGEST)
     except ValueError:

@@ -237,8 +237,9 @@ class Scaled:
             of_graded = graded(self.unit, tolerance, full)
             if of_graded is not None:
                 return of_graded
-        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors)
-        if target.measure == "relative":
+        relative = target.measure == "relative"
+        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors, of_least=relative)
+        if relative:
             relative_to_each(found, target.tolerance)
         else:
             found.reach(target.tolerance)
