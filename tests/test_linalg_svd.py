@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import problem, singular
+from ozaki.linalg.spectra import pinv, problem, singular
 
 RNG = np.random.default_rng(58)
 
@@ -474,6 +474,24 @@ def test_pseudoinverses(name, options):
     assert found.error_bound <= (
         2.0**-24 if name == "single" and not options else 2.0 ** -(options.get("accuracy", 53) - 1)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
+@pytest.mark.parametrize("shape", [(7, 7), (9, 4)])
+def test_pseudoinverses_of_usual_matrices_take_float64_alone(shape, dtype, rng, monkeypatch):
+    monkeypatch.setattr(pinv, "_Regular", None)
+    a = rng.standard_normal(shape) + 3 * np.eye(*shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+    a = (a * 2.0 ** rng.integers(-20, 20, shape[1])).astype(dtype)
+    found = linalg.pinv(a)
+    check_pinv(a, found)
+    assert found.x.dtype == dtype and found.rank == shape[1] and found.iterations >= 1
+    assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
+
+
+def test_ranks_by_a_tolerance_take_float64_alone(rng, monkeypatch):
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", None)
+    a = rng.standard_normal((20, 9)) @ rng.standard_normal((9, 20))
+    assert linalg.matrix_rank(a)[:3] == linalg.matrix_rank(a * (1 + 2j))[:3] == (9, 9, 9)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,8 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
         rank = least if exact else rank  # a value that is not told from 0 is likely 0
         if least == most or goal <= limit:
             break
-        goal = max(found.bound * 2.0**-40, limit)
+        # The first correction is one in float64, if no more is asked of it.
+        goal = max(found.bound * (2.0**-40 if found.steps else 2.0**-8), limit)
         try:
             found.reach(goal)
         except np.linalg.LinAlgError:

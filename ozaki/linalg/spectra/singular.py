@@ -284,7 +284,7 @@ class SingularDecomposition:
                 return
         next_tolerance = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))  # a correction gains some 50 bits
         bits = ceil(-log2(next_tolerance) + 2 * log2(max(self._a.shape))) + 12
-        if self.steps == 1:
+        if not isinstance(self.u, Numbers):
             self._to_multiprecision(bits)
             self._measure(next_tolerance)
             return
