@@ -106,7 +106,7 @@ class Doubled:
 def _lost(x: Any, factor: float, product: Any) -> Any:
     """What the rounded product of floats, real or complex, and a number lacks: by the halves of T. J. Dekker, 1971."""
     if x.dtype.kind == "c":
-        found = array_library(x).empty_like(x)
+        found = array_library(x).empty(x.shape, x.dtype)
         found.real, found.imag = _lost(x.real, factor, product.real), _lost(x.imag, factor, product.imag)
         return found
     upper, (above_x, below_x) = np.float64(factor) * (2.0**27 + 1), _halves(x)
