@@ -11,7 +11,7 @@ from exact_linalg import fractions
 
 import ozaki
 from ozaki import linalg
-from ozaki.linalg.determinants import deciding, elimination, modular, scalars, stacks
+from ozaki.linalg.determinants import deciding, elimination, modular, scalars, singular, stacks
 
 flint = pytest.importorskip("flint", reason="python-flint is not installed")
 
@@ -244,11 +244,14 @@ def test_determinants_modulo_primes(n, bits):
 
 @pytest.mark.parametrize("imag", [False, True])
 def test_determinants_that_one_prime_divides_are_not_zero(imag):
-    (prime,) = modular._primes(1, imag)
+    (prime,) = modular.largest_primes(1, imag)
+    unit = 1j if imag else 1
+    for a, is_zero in (([[2, 4], [1, 2]], True), ([[2, 4], [1, 3]], False), ([[prime, 0], [0, 1]], False)):
+        assert singular.is_singular(np.array(a) * (1.0 * unit)) == is_zero
+    assert singular.is_singular(np.array([[prime, prime], [1.0, 1.0]]) * unit)
     zeros = [[0, 0], [0, 0]] if imag else None
-    assert modular.is_zero([[2, 4], [1, 2]], zeros) and not modular.is_zero([[2, 4], [1, 3]], zeros)
-    assert not modular.is_zero([[prime, 0], [0, 1]], zeros) and modular.is_zero([[prime, prime], [1, 1]], zeros)
-    assert not modular.is_zero([[0]], [[prime]])
+    assert modular.is_zero_modulo_one([[prime, 0], [0, 1]], zeros)  # that alone proves nothing
+    assert not modular.is_zero_modulo_one([[2, 4], [1, 3]], zeros)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-1000, 2.0**900])
@@ -258,11 +261,11 @@ def test_matrices_that_are_known_to_be_singular(scale):
     near[3, 3] = np.nextafter(near[3, 3], np.inf)
     near[2, 2] = np.nextafter(near[2, 2], np.inf)
     for a in (low, low + 1j * low, ozaki.mparray(low), np.zeros((2, 2))):
-        assert deciding.is_singular(a)
+        assert singular.is_singular(a)
     for a in (near + np.diag([1, 0, 0, 0]) * scale, np.zeros((0, 0)), np.eye(3)):
-        assert not deciding.is_singular(a)
+        assert not singular.is_singular(a)
     far = ozaki.mparray(np.ones((3, 3))).ldexp(np.array([[0, 0, 0], [0, 0, 0], [0, -400000, 0]]))
-    assert not deciding.is_singular(far)  # though it is: as integers its elements would have too many bits
+    assert not singular.is_singular(far)  # though it is: as integers its elements would have too many bits
 
 
 def test_hadamards_bound_is_reached():
@@ -273,18 +276,18 @@ def test_hadamards_bound_is_reached():
     found = modular.determinant(wholes)[0]
     assert found == 32**16 * 2 ** (20 * 32) * round(np.linalg.det(a) / 32**16)
     assert 2 * abs(found) < 2 ** modular.bits_of_bound(wholes) < 8 * abs(found)
-    primes = modular._primes(modular.bits_of_bound(wholes), False)
+    primes = modular.largest_primes(modular.bits_of_bound(wholes), False)
     assert prod(primes) > 2 * abs(found) and all(flint.fmpz(p).is_prime() for p in primes)
     assert primes == sorted(set(primes), reverse=True) and 2**22 < primes[-1] < primes[0] < 2**23
-    assert all(p % 4 == 1 for p in modular._primes(900, True))
+    assert all(p % 4 == 1 for p in modular.largest_primes(900, True))
 
 
 def test_residues_of_pivots_that_vanish():
     """A prime that divides the determinant, and a leading minor of zero."""
-    p = modular._primes(10, False)[0]
+    p = modular.largest_primes(10, False)[0]
     wholes = [[0, 1, 0], [p, 0, 0], [0, 0, 5]]
     assert modular.determinant(wholes) == (-5 * p, 0)
-    assert modular._eliminated(modular._residues(wholes, [p]), [p]) == [0]
+    assert modular._eliminated(modular.residues(wholes, [p]), [p]) == [0]
 
 
 def test_sizes_of_determinants():

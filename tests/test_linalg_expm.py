@@ -1,6 +1,7 @@
 """Exponentials of matrices: their bounds hold against balls of python-flint."""
 
 from fractions import Fraction
+from math import factorial
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from exact_linalg import fractions
 
 import ozaki
 from ozaki import linalg
+from ozaki.linalg.common.arrays import added
+from ozaki.linalg.functions.doubled import Doubled
 from ozaki.linalg.functions.enclosed import Enclosed
 
 flint = pytest.importorskip("flint", reason="python-flint is not installed")
@@ -185,6 +188,51 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_changed():
     a = np.asfortranarray(np.random.default_rng(0).standard_normal((4, 8)))[:, ::2]
     before = a.copy()
     assert (linalg.expm(a).expm == linalg.expm(a.copy()).expm).all() and (a == before).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("n", [1, 5])
+def test_usual_matrices_take_sums_of_two_floats(n, dtype, rng, monkeypatch):
+    monkeypatch.setattr(Enclosed, "times", None)  # of many bits
+    for size in (2.0**-90, 1e-3, 1.0, 20.0):
+        a = rng.standard_normal((n, n)) + (1j * rng.standard_normal((n, n)) if dtype == "complex128" else 0)
+        for x in (size * a, size * (a - a.conj().T)):
+            found = linalg.expm(x, dtype=dtype)
+            check(x, found)
+            assert found.expm.dtype == dtype and found.error_bound < (2.0**-23 if dtype == "float32" else 2.0**-52)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_bounds_of_sums_of_two_floats(is_complex, rng):
+    """Of products, sums and quotients, against exact ones, where the errors of operands are none."""
+
+    def made(size):
+        x = rng.standard_normal((2, 6, 6)) @ np.diag([1, 1, 1e-3, 1e5, 1, 0])
+        x = (x[0] + 1j * x[1] if is_complex else x[0]) * size
+        return Doubled(added(x, x * 2.0**-54 * rng.standard_normal((6, 6))))
+
+    def missed(found, exact):
+        off = ozaki.mparray(tuple(found.x)) - exact
+        return sum((fractions(part) ** 2).sum() for part in (off.real, off.imag))
+
+    def holds(found, exact, most):
+        assert missed(found, exact) <= Fraction(2.0**found.error) ** 2
+        assert found.error <= most
+
+    for size in (1.0, 2.0**-200):
+        x, y = made(1.0), made(size)
+        values = [ozaki.mparray(tuple(each.x)) for each in (x, y)]
+        (euclidean, spectral), (of_y, spectral_y) = x.norms, y.norms
+        largest = np.linalg.norm(x.x.high, 2)
+        assert np.log2(largest) <= spectral + 1e-9 and spectral <= euclidean < np.log2(largest) + 3
+        for bits, most in ((60, -55), (80, -75)):
+            product = ozaki.matmul(*values, accuracy="exact", dtype="mp")
+            holds(x.times(y, bits), product, euclidean + of_y + most)
+        holds(x.over(factorial(20), 0), values[0] * ozaki.mparray([f"1/{factorial(20)}"], bits=300)[0], euclidean - 150)
+        holds(x.summed([x, y, x, x], 0), values[0] + values[1] + values[0] + values[0], euclidean + 3 - 90)
+    inexact = Doubled(x.x, -30.0).times(Doubled(y.x, -20.0), 80)
+    least = max(-30.0 + spectral_y, -20.0 + spectral)
+    assert least <= inexact.error <= least + 2
 
 
 @pytest.mark.parametrize("is_complex", [False, True])

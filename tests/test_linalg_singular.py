@@ -6,6 +6,10 @@ from exact_linalg import fractions, product_error
 
 import ozaki
 from ozaki import linalg
+from ozaki.linalg.common.products import product_of_inverses
+from ozaki.linalg.determinants.modular import largest_primes
+from ozaki.linalg.determinants.singular import is_singular
+from ozaki.linalg.systems import inverses
 
 FUNCTIONS = {
     "solve": lambda a, **options: linalg.solve(a, np.ones(len(a)), **options),
@@ -75,6 +79,43 @@ def test_dependent_columns_are_refused_at_every_size(family, rng):
     for n in range(2, 13):
         dtype = str(rng.choice(["float64", "float32", "complex128", "complex64"]))
         check_refused(family, functions[(first + n) % len(functions)], n, dtype, rng)
+
+
+@pytest.mark.parametrize("family", ["sum of columns", "half rank", "one less"])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_singular_matrices_are_known_before_many_bits(family, is_complex, rng, monkeypatch):
+    """Inverses in more and more bits up to the largest condition number would take half a second of 200 rows."""
+    count = []
+    monkeypatch.setattr(inverses, "product_of_inverses", lambda *x: count.append(0) or product_of_inverses(*x))
+    n = 24 if is_complex else 60
+    a = DEPENDENT[family](rng, n, n) * 2.0 ** rng.integers(-9, 9, n)
+    a = a * (1 + 2j) ** rng.integers(0, 3, (n, 1)) if is_complex else a
+    for function in (linalg.inv, linalg.lu_factor):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+            function(a)
+    assert len(count) <= 2  # one of each
+
+
+def test_whether_matrices_are_singular_is_known_exactly(rng):
+    (prime,) = largest_primes(1)
+    for _ in range(60):
+        n, is_complex = int(rng.integers(1, 8)), bool(rng.integers(2))
+        rank, size = int(rng.integers(0, n + 1)), int(rng.choice([3, 2**20]))
+
+        def entries(*shape, size=size, is_complex=is_complex):
+            x = rng.integers(-size, size + 1, (2, *shape))
+            return ozaki.mparray(x[0] + 1j * x[1] if is_complex else x[0].astype(float))
+
+        a = ozaki.matmul(entries(n, rank), entries(rank, n), accuracy="exact", dtype="mp")
+        a = a.ldexp(rng.integers(-600, 600, (n, 1))).ldexp(rng.integers(-600, 600, n))
+        assert is_singular(a) == (linalg.det(a, accuracy="exact").det == 0)
+        assert is_singular(a) or rank == n
+    triangular = np.triu(rng.integers(1, 9, (5, 5))) * 1.0
+    assert not is_singular(triangular)
+    triangular[0, 0] = prime  # zero modulo the prime, and no other
+    assert not is_singular(triangular) and linalg.det(triangular, accuracy="exact").det != 0
+    huge = np.array([[prime, prime], [1, 1 + prime * 2.0**-60]])
+    assert not is_singular(ozaki.mparray(huge)) and not is_singular(ozaki.mparray([[prime, 0], [0, prime]]))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -1,6 +1,7 @@
 """Linear algebra of multiprecision matrices whose elements are 2^-2600 to 2^-10^7 times as large as others."""
 
 from fractions import Fraction
+from math import comb, lcm
 
 import numpy as np
 import pytest
@@ -61,6 +62,22 @@ def test_columns_or_rows_far_apart_that_have_zeros(power):
     factors = linalg.lu_factor(far, **options)
     ordered = fractions(ozaki.mparray(far)[factors.p])
     assert product_error(ordered, fractions(factors.l), fractions(factors.u)) < 2.0**-98
+
+
+def test_rows_and_columns_far_apart_that_have_zeros(rng):
+    """Neither scaling rows by their largest elements first nor columns finds the powers then."""
+    for _ in range(20):
+        n = int(rng.integers(3, 9))
+        a = rng.integers(-5, 6, (n, n)) * (rng.random((n, n)) < 0.6) + 9 * np.eye(n, dtype=int)[rng.permutation(n)]
+        rows, columns = rng.integers(-400, 400, (2, n))
+        if linalg.det(a, accuracy="exact").det == 0:
+            continue
+        b = ozaki.mparray(np.arange(1.0, n + 1)).ldexp(rows)
+        found = linalg.solve(ozaki.mparray(a).ldexp(rows[:, None]).ldexp(columns), b, accuracy=100, dtype="mp")
+        wanted = exact_solve(fractions(a), fractions(np.arange(1.0, n + 1))[:, None])
+        powers = np.array([Fraction(2) ** -int(each) for each in columns])
+        assert error(found.x, wanted * powers[:, None]) <= found.error_bound < 2.0**-99
+        assert linalg.lu_factor(ozaki.mparray(a).ldexp(rows[:, None]).ldexp(columns)).error_bound < 2.0**-50
 
 
 @pytest.mark.parametrize("power", [-(10**6), 10**7])
@@ -126,6 +143,35 @@ def test_rows_too_far_apart_for_factors_are_refused_and_solved():
     ):
         linalg.lu_factor(a)
     assert linalg.solve(a, ozaki.mparray([2, 4]).ldexp([0, -3000]), dtype="float64").x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_factors_of_rows_and_columns_of_two_sizes(seed):
+    """Inverses of upper factors, whose last rows are some 1e-300 times the first ones, are beyond float64."""
+    rng, n = np.random.default_rng(seed), 14
+    sizes = 10.0 ** rng.permutation(np.repeat([-150, 150], n // 2))
+    a = (1 / (1 + np.add.outer(np.arange(n), np.arange(n)))) * sizes[:, None] * rng.permutation(sizes)
+    found = linalg.lu_factor(a, accuracy=100, dtype="mp")
+    assert product_error(fractions(a[found.p]), fractions(found.l), fractions(found.u)) <= found.error_bound < 2.0**-99
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_condition_numbers_up_to_the_limit(scaled, rng):
+    """Of such a Hilbert matrix, of condition number 2^255, inverses in float64 gain no more than 10 bits at times."""
+    n, multiple = 50, lcm(*range(1, 100))
+    a = ozaki.mparray([[multiple // (i + j + 1) for j in range(n)] for i in range(n)])
+    powers = rng.integers(-400, 400, n) * scaled
+    counts = [
+        [comb(n + i, n - j - 1) * comb(n + j, n - i - 1) * comb(i + j, i) ** 2 for j in range(n)] for i in range(n)
+    ]
+    inverse = [[Fraction((-1) ** (i + j) * (i + j + 1) * counts[i][j], multiple) for j in range(n)] for i in range(n)]
+    far = a.ldexp(powers[:, None])
+    found = linalg.solve(far, ozaki.mparray(np.ones(n)).ldexp(powers), accuracy=60, dtype="mp")
+    assert error(found.x, np.array([[sum(row)] for row in inverse])) <= found.error_bound <= 2.0**-60
+    if scaled:
+        factors = linalg.lu_factor(far, accuracy=60, dtype="mp")
+        ordered = fractions(ozaki.mparray(far)[factors.p])
+        assert product_error(ordered, fractions(factors.l), fractions(factors.u)) <= factors.error_bound <= 2.0**-60
 
 
 def test_relative_accuracy_of_elements_that_are_left_out():

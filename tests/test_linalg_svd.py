@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import problem, singular
+from ozaki.linalg.spectra import pinv, problem, singular
 
 RNG = np.random.default_rng(58)
 
@@ -150,6 +150,67 @@ def test_relative_accuracy(name, bits, exact):
         found = linalg.svd(MATRICES[name], False, accuracy=Accuracy("relative", 2.0**-53))
         check_values(found.s, found.error_bounds, exact[1], relative=True)
         assert found.error_bound <= 2.0**-52
+
+
+@pytest.mark.parametrize("power", [30, 400])
+@pytest.mark.parametrize("shape", some_first(2, [(6, 6), (7, 4), (5, 7)]))
+@pytest.mark.parametrize("complex_one", some_first(1, [False, True]))
+def test_columns_or_rows_far_apart_take_few_corrections(shape, power, complex_one, rng):
+    """As many bits as powers of two span would take dozens of them, and seconds, or not be had at all."""
+    m, n = shape
+    a = rng.standard_normal((m, n)) + 1j * rng.standard_normal((m, n)) * complex_one
+    a = a if complex_one else a.real
+    powers = np.rint(np.linspace(power, -power, min(m, n)))
+    powers[1] = powers[0]  # alike beside those that are not
+    a = a * 2.0 ** rng.permutation(powers) if m >= n else a * 2.0 ** rng.permutation(powers)[:, None]
+    for x in (a, a.T) if m == n else (a,):
+        exact = exact_svd(x)
+        for bits, dtype in ((53, "float64"), (200, "mp")):
+            found = linalg.svdvals(x, accuracy=Accuracy("relative", 2.0**-bits), dtype=dtype)
+            assert found.iterations <= bits // 20
+            check_values(found.values, found.error_bounds, exact[1], relative=True)
+            assert found.error_bound <= 2.0 ** (1 - bits)
+        for full in (False, True):
+            u, s, vh, *_, angles, _ = linalg.svd(x, full, accuracy=Accuracy("relative", 2.0**-53))
+            assert angles.max() < 1e-13
+            with mpmath.workprec(1600):
+                of_u, of_v = judged(u), judged(vh)
+                assert mpmath.mnorm(of_u.H * of_u - mpmath.eye(of_u.cols)) <= 1e-14
+                assert mpmath.mnorm(of_v * of_v.H - mpmath.eye(of_v.rows)) <= 1e-14
+                for j in range(len(s)):
+                    assert sine(list(of_u[:, j]), list(exact[0][:, j])) <= float(angles[0, j])
+                    assert sine(list(of_v[j, :].H), list(exact[2][j, :].H)) <= float(angles[1, j])
+
+
+def test_equal_values_of_columns_far_apart(rng):
+    q = np.array([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])  # orthogonal, twice that
+    a = q * 2.0 ** np.array([300, -300, 300, -300])
+    found = linalg.svd(a, accuracy=Accuracy("relative", 2.0**-300), dtype="mp")
+    assert [*map(float, found.s.to_fractions())] == pytest.approx([2.0**301] * 2 + [2.0**-299] * 2, rel=1e-15)
+    assert found.error_bound <= 2.0**-300 and found.iterations <= 8
+    turned = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    values = linalg.svdvals(
+        turned * 2.0 ** np.array([300, -300, 300, -300]), accuracy=Accuracy("relative", 1e-60), dtype="mp"
+    )
+    check_values(
+        values.values, values.error_bounds, exact_svd(turned * 2.0 ** np.array([300, -300, 300, -300]))[1], True
+    )
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_small_values_of_usual_matrices_take_float64_alone(is_complex, rng, monkeypatch):
+    def no_many_bits(*_):
+        raise AssertionError("multiprecision numbers for a matrix of a small condition number")
+
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", no_many_bits)
+    a = orthogonal(12) * np.linspace(1, 0.01, 12) @ orthogonal(12) * (1 + 2j if is_complex else 1)
+    exact = exact_svd(a)[1]
+    found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53))
+    check_values(found.values, found.error_bounds, exact, relative=True)
+    number, least = linalg.cond(a), linalg.norm(a, -2)
+    with mpmath.workprec(1600):
+        assert abs(mpmath.mpf(float(number.value)) / (exact[0] / exact[11]) - 1) <= number.error_bound < 2.0**-52
+        assert abs(mpmath.mpf(float(least.value)) / exact[11] - 1) <= least.error_bound < 2.0**-52
 
 
 def test_values_that_are_zero_have_no_relative_accuracy():
@@ -413,6 +474,24 @@ def test_pseudoinverses(name, options):
     assert found.error_bound <= (
         2.0**-24 if name == "single" and not options else 2.0 ** -(options.get("accuracy", 53) - 1)
     )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
+@pytest.mark.parametrize("shape", [(7, 7), (9, 4)])
+def test_pseudoinverses_of_usual_matrices_take_float64_alone(shape, dtype, rng, monkeypatch):
+    monkeypatch.setattr(pinv, "_Regular", None)
+    a = rng.standard_normal(shape) + 3 * np.eye(*shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+    a = (a * 2.0 ** rng.integers(-20, 20, shape[1])).astype(dtype)
+    found = linalg.pinv(a)
+    check_pinv(a, found)
+    assert found.x.dtype == dtype and found.rank == shape[1] and found.iterations >= 1
+    assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
+
+
+def test_ranks_by_a_tolerance_take_float64_alone(rng, monkeypatch):
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", None)
+    a = rng.standard_normal((20, 9)) @ rng.standard_normal((9, 20))
+    assert linalg.matrix_rank(a)[:3] == linalg.matrix_rank(a * (1 + 2j))[:3] == (9, 9, 9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ neither over- nor underflows. Up to some 80 bits squares and moduli are sums of 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, inf, isqrt, log2, prod
+from math import ceil, inf, log2, prod
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, exactly_on_host, on_host
 from ozaki.linalg.common.matrices import matrices
 from ozaki.linalg.common.products import product
+from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
@@ -234,7 +235,7 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
     if scale.zero:
         return mparray(np.zeros(1)), 0.0, 0
     k = scale.unit.shape[1]
-    found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False)
+    found = SingularDecomposition(scale.unit, tolerance / (2 * k), vectors=False, of_least=p == "-2")
     if p == "-2":
         try:
             relative_to_each(found, tolerance / 2, slice(k - 1, k))
@@ -373,29 +374,7 @@ def _moduli(x: Any, bits: int) -> Any:
 def _exact_squares(x: Any) -> Any:
     """The squares of real multiprecision numbers, in host memory."""
     ints, exponents = x.to_ints()
-    return _of_ints(ints**2, 2 * exponents)
-
-
-def _of_ints(ints: npt.NDArray[np.object_], exponents: Any) -> Any:
-    """Whole numbers times powers of two."""
-    found = mparray(ints.reshape(-1).tolist()).reshape(ints.shape) if ints.size else mparray(np.zeros(ints.shape))
-    return found.ldexp(np.asarray(exponents, np.int64))
-
-
-def square_roots(x: Any, bits: int) -> Any:
-    """The square roots of multiprecision numbers in host memory, off by less than 2**-bits of themselves."""
-    ints, exponents = x.to_ints()
-    found, powers = np.empty(ints.shape, object), np.zeros(ints.shape, np.int64)
-    for i, value in np.ndenumerate(ints):
-        found[i], powers[i] = _root(int(value), int(exponents[i]), bits)
-    return _of_ints(found, powers)
-
-
-def _root(value: int, exponent: int, bits: int) -> tuple[int, int]:
-    """The square root of value 2**exponent, cut off behind at least so many bits."""
-    shift = max(0, 2 * bits + 2 - value.bit_length())
-    shift += (exponent - shift) % 2
-    return isqrt(value << shift), (exponent - shift) // 2
+    return of_ints(ints**2, 2 * exponents)
 
 
 # Powers --------------------------------------------------------------------------------------------------------------
@@ -412,7 +391,7 @@ def _powers(rows: Any, p: Fraction, bits: int) -> Any:
     found, powers = np.empty(len(ints), object), np.zeros(len(ints), np.int64)
     for i, (row, places) in enumerate(zip(ints, exponents, strict=True)):
         found[i], powers[i] = _power_norm([(int(v), int(e)) for v, e in zip(row, places, strict=True)], p, fine)
-    return _of_ints(found, powers)
+    return of_ints(found, powers)
 
 
 def _power_norm(row: list[tuple[int, int]], p: Fraction, bits: int) -> tuple[int, int]:

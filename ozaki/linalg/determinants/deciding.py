@@ -6,14 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, tops_or_zero, without_tiny
 from ozaki.linalg.determinants import modular, triangular
+from ozaki.linalg.determinants.integers import integers
 from ozaki.linalg.determinants.scalars import Determinant, Scalar
 from ozaki.linalg.systems.inverses import LIMIT
-from ozaki.multiprecision.numbers import Numbers
-from ozaki.multiprecision.objects import mparray
 
 _ZERO = Determinant(Scalar(0), 0.0, 0)
 
@@ -58,7 +56,7 @@ def determinant(a: Any, tolerance: float) -> Determinant:
 
 def rounding_exactly(a: Any, dtype: str) -> Determinant:
     """A determinant so accurate that it rounds as the exact one does: to real floats of a dtype."""
-    if _work(*_integers(a)[1:]) > _LITTLE_WORK:
+    if _work(*integers(a)[1:]) > _LITTLE_WORK:
         try:
             found = determinant(a, _ROUNDING)
         except np.linalg.LinAlgError:
@@ -78,7 +76,7 @@ def exact(a: Any, most: float = np.inf) -> Determinant:
     numpy.linalg.LinAlgError
         If it takes more than `most` multiplications, or has too many bits.
     """
-    exponent, real, imag = _integers(a)
+    exponent, real, imag = integers(a)
     if not real:
         return Determinant(Scalar(1), 0.0, 0) if not a.shape[0] else _ZERO
     if _work(real, imag) > most:
@@ -89,50 +87,6 @@ def exact(a: Any, most: float = np.inf) -> Determinant:
     return Determinant(Scalar(*modular.determinant(real, imag), exponent), 0.0, 0)
 
 
-def is_singular(a: Any) -> bool:
-    """Whether a square matrix is known to be singular; False where it is not, or to know it takes too long."""
-    try:
-        _, real, imag = _integers(a)
-        return a.shape[0] > 0 and (not real or (_work(real, imag) <= _MOST_WORK and modular.is_zero(real, imag)))
-    except np.linalg.LinAlgError:  # of too many bits
-        return False
-
-
 def _work(real: modular.Wholes, imag: modular.Wholes | None) -> float:
     """Multiplications that an exact determinant takes."""
     return modular.work(len(real), modular.bits_of_bound(real, imag))
-
-
-def _integers(a: Any) -> tuple[int, modular.Wholes, modular.Wholes | None]:
-    """An exponent e and integers, real and imaginary parts, whose determinant times 2**e is that of a.
-
-    No rows stand for a matrix with a row or column of zeros.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If elements lie so far apart that the integers have too many bits.
-    """
-    x = a if isinstance(a, Numbers) else mparray(a)
-    parts = [part.to_ints() for part in ((x.real, x.imag) if x.is_complex else (x,))]  # type: ignore[attr-defined]
-    far = np.iinfo(np.int64).max
-    lowest = np.min([np.where(wholes != 0, exponents, far) for wholes, exponents in parts], axis=0)
-    rows = lowest.min(axis=1, initial=far)
-    if (rows == far).any() or (lowest.min(axis=0, initial=far) == far).any():
-        return 0, [], None
-    columns = np.where(lowest == far, far, lowest - rows[:, None]).min(axis=0, initial=far)
-    by = rows[:, None] + columns
-    found = [_shifted(wholes, np.where(wholes != 0, exponents - by, 0)) for wholes, exponents in parts]
-    return sum(rows.tolist()) + sum(columns.tolist()), found[0], found[1] if len(found) > 1 else None
-
-
-def _shifted(wholes: npt.NDArray[Any], shifts: npt.NDArray[np.int64]) -> modular.Wholes:
-    """Integers times powers of two."""
-    spans = shifts.max(axis=1, initial=0).tolist()
-    if sum(spans) > modular.MOST_BITS:
-        raise np.linalg.LinAlgError(
-            f"a: elements lie up to 2^{max(spans)} apart, so an exact determinant may have {sum(spans)} bits; expected "
-            f"at most {modular.MOST_BITS}"
-        )
-    rows = zip(wholes.tolist(), shifts.tolist(), strict=True)
-    return [[x << shift for x, shift in zip(*row, strict=True)] for row in rows]

@@ -46,24 +46,18 @@ def determinant(real: Wholes, imag: Wholes | None = None) -> tuple[int, int]:
     bits = bits_of_bound(real, imag)
     if bits > MOST_BITS:
         raise np.linalg.LinAlgError(f"a: its determinant may have {bits} bits; expected at most {MOST_BITS}")
-    primes = _primes(bits, imag is not None)
+    primes = largest_primes(bits, imag is not None)
     step("determinant of up to %d bits modulo %d primes", bits, len(primes))
     found_real, found_imag = _modulo(real, imag, primes)
     return _combined(found_real, primes), _combined(found_imag, primes) if imag is not None else 0
 
 
-def is_zero(real: Wholes, imag: Wholes | None = None) -> bool:
-    """Whether the determinant of a square matrix of integers, or of complex ones, is zero.
+def is_zero_modulo_one(real: Wholes, imag: Wholes | None = None) -> bool:
+    """Whether the determinant of a square matrix of integers, or of complex ones, is zero modulo one prime.
 
-    One prime shows nearly always that it is not.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        As of `determinant`.
+    If it is not, nor is the determinant, and hardly ever the other way round.
     """
-    one = _primes(1, imag is not None)
-    return not any(map(any, _modulo(real, imag, one))) and not any(determinant(real, imag))
+    return not any(map(any, _modulo(real, imag, largest_primes(1, imag is not None))))
 
 
 def _modulo(real: Wholes, imag: Wholes | None, primes: list[int]) -> tuple[list[int], list[int]]:
@@ -72,18 +66,18 @@ def _modulo(real: Wholes, imag: Wholes | None, primes: list[int]) -> tuple[list[
     each = max(1, _CHUNK // max(1, len(real) ** 2))
     for at in range(0, len(primes), each):
         chunk = primes[at : at + each]
-        of_real = _residues(real, chunk)
+        of_real = residues(real, chunk)
         if imag is None:
             found_real += _eliminated(of_real, chunk)
             continue
         # Modulo p = 1 (mod 4) there is a root of -1; with it and with its negative in place of i the determinant
         # re + i im has two residues, whose sum and difference tell re and im.
         roots = [_root_of_minus_one(p) for p in chunk]
-        times_i = _residues(imag, chunk) * np.array(roots, np.float64)[:, None, None]
-        _reduce(times_i, _of(chunk))
+        times_i = residues(imag, chunk) * np.array(roots, np.float64)[:, None, None]
+        reduce(times_i, _of(chunk))
         plus, minus = of_real + times_i, of_real - times_i
         for x in (plus, minus):
-            _reduce(x, _of(chunk))
+            reduce(x, _of(chunk))
         for p, root, above, below in zip(
             chunk, roots, _eliminated(plus, chunk), _eliminated(minus, chunk), strict=True
         ):
@@ -126,16 +120,16 @@ def _eliminated(a: npt.NDArray[np.float64], primes: list[int]) -> list[int]:
             found = found * np.where(rows == j, pivots, -pivots) % modulus
             inverses = [pow(x, -1, q) if x else 0 for x, q in zip(pivots.tolist(), primes, strict=True)]
             a[:, j + 1 :, j] *= np.array(inverses, np.float64)[:, None]
-            _reduce(a[:, j + 1 :, j], p[:, 0])
+            reduce(a[:, j + 1 :, j], p[:, 0])
             a[:, j + 1 :, j + 1 : high] -= a[:, j + 1 :, j, None] * a[:, j, None, j + 1 : high]
-            _reduce(a[:, j + 1 :, j + 1 : high], p)
+            reduce(a[:, j + 1 :, j + 1 : high], p)
 
     def subtract(rows: slice, inner: slice, columns: slice) -> None:
         """Subtract from a block the product of that on its left and that above it."""
         for at in range(inner.start, inner.stop, _LONGEST):
             some = slice(at, min(at + _LONGEST, inner.stop))
             a[:, rows, columns] -= a[:, rows, some] @ a[:, some, columns]
-            _reduce(a[:, rows, columns], p)
+            reduce(a[:, rows, columns], p)
 
     def substitute(low: int, high: int, columns: slice) -> None:
         """Multiply a block by the inverse of the unit lower triangle on its left."""
@@ -166,7 +160,7 @@ def _of(primes: list[int]) -> npt.NDArray[np.float64]:
     return np.array(primes, np.float64)[:, None, None]
 
 
-def _reduce(x: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> None:
+def reduce(x: npt.NDArray[np.float64], p: npt.NDArray[np.float64] | float) -> None:
     """Replace whole numbers below 2**53 by residues of at most p/2 (1 + 2**-20), in place: 0 for multiples of p."""
     quotients = x * (1 / p)  # off by less than 2**-20
     np.rint(quotients, out=quotients)
@@ -174,7 +168,7 @@ def _reduce(x: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> None:
     x -= quotients
 
 
-def _residues(wholes: Wholes, primes: list[int]) -> npt.NDArray[np.float64]:
+def residues(wholes: Wholes, primes: list[int]) -> npt.NDArray[np.float64]:
     """The residues of a matrix modulo each prime, shape (primes, n, n)."""
     n, p = len(wholes), _of(primes)
     found = np.zeros((len(primes), n, n))
@@ -182,7 +176,7 @@ def _residues(wholes: Wholes, primes: list[int]) -> npt.NDArray[np.float64]:
     digits = -(-max(map(int.bit_length, values), default=0) // _DIGIT)
     if digits <= 2:
         found += np.array(values, np.float64).reshape(n, n)
-        _reduce(found, p)
+        reduce(found, p)
         return found
     size = digits * _DIGIT // 8
     block = np.frombuffer(b"".join([abs(x).to_bytes(size, "big") for x in values]), np.uint8)
@@ -192,7 +186,7 @@ def _residues(wholes: Wholes, primes: list[int]) -> npt.NDArray[np.float64]:
     for place in range(digits):
         found *= 2.0**_DIGIT
         found += planes[..., place]
-        _reduce(found, p)
+        reduce(found, p)
     return found
 
 
@@ -200,7 +194,7 @@ def _residues(wholes: Wholes, primes: list[int]) -> npt.NDArray[np.float64]:
 
 
 @cached(16)
-def _primes(bits: int, gaussian: bool) -> list[int]:
+def largest_primes(bits: int, gaussian: bool = False) -> list[int]:
     """The largest primes below 2**23 whose product has more than so many bits; of 1 modulo 4, if `gaussian`."""
     found: list[int] = []
     have = 0.0

@@ -20,7 +20,7 @@ from ozaki.linalg.common.arrays import array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.scaling import NO_POWERS, Powers, scaled, tops_or_zero, where_far, without_tiny
+from ozaki.linalg.common.scaling import NO_POWERS, Powers, float_scaled, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import triangular_inverse
@@ -259,7 +259,10 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     xp = array_library(a)
     s: Any = xp.eye(len(order))
     for count in range(1, MOST_FACTORS + 1):
-        inverse = xp.triu(native(xp.linalg.inv, factors[1], _ILL_CONDITIONED))
+        # Rows far below others may have an inverse beyond the range of float64.
+        by = Powers(rows=-tops_or_zero(factors[1], 1))
+        of_rows = native(xp.linalg.inv, float_scaled(factors[1], by), _ILL_CONDITIONED)
+        inverse = scaled(xp.triu(of_rows), Powers(columns=by.rows))
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = product_of_inverses(s, inverse, count)

@@ -18,6 +18,7 @@ from ozaki.linalg.common.scaling import Exponents
 from ozaki.linalg.common.upper import LEAST, column_norm, magnitudes, row_norm
 from ozaki.multiprecision.arithmetic import paired
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.objects import mparray
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.accuracy import PLAIN_BITS, Accuracy
 from ozaki.records.options import Options
@@ -65,7 +66,7 @@ class Enclosed:
         spectral = spectral**0.5 * (1 + UNIT) + UNIT * euclidean + LEAST
         if not isfinite(spectral):
             spectral = inf
-        return _above(log2(euclidean) + self.top), _above(log2(min(spectral, euclidean)) + self.top)
+        return above(log2(euclidean) + self.top), above(log2(min(spectral, euclidean)) + self.top)
 
     def times(self, other: Enclosed, bits: int) -> Enclosed:
         """The product, each entry off by no more than 2**-bits times the norms of a row and a column, besides."""
@@ -75,11 +76,32 @@ class Enclosed:
         both = multiplied(errors[0], spectral_y), multiplied(errors[1], spectral_x), multiplied(*errors)
         return Enclosed(found, total(*both, multiplied(of_x, of_y, -bits)))
 
-    def multiple(self, factor: MPArray, bits: int) -> Enclosed:
-        """The product with a positive number, of which `factor` is the leading part: off by 2**-bits of it at most."""
-        size = float(factor.exponents)  # the number is at most 2**size
+    def over(self, divisor: int, bits: int) -> Enclosed:
+        """The matrix divided by a positive integer, whose inverse has so many bits."""
+        shift = bits + divisor.bit_length()
+        factor: MPArray = mparray((1 << shift) // divisor).ldexp(-shift)
+        size = float(factor.exponents)  # the inverse is at most 2**size
         euclidean = multiplied(self.norms[0], size, -bits)
         return Enclosed(self.x * factor, total(multiplied(self.error, size), euclidean))
+
+    @staticmethod
+    def summed(terms: list[Enclosed], bits: int) -> Enclosed:
+        """The sum of matrices; what is far smaller than the largest term counts as an error."""
+        top = max((term.top for term in terms if term.top is not None), default=0)
+        kept = [term for term in terms if term.top is not None and term.top >= top - bits - 64]
+        x = kept[0].x if kept else terms[0].x
+        for term in kept[1:]:
+            x = x + term.x
+        lost = (term.norms[0] for term in terms if term.top is not None and term.top < top - bits - 64)
+        return Enclosed(x, total(*(term.error for term in terms), *lost))
+
+    def eye(self) -> Enclosed:
+        """The identity."""
+        return Enclosed(mparray(self.x.library.eye(self.x.shape[0])))
+
+    def halved(self, count: int) -> Enclosed:
+        """The matrix divided by a power of two."""
+        return Enclosed(self.x.ldexp(-count), multiplied(self.error, -count))
 
     def scaled(self, powers: Exponents) -> Enclosed:
         """D x D^-1, exactly, D diagonal, of powers of two with these exponents."""
@@ -97,7 +119,7 @@ class Enclosed:
         found, error = x, self.error
         if bool(tiny.any()):
             found = times_signs(x, ~tiny)
-            error = total(error, _above(least + 1 + log2(x.shape[0])))
+            error = total(error, above(least + 1 + log2(x.shape[0])))
         if found.bits > bits:
             found, error = found.round_to(bits), total(error, multiplied(self.norms[0], -bits))
         return Enclosed(found, error)
@@ -121,23 +143,12 @@ def _plan(n: int, bits: int) -> Plan:
     return plan_for_shapes(Shapes((), (n, n, n), (n, n)), "mp", Options(accuracy, "residues"))
 
 
-def summed(terms: list[Enclosed], bits: int) -> Enclosed:
-    """The sum of matrices; what is far smaller than the largest term counts as an error."""
-    top = max((term.top for term in terms if term.top is not None), default=0)
-    kept = [term for term in terms if term.top is not None and term.top >= top - bits - 64]
-    x = kept[0].x if kept else terms[0].x
-    for term in kept[1:]:
-        x = x + term.x
-    lost = (term.norms[0] for term in terms if term.top is not None and term.top < top - bits - 64)
-    return Enclosed(x, total(*(term.error for term in terms), *lost))
-
-
 def total(*logarithms: float) -> float:
     """The logarithm of a sum of numbers whose logarithms to base 2 are given, rounded up."""
     largest = max(logarithms)
     if not isfinite(largest):
         return largest
-    return _above(largest + log2(sum(2.0 ** (each - largest) for each in logarithms)))
+    return above(largest + log2(sum(2.0 ** (each - largest) for each in logarithms)))
 
 
 def multiplied(*logarithms: float) -> float:
@@ -147,7 +158,8 @@ def multiplied(*logarithms: float) -> float:
     return sum(logarithms) + 2.0**-50 * sum(map(abs, logarithms))
 
 
-def _above(logarithm: float) -> float:
+def above(logarithm: float) -> float:
+    """A logarithm, rounded up by more than floats err by in it."""
     return logarithm + _SLACK * (1 + abs(logarithm) * 2.0**-10)
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from math import ceil, inf, isqrt, lgamma, log, log2
-from typing import Any, NamedTuple
+from math import ceil, factorial, inf, isqrt, lgamma, log, log2
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.driver.watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import array_library, exactly, on_host
+from ozaki.linalg.common.arrays import Sum, array_library, exactly, on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Exponents
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
-from ozaki.linalg.functions.enclosed import Enclosed, multiplied, summed, total
+from ozaki.linalg.functions.doubled import Doubled
+from ozaki.linalg.functions.enclosed import Enclosed, multiplied, total
 from ozaki.linalg.systems.gathering import one_by_one, stacked
-from ozaki.linalg.systems.solution import empty, in_format, too_small
-from ozaki.multiprecision.array import MPArray
+from ozaki.linalg.systems.solution import empty, in_format, too_small, widened
+from ozaki.linalg.systems.stacks import at_once
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 
@@ -129,6 +130,8 @@ def _exponential(a: Any, target: Target) -> Expm:
     OverflowError
         If an element is too large for the dtype, or all are too small.
     """
+    if (quick := _in_float64(a, target)) is not None:
+        return quick
     given, powers = _balanced(Enclosed(exactly(a)))
     size = given.norms[1]
     if size > _LARGEST:
@@ -149,6 +152,43 @@ def _exponential(a: Any, target: Target) -> Expm:
         f"a: exponentials of parts of it are larger by so much that this accuracy takes {bits} bits; expected at most "
         f"{_MOST_BITS}"
     )
+
+
+def _in_float64(a: Any, target: Target) -> Expm | None:
+    """The exponential of a matrix of floats that is neither large nor tiny, by sums of two floats.
+
+    None of others, and where the accuracy is not met.
+    """
+    if not at_once(target, a.shape[0], a) or not 2.0**-_SMALL < float(abs(a).max()) < 2.0**_USUAL:
+        return None
+    given = Doubled(Sum(a, 0 * a))
+    if given.norms[1] > _USUAL:
+        return None
+    found = _by_squaring(given, given.norms[1], _BITS)
+    if not found.error < _FARTHEST:
+        return None
+    (x, low), error = found.x, 2.0 ** max(found.error, -990.0) * UP
+    result = x.astype(target.dtype)
+    lost = on_host((magnitudes(x - widened(result)) + magnitudes(low)).max(axis=0)) + error
+    sizes = on_host(least_magnitudes(x).max(axis=0)) - error
+    largest = float(sizes.max())
+    step("sums of two floats: error up to %s, of elements up to %s", error, largest)
+    usable = bool(array_library(x).isfinite(result).all()) and bool((result != 0).any())
+    if not usable or not 0 < error <= target.tolerance / 4 * largest:
+        return None
+    bounds = np.where(sizes > 0, lost / np.where(sizes > 0, sizes, 1.0), inf) * UP
+    return Expm(result, float(lost.max()) / largest * UP, bounds, 0)
+
+
+_FARTHEST = 1000
+"""The logarithm of an error that is beyond all uses, and a float."""
+
+_BITS = 80
+"""How many bits products of sums of two floats have, about: slices make them no more."""
+
+_SMALL = 100
+_USUAL = 8
+"""Logarithms of norms between which exponentials, powers and their squares are far from the ends of float64."""
 
 
 def _rounded(found: Enclosed, target: Target, steps: int) -> Expm:
@@ -211,13 +251,15 @@ def _balanced(a: Enclosed) -> tuple[Enclosed, Exponents]:
 
 # Scaling and squaring ------------------------------------------------------------------------------------------------
 
+_Matrix = TypeVar("_Matrix", Enclosed, Doubled)
 
-def _by_squaring(a: Enclosed, size: float, bits: int) -> Enclosed:
+
+def _by_squaring(a: _Matrix, size: float, bits: int) -> _Matrix:
     """The exponential, with products of so many bits; `size` is the logarithm of the spectral norm of a, or more."""
-    if a.top is None:
-        return Enclosed(mparray(array_library(a.x).eye(a.x.shape[0])))
+    if a.norms[0] == -inf:
+        return a.eye()
     squarings, degree = _plan(max(size, -1e6), bits)
-    x = _taylor(Enclosed(a.x.ldexp(-squarings), a.error).shortened(bits), degree, bits)
+    x = _taylor(a.halved(squarings).shortened(bits), degree, bits)
     for _ in range(squarings):
         x = x.times(x, bits).shortened(bits)
     return x
@@ -235,36 +277,23 @@ def _plan(size: float, bits: int) -> tuple[int, int]:
     return best[1:]
 
 
-def _taylor(b: Enclosed, degree: int, bits: int) -> Enclosed:
+def _taylor(b: _Matrix, degree: int, bits: int) -> _Matrix:
     """Taylor's polynomial of the exponential of b, with its remainder in the error, by Paterson and Stockmeyer."""
     width = isqrt(degree) + 1
-    eye = mparray(array_library(b.x).eye(b.x.shape[0]))
-    powers = [Enclosed(eye), b]
+    powers = [b.eye(), b]
     for _ in range(2, width + 1):
         powers.append(powers[-1].times(b, bits).shortened(bits))
-    found: Enclosed | None = None
+    found: _Matrix | None = None
     for start in range(degree // width * width, -1, -width):
-        terms = [
-            powers[k - start].multiple(_reciprocal(k, bits), bits) for k in range(start, min(start + width, degree + 1))
-        ]
+        terms = [powers[k - start].over(factorial(k), bits) for k in range(start, min(start + width, degree + 1))]
         if found is not None:
             terms.append(found.times(powers[width], bits))
-        found = summed(terms, bits).shortened(bits)
+        found = b.summed(terms, bits).shortened(bits)
     assert found is not None
     # The terms left out are at most norm(b)^(m+1) / (m+1)! (1 + q + q^2 + ...), q = norm(b) / (m+2) at most 1/2: one
     # norm is the Euclidean one.
     euclidean, spectral = (total(norm, b.error) for norm in b.norms)
     assert spectral <= 0
-    factorial = lgamma(degree + 2) / log(2) * (1 - 2.0**-40)
-    remainder = multiplied(euclidean, *[spectral] * degree, -factorial, 1.0)
-    return Enclosed(found.x, total(found.error, remainder))
-
-
-def _reciprocal(k: int, bits: int) -> MPArray:
-    """1 / k!, off by less than 2**-bits times itself."""
-    factorial = 1
-    for i in range(2, k + 1):
-        factorial *= i
-    shift = bits + factorial.bit_length()
-    found: MPArray = mparray((1 << shift) // factorial)
-    return found.ldexp(-shift)
+    size = lgamma(degree + 2) / log(2) * (1 - 2.0**-40)
+    remainder = multiplied(euclidean, *[spectral] * degree, -size, 1.0)
+    return type(b)(found.x, total(found.error, remainder))

@@ -16,7 +16,7 @@ from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import SMALLEST, Target
 from ozaki.linalg.common.triangles import mirrored, read
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
-from ozaki.linalg.determinants.deciding import is_singular
+from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.clusters import NOT_CONVERGING
 from ozaki.linalg.spectra.decomposition import HermitianDecomposition

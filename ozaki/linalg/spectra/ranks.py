@@ -157,7 +157,7 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
     if scale.zero:
         raise np.linalg.LinAlgError("a: singular, all elements are zero")
     n = scale.unit.shape[1]
-    found = SingularDecomposition(scale.unit, 2.0**-53, vectors=False)
+    found = SingularDecomposition(scale.unit, tolerance / 4, vectors=False, of_least=True)
     try:
         relative_to_each(found, tolerance / 4, slice(n - 1, n), 1 / LARGEST)
     except ValueError:
@@ -308,7 +308,8 @@ def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
         rank = least if exact else rank  # a value that is not told from 0 is likely 0
         if least == most or goal <= limit:
             break
-        goal = max(found.bound * 2.0**-40, limit)
+        # The first correction is one in float64, if no more is asked of it.
+        goal = max(found.bound * (2.0**-40 if found.steps else 2.0**-8), limit)
         try:
             found.reach(goal)
         except np.linalg.LinAlgError:

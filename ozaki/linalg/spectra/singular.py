@@ -36,7 +36,7 @@ from ozaki.linalg.common.upper import (
     norms_on_host,
     spectral_norm,
 )
-from ozaki.linalg.determinants.deciding import is_singular
+from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, LESS, orthonormal, ranges
@@ -85,6 +85,7 @@ class SingularDecomposition:
     ----------
     a : matrix, shape (m, n), m >= n >= 1
     tolerance : which is wanted, relative to the largest value
+    of_least : whether it is wanted relative to the least one instead, as float64 finds it
     full : whether U has m columns; else n
     vectors : whether vectors are wanted, too
 
@@ -97,7 +98,9 @@ class SingularDecomposition:
     steps : corrections so far
     """
 
-    def __init__(self, a: Any, tolerance: float, *, full: bool = False, vectors: bool = True) -> None:
+    def __init__(
+        self, a: Any, tolerance: float, *, full: bool = False, vectors: bool = True, of_least: bool = False
+    ) -> None:
         self._a, self._xp, self._vectors = a, array_library(a), vectors
         high = rounded(a)
         u, s, vh = native(lambda x: tuple(self._xp.linalg.svd(x, full_matrices=full)), high, NONE_FOUND)
@@ -107,6 +110,8 @@ class SingularDecomposition:
         self.errors: Bounds = np.full(a.shape[1], inf)
         if not full and a.shape[0] > a.shape[1] and bool(s[-1] < _SMALL * s[0]):
             self._renew_small(int((s >= _SMALL * s[0]).sum()))
+        if of_least and bool(s[0] > 0):
+            tolerance *= float(s[-1] / s[0]) / 8
         self._measure_in_float64(max(tolerance, 2.0**-80))
 
     @property
@@ -279,7 +284,7 @@ class SingularDecomposition:
                 return
         next_tolerance = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))  # a correction gains some 50 bits
         bits = ceil(-log2(next_tolerance) + 2 * log2(max(self._a.shape))) + 12
-        if self.steps == 1:
+        if not isinstance(self.u, Numbers):
             self._to_multiprecision(bits)
             self._measure(next_tolerance)
             return

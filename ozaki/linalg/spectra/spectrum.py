@@ -12,7 +12,7 @@ from ozaki.linalg.common.arrays import Floats, exactly, exactly_on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
-from ozaki.linalg.determinants.deciding import is_singular
+from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.conjugates import Places

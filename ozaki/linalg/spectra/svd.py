@@ -14,6 +14,7 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target, target_of, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.spectra.graded import GradedDecomposition, graded
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
@@ -227,10 +228,18 @@ class Scaled:
     def _powers(columns: int, exponent: int) -> Powers:
         return Powers(columns=np.full(columns, exponent))
 
-    def decomposition(self, target: Target, *, vectors: bool, full: bool = False) -> SingularDecomposition:
+    def decomposition(
+        self, target: Target, *, vectors: bool, full: bool = False
+    ) -> SingularDecomposition | GradedDecomposition:
         """The decomposition whose values are as accurate as the target says."""
-        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors)
-        if target.measure == "relative":
+        if target.measure == "relative" and not (self.zero or self.cleared):
+            tolerance = min(target.tolerance, 2.0**-53) if vectors else target.tolerance
+            of_graded = graded(self.unit, tolerance, full)
+            if of_graded is not None:
+                return of_graded
+        relative = target.measure == "relative"
+        found = SingularDecomposition(self.unit, target.tolerance, full=full, vectors=vectors, of_least=relative)
+        if relative:
             relative_to_each(found, target.tolerance)
         else:
             found.reach(target.tolerance)
@@ -240,7 +249,9 @@ class Scaled:
         """Upper bounds of the errors of the values, for the elements that were left out, too (docs/linalg.md, L6)."""
         return found.errors + LEAST * self.cleared * found.largest
 
-    def rounded(self, found: SingularDecomposition, target: Target) -> tuple[Any, npt.NDArray[np.float64]]:
+    def rounded(
+        self, found: SingularDecomposition | GradedDecomposition, target: Target
+    ) -> tuple[Any, npt.NDArray[np.float64]]:
         """The values of the matrix in the target's format, and bounds of their errors in its measure.
 
         Raises
@@ -248,6 +259,8 @@ class Scaled:
         OverflowError
             If one is too large for the format, or too small.
         """
+        if isinstance(found, GradedDecomposition):
+            return found.rounded_values(self.exponent, part_of(target.dtype))
         errors = self.errors(found)
         result, kept = formatted(found.values, self._powers(len(errors), self.exponent), part_of(target.dtype))
         lost = on_host(missing(found.values, kept))

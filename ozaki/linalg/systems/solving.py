@@ -8,9 +8,9 @@ import numpy as np
 
 from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import array_library
+from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
-from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops, tops_or_zero, without_tiny
+from ozaki.linalg.common.scaling import ZERO, Exponents, Powers, nonzero_tops, scaled, tops, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.solutions import nearest_solutions
@@ -323,22 +323,51 @@ class _Single:
 def equilibrated(a: Any) -> tuple[Powers, Any, bool]:
     """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1.
 
-    It is cleared of tiny elements; whether it had any comes last. Rows are scaled first, but where columns are far
-    apart, and a row has a zero in a large one, that would leave most elements tiny: of both orders it is the one that
-    leaves elements larger in the geometric mean.
+    It is cleared of tiny elements; whether it had any comes last. Rows are scaled first. Where that would leave most
+    elements tiny, since columns are far apart, and a row has a zero in a large one, columns are; or rows and columns by
+    the means of the exponents in them, which find the powers that a matrix was scaled by, zeros or not. Of these orders
+    it is the one that leaves elements larger in the geometric mean.
     """
     rows = -nonzero_tops(a, 1, "singular, row")
     scales = Powers(rows, -nonzero_tops(a, 0, "singular, column", Powers(rows)))
     if np.ptp(rows) > _FAR:
-        rows = -tops(a, 1, Powers(columns=-tops(a, 0)))
-        columns_first = Powers(rows, -tops(a, 0, Powers(rows)))
-        present = (a.signs if isinstance(a, Numbers) else a) != 0
-        present = present.any(axis=2) if present.ndim == 3 else present
+        exponents, present = _exponents(a)
+        candidates = [scales]
+        for columns in (-tops(a, 0), _mean_exponents(exponents, present)):
+            rows = -tops(a, 1, Powers(columns=columns))
+            candidates.append(Powers(rows, -tops(a, 0, Powers(rows))))
         xp = array_library(a)
         growth = lambda powers: float((powers.of_elements(xp) * present).sum(dtype=np.float64))  # noqa: E731
-        scales = max(scales, columns_first, key=growth)
+        scales = max(candidates, key=growth)
     return scales, *without_tiny(scaled(a, scales))
 
+
+def _exponents(a: Any) -> tuple[Any, Any]:
+    """The exponents of elements, of complex ones of the larger part, and whether they are not zero."""
+    if isinstance(a, Numbers):
+        exponents, present = a.exponents, a.signs != 0
+    else:
+        parts = array_library(a).stack((a.real, a.imag), axis=-1) if a.dtype.kind == "c" else a
+        exponents, present = array_library(a).frexp(parts)[1].astype(np.int64), parts != 0
+    exponents = array_library(a).where(present, exponents, ZERO)
+    return (exponents.max(axis=2), present.any(axis=2)) if exponents.ndim == 3 else (exponents, present)
+
+
+def _mean_exponents(exponents: Any, present: Any) -> Exponents:
+    """Exponents for columns, with which and with others for rows those of elements have means of about 0."""
+    xp = array_library(exponents)
+    known = xp.where(present, exponents, 0).astype(np.float64)
+    of_rows, of_columns = present.sum(axis=1), present.sum(axis=0)
+    columns = xp.zeros(len(of_columns))
+    for _ in range(_MEANS):
+        rows = -(known + columns * present).sum(axis=1) / of_rows
+        columns = -(known + rows[:, None] * present).sum(axis=0) / of_columns
+    found: Exponents = np.rint(on_host(columns)).astype(np.int64)
+    return found
+
+
+_MEANS = 30
+"""Means of rows and of columns in turn: where most elements are not zero a few are enough."""
 
 _FAR = 200
 """How far apart exponents of rows are where it is asked whether columns are why."""
