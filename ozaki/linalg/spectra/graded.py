@@ -22,7 +22,7 @@ from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host,
 from ozaki.linalg.common.products import UNIT, Bounds, componentwise, not_tiny, product, residual
 from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero
-from ozaki.linalg.common.upper import LEAST, UP, column_norms, frobenius_norm
+from ozaki.linalg.common.upper import LEAST, UP, frobenius_norm, norms_on_host
 from ozaki.linalg.spectra.clusters import orthonormal, ranges
 from ozaki.linalg.spectra.rotations import FARTHEST, rotated
 from ozaki.linalg.systems.solution import formatted, in_format, missing, too_small, widened
@@ -84,7 +84,7 @@ class GradedDecomposition:
     def _measure(self, tolerance: float) -> None:
         """Find A V = B V' E, the values, G and H, and bound the errors of values."""
         n = self._n
-        sizes, norm_b = column_norms(self._v), frobenius_norm(self._b)
+        sizes, norm_b = norms_on_host(self._v, 0), frobenius_norm(self._b)
         share = tolerance / (64 * n)
         # Columns of B V' have norms near 1.
         fine = not_tiny(min(share / (norm_b * float(sizes.max())), 2.0**-8))
@@ -151,7 +151,7 @@ class GradedDecomposition:
         inside, xp = units >= 0, self._xp
         outside = exactly(xp.asarray(np.where(inside, 0.0, by_rows))).ldexp(xp.asarray(np.where(inside, 0, units)))
         changed = self._v + exactly(xp.asarray(np.where(inside, by_columns, 0.0))) + outside
-        condition = frobenius_norm(self._b) * float(column_norms(self._v).max()) * n
+        condition = frobenius_norm(self._b) * float(norms_on_host(self._v, 0).max()) * n
         bits = ceil(log2(condition) - log2(tolerance)) + 16
         self._v = changed.round_to(bits)
         self._turn_clusters(together, squared, tolerance, bits)
