@@ -217,7 +217,7 @@ class GradedDecomposition:
             u = np.concatenate([u, orthonormal(others, bits)], axis=1)
             off = np.concatenate([off, np.zeros(self._m - self._n)])
         found_u, found_v = in_format(u, dtype), in_format(v, dtype)
-        of_u, of_v = (column_norms(missing(x, widened(found))) for x, found in ((u, found_u), (v, found_v)))
+        of_u, of_v = (norms_on_host(missing(x, widened(found)), 0) for x, found in ((u, found_u), (v, found_v)))
         both = (found_u, off + of_u), (found_v, of_v)
         return both[::-1] if self._turned else both
 
