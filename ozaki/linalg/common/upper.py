@@ -64,8 +64,13 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def norms(x: Any, axis: int) -> Any:
-    """The upper ones of `norm_bounds`, in the library of x."""
-    return array_library(x).asarray(norm_bounds(x, axis)[1])
+    """As `norms_on_host`, in the library of x."""
+    return array_library(x).asarray(norms_on_host(x, axis))
+
+
+def norms_on_host(x: Any, axis: int) -> npt.NDArray[np.float64]:
+    """Upper bounds of the Euclidean norms of a matrix's rows (axis 1) or columns (axis 0), as of `norm_bounds`."""
+    return norm_bounds(x, axis)[1]
 
 
 def _sums_of_squares(x: Any, axis: int) -> Any:
@@ -120,15 +125,10 @@ def frobenius_norm(x: Any) -> float:
         squares = float(array_library(x).vdot(flat, flat).real)
         if 2.0**-900 < squares < 2.0**900:  # what underflows is far smaller
             return float(squares**0.5 * (1 + (x.size + 8) * 2.0**-52))
-    return float(norms(norms(x, 0)[None, :], 1)[0])
+    return float(norms_on_host(norms_on_host(x, 0)[None, :], 1)[0])
 
 
 def column_sizes(x: Any) -> npt.NDArray[np.float64]:
     """Upper bounds of the largest abs of each column, in NumPy; 0 of a column of zeros."""
     sizes = magnitudes(x)
     return on_host(sizes.max(axis=0)) if sizes.shape[0] else np.zeros(sizes.shape[1])
-
-
-def column_norms(x: Any) -> npt.NDArray[np.float64]:
-    """Upper bounds of the Euclidean norms of columns, in NumPy."""
-    return on_host(norms(x, 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ozaki.linalg.common.arrays import on_host
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
-from ozaki.linalg.common.upper import norms
+from ozaki.linalg.common.upper import norms_on_host
 from ozaki.linalg.nearest.intervals import KNOWN, UNKNOWN, Interval, exponent_above
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.multiprecision.array import MPArray
@@ -33,7 +33,7 @@ class ScaledFactor:
     def __init__(self, factor: MPArray, axis: int) -> None:
         self.tops: Exponents = tops_or_zero(factor, axis)
         unit = scaled(factor, Powers(rows=-self.tops) if axis else Powers(columns=-self.tops))
-        self.norms = on_host(norms(unit, axis))
+        self.norms = norms_on_host(unit, axis)
         self.norm = float(np.sqrt((self.norms**2).sum())) * _UP
         inverse = left_inverse(unit)
         # (I - E) inv(T) = R, and 2-norms are at most sqrt(n) times row norms.

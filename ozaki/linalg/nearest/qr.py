@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.linalg.common.arrays import exactly, on_host
+from ozaki.linalg.common.arrays import exactly
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
-from ozaki.linalg.common.upper import norms
+from ozaki.linalg.common.upper import norms_on_host
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.cholesky import Factorise, rooted
@@ -71,7 +71,7 @@ class _Tall:
             upper = ScaledFactor(found.r, 0)
         except np.linalg.LinAlgError:
             return [nothing_known(x) for x in (q, r)]
-        rows, columns = (on_host(norms(found.q, axis)) for axis in (1, 0))
+        rows, columns = (norms_on_host(found.q, axis) for axis in (1, 0))
         norm_q = float(np.sqrt((columns**2).sum())) * (1 + 2.0**-20)
         # A inv(R) is Q + W, and its square I + F.
         of_w = off * m**0.5 * upper.norm * upper.inverse_norm

@@ -20,7 +20,7 @@ from ozaki.linalg.common.products import (
     product_within,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms_on_host, row_norm
 from ozaki.linalg.spectra.clusters import (
     FINER,
     NOT_CONVERGING,
@@ -244,7 +244,7 @@ class HermitianDecomposition:
             offsets = self._offsets(part)
             found, _, errors[part] = decomposed_block(half[part, part] + self._xp.diag(change[part]), offsets)
             change[part] = found - offsets
-        columns = on_host(norms(half, 0))
+        columns = norms_on_host(half, 0)
         errors += errors_by_coupling(columns, gaps - 2 * size, blocks, size) + missed
         if isinstance(self.values, Sum | Numbers):
             return exactly(self.values) + exactly(change), errors * UP + LEAST
@@ -258,16 +258,16 @@ class HermitianDecomposition:
         """
         n, of_norm = self._a.shape[0], 1.0
         if self._b is None:
-            errors = on_host(norms(self._rest, 0)) + n**0.5 * self._of_rest
+            errors = norms_on_host(self._rest, 0) + n**0.5 * self._of_rest
         else:
-            errors = on_host(norms(self._coupling, 0)) + self._of_coupling
+            errors = norms_on_host(self._coupling, 0) + self._of_coupling
             errors, of_norm = errors / (1 - self._norm_gram) ** 0.5, row_norm(self._b) ** 0.5
         gaps, between = np.full(n, inf), self._gaps()
         gaps[1:] = between  # to the next lower one
         gaps[:-1] = np.minimum(gaps[:-1], between)
         gaps = gaps - self.bound * self.largest * (1 + 2.0**-50)
         errors, gaps = errors[places], gaps[places]
-        rounding = of_norm * on_host(norms(missing(taken(self.vectors, (..., places)), kept), 0))
+        rounding = of_norm * norms_on_host(missing(taken(self.vectors, (..., places)), kept), 0)
         errors = np.where(gaps > 0, errors / np.where(gaps > 0, gaps, 1.0), inf) + rounding
         found: Bounds = errors / (1 - self._norm_gram) ** 0.5 * UP
         return found
@@ -383,7 +383,7 @@ class HermitianDecomposition:
 
 def _product_norm(x: Any, y: Any) -> float:
     """An upper bound of the row norm of a matrix whose elements are norm(x_i) norm(y_j), Euclidean norms."""
-    return float(norms(x, 1).max()) * float(norms(y, 0).sum()) * (1 + 2.0**-30)
+    return float(norms_on_host(x, 1).max()) * float(norms_on_host(y, 0).sum()) * (1 + 2.0**-30)
 
 
 def _words(a: Any) -> list[Any]:

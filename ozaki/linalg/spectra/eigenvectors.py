@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents, Powers, bounds_scaled, scaled, tops_or_zero
-from ozaki.linalg.common.upper import LEAST, UP, magnitudes, norm_bounds, norms
+from ozaki.linalg.common.upper import LEAST, UP, magnitudes, norm_bounds, norms_on_host
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.similarity import GeneralDecomposition
 from ozaki.linalg.systems.solution import in_format, missing, widened
@@ -49,7 +49,7 @@ def eigenvectors(found: GeneralDecomposition, balance: Exponents, real: bool) ->
     powers = Powers(rows=balance)
     if balance.any():  # else their norms are near 1
         powers = powers._replace(columns=-tops_or_zero(vectors, 0, powers))
-    missed = on_host(norms(bounds_scaled(errors, powers) + LEAST, 0))
+    missed = norms_on_host(bounds_scaled(errors, powers) + LEAST, 0)
     return Unrounded(scaled(vectors, powers), np.where(found.alone & np.isfinite(missed), missed, np.inf))
 
 
@@ -89,11 +89,11 @@ def _multiplied(vectors: Any, factors: Floats, dtype: str) -> tuple[Any, Floats]
         by = xp.asarray(factors)
         if unit:
             result = in_format(vectors, dtype)
-            return result, on_host(norms(missing(vectors, widened(result)), 0))
+            return result, norms_on_host(missing(vectors, widened(result)), 0)
         product = vectors.high * by + vectors.low * by
         result = in_format(product, dtype)
         errors = magnitudes(product - widened(result))
-        return result, on_host(norms(errors + 1.25 * UNIT * magnitudes(product) + LEAST, 0))
+        return result, norms_on_host(errors + 1.25 * UNIT * magnitudes(product) + LEAST, 0)
     product = exactly(vectors)
     errors = 0.0
     if not unit:
@@ -102,4 +102,4 @@ def _multiplied(vectors: Any, factors: Floats, dtype: str) -> tuple[Any, Floats]
         product = matmul(product, by, accuracy=componentwise(2.0**-bits), dtype="mp")
         errors = 2.0**-bits * magnitudes(product) * (1 + 2.0**-7)
     result = in_format(product, dtype)
-    return result, on_host(norms(missing(product, result) + errors + LEAST, 0))
+    return result, norms_on_host(missing(product, result) + errors + LEAST, 0)

@@ -16,7 +16,7 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, componentwise, not_tiny
 from ozaki.linalg.common.scaling import ZERO, Powers, check_span, nonzero_tops, scaled, tops, tops_or_zero
 from ozaki.linalg.common.targets import SMALLEST, Target
-from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes, norms, spectral_norm
+from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes, norms_on_host, spectral_norm
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.spectra.ranks import counted_above, limit
 from ozaki.linalg.spectra.singular import SingularDecomposition
@@ -232,7 +232,7 @@ class _Regular:
     def near(self, goal: float) -> _Found:
         """S (a S)^H, S corrected until G = I - (a S)^H (a S) is at most the goal (docs/linalg.md, L3 and L9)."""
         a, eye = self._a, array_library(self._a).eye(self._a.shape[1])
-        sizes = on_host(norms(a, 1))
+        sizes = norms_on_host(a, 1)
         while True:
             s, norm_s, norm_a = self._s, spectral_norm(self._s), spectral_norm(a)
             fine = not_tiny(min(goal / (16 * (1 + norm_a * norm_s) ** 2), 2.0**-8))
@@ -248,8 +248,8 @@ class _Regular:
             self.steps += 1
         x = matmul(s, adjoint(w), accuracy=componentwise(fine), dtype="mp")
         of_rows = fine * sizes * norm_s  # what rows of W are off by
-        right = (lacking / (1 - lacking) + fine) * (on_host(norms(w, 1)) + of_rows) + of_rows
-        return _Found(x, on_host(norms(s, 1)), right * (1 + 2.0**-20) + LEAST * (sizes > 0))
+        right = (lacking / (1 - lacking) + fine) * (norms_on_host(w, 1) + of_rows) + of_rows
+        return _Found(x, norms_on_host(s, 1), right * (1 + 2.0**-20) + LEAST * (sizes > 0))
 
 
 class _Truncated:

@@ -15,7 +15,7 @@ from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, UP, column_sizes, magnitudes, norms, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, magnitudes, norms_on_host, row_norm
 from ozaki.linalg.factors.correcting import native
 from ozaki.linalg.spectra.balancing import balance_of, exponents_of
 from ozaki.linalg.spectra.clusters import FINER, NOT_CONVERGING
@@ -145,7 +145,7 @@ class GeneralDecomposition:
         if not precise and not isinstance(a, Numbers) and not isinstance(x, Numbers):
             diagonal = xp.asarray(_diagonal(values, pairs, self.real))
             left, right = xp.concatenate([a, x], axis=1), xp.concatenate([x, -diagonal])
-            terms = float(norms(left, 1).max()) * on_host(norms(right, 0))
+            terms = float(norms_on_host(left, 1).max()) * norms_on_host(right, 0)
             fine = not_tiny(min(wanted / (8 * float(terms.max())), 2.0**-8))
             if fine >= 2.0**-130:
                 return product(left, right, fine, multiprecision=False), fine * terms * UP
@@ -265,7 +265,7 @@ class GeneralDecomposition:
 
         That is near the inverse; None where X has a native one.
         """
-        lengths = on_host(norms(native_product(rounded(x), self._xp.asarray(change)), 0))
+        lengths = norms_on_host(native_product(rounded(x), self._xp.asarray(change)), 0)
         lengths[pairs.first] = lengths[pairs.second] = lengths[pairs.first] + lengths[pairs.second]
         usual = np.isfinite(lengths) & (lengths > 0)
         change = change / np.where(usual, 2.0 ** np.round(np.log2(np.where(usual, lengths, 1.0))), 1.0)

@@ -30,10 +30,10 @@ from ozaki.linalg.common.targets import SMALLEST
 from ozaki.linalg.common.upper import (
     LEAST,
     UP,
-    column_norms,
     frobenius_norm,
     least_magnitudes,
     magnitudes,
+    norms_on_host,
     spectral_norm,
 )
 from ozaki.linalg.determinants.deciding import is_singular
@@ -533,7 +533,7 @@ class SingularDecomposition:
     def _turned(self, x: Any, left: bool, dtype: str) -> tuple[Any, Bounds]:
         if not self._blocks:
             found = in_format(x, dtype)
-            return found, column_norms(missing(x, widened(found)))
+            return found, norms_on_host(missing(x, widened(found)), 0)
         high, low = x if isinstance(x, Sum) else (x, self._xp.zeros_like(x))
         off = np.zeros(high.shape[1])
         turned, rest = high.copy(), low.copy()
@@ -544,7 +544,7 @@ class SingularDecomposition:
             sizes = spectral_norm(high[:, part]) * spectral_norm(by)
             off[part] = (native_error(high[:, part], by) + 2 * UNIT) * sizes + LEAST
         found = in_format(Sum(turned, rest), dtype)
-        return found, off + column_norms(missing(Sum(turned, rest), widened(found)))
+        return found, off + norms_on_host(missing(Sum(turned, rest), widened(found)), 0)
 
 
 _NOT_CONVERGING = f"a: corrections of its singular vectors do not converge; {LESS}"

@@ -35,9 +35,9 @@ from ozaki.linalg.common.upper import (
     LEAST,
     UP,
     column_norm,
-    column_norms,
     column_sizes,
     magnitudes,
+    norms_on_host,
     row_norm,
 )
 
@@ -183,7 +183,7 @@ def _accurate_times(
 
     `norm_x` is the row norm of x, and `gain` what an error of the product is multiplied by later.
     """
-    terms = gain * norm_x * column_norms(y)
+    terms = gain * norm_x * norms_on_host(y, 0)
     tolerance = tolerance_for(allowed, terms)
     found = product(x, y, tolerance, multiprecision=not in_float64)
     errors = errors_of(tolerance, terms)

@@ -22,7 +22,7 @@ from ozaki.linalg.common.products import (
     tolerance_for,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, column_norms, column_sizes, row_norm
+from ozaki.linalg.common.upper import LEAST, column_sizes, norms_on_host, row_norm
 from ozaki.linalg.systems.inverses import LeastSquaresInverse, LeftInverse, left_inverse
 
 MOST_CORRECTIONS = 200
@@ -81,7 +81,7 @@ class Refinement:
         inverse, b, x = self._inverse, self._b, self.x
         if x is None:
             return exactly(b), np.zeros_like(self._b_sizes)
-        terms = inverse.residual_gain * (inverse.norm_a * column_norms(x) + self._b_sizes)
+        terms = inverse.residual_gain * (inverse.norm_a * norms_on_host(x, 0) + self._b_sizes)
         tolerance = tolerance_for(allowed, terms)
         x = exactly(x) if isinstance(x, Sum) else x
         rest = residual(b, inverse.a, x, tolerance, multiprecision=not inverse.residual_in_float64)
@@ -139,7 +139,7 @@ class Inversion:
     def _native_step(self, share: float) -> None:
         """The step of R in float64, which leaves a residual of norm(E)^2, about `share` and what e R errs by."""
         a, norm_a, r, norm_r = self._inverse.a, self._inverse.norm_a, self._inverse.r, self._inverse.norm_r
-        terms = norm_r * float(column_norms(a).sum()) * (1 + 2.0**-30)
+        terms = norm_r * float(norms_on_host(a, 0).sum()) * (1 + 2.0**-30)
         tolerance = not_tiny(min(share / (8 * terms), 2.0**-8))
         e = residual(self._eye, r, a, tolerance, multiprecision=False)
         missed = tolerance * terms + UNIT * row_norm(e)
