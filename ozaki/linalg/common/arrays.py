@@ -65,6 +65,11 @@ def array_library(x: Any) -> Any:
 def masked(a: Any, mask: Any) -> Any:
     """The elements of a where the mask is 1, and zeros elsewhere, also in place of NaN."""
     if isinstance(a, Numbers):
-        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
-        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
+        return times_signs(a, (mask[..., None] if a.is_complex else mask) != 0)
     return array_library(a).where(mask != 0, a, a.dtype.type(0))
+
+
+def times_signs(x: Any, signs: Any) -> Any:
+    """Multiprecision numbers times -1, 0 or 1, int8 or bools, which broadcast to `x.signs`: parts have one each."""
+    kept = signs != 0
+    return type(x)(x.signs * signs, x.exponents * kept, x.limbs * kept, x.bits, x.is_complex)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.arrays import Sum, array_library, on_host
+from ozaki.linalg.common.arrays import Sum, array_library, on_host, times_signs
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
@@ -173,7 +173,7 @@ def without_tiny(x: Any) -> tuple[Any, bool]:
     tiny = (x.signs != 0) & (x.exponents <= LEAST_EXPONENT)
     if not bool(tiny.any()):
         return x, False
-    return type(x)(x.signs * ~tiny, x.exponents * ~tiny, x.limbs * ~tiny, x.bits, x.is_complex), True
+    return times_signs(x, ~tiny), True
 
 
 def check_span(name: str, x: Any) -> None:

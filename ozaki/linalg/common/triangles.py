@@ -8,7 +8,7 @@ import numpy as np
 
 from ozaki.backends import backend_of
 from ozaki.call.operands import as_array, holds_complex
-from ozaki.linalg.common.arrays import adjoint, array_library, masked, on_host
+from ozaki.linalg.common.arrays import adjoint, array_library, masked, on_host, times_signs
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.numbers import Numbers
@@ -99,8 +99,7 @@ def _places(x: Any) -> tuple[Any, Any]:
 
 def _with_real_diagonal(x: Any, eye: Any) -> Any:
     """Multiprecision numbers without the imaginary parts of a diagonal."""
-    signs = x.signs * ~(eye[..., None] & array_library(x).asarray([False, True]))
-    return type(x)(signs, x.exponents * (signs != 0), x.limbs * (signs != 0), x.bits, x.is_complex)
+    return times_signs(x, ~(eye[..., None] & array_library(x).asarray([False, True])))
 
 
 def with_ones(x: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.linalg.common.arrays import times_signs
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import part_of
@@ -75,7 +76,7 @@ def rounded(interval: Interval, dtype: str) -> Rounded:
     known = errors < KNOWN // 2
     # A number below its error counts as 0, with twice the error: or the sum would span all bits between them.
     tiny = ~known & (x.exponents <= errors)
-    x = MPArray(x.signs * ~tiny, x.exponents * ~tiny, x.limbs * ~tiny, x.bits)
+    x = times_signs(x, ~tiny)
     off = mparray((~known).astype(np.float64)).ldexp(np.where(known, 0, errors + tiny))
     low, high = (each.astype(dtype) + np.zeros((), dtype) for each in (x - off, x + off))  # 0 is added to -0
     return Rounded(low, high, (low == 0) & ~known)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.linalg.common.arrays import exactly
+from ozaki.linalg.common.arrays import exactly, times_signs
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.common.upper import norms_on_host
@@ -120,11 +120,7 @@ def _turned(q: MPArray, r: MPArray) -> tuple[MPArray, MPArray, float]:
         turned = float(np.where(real.signs == 0, inf, np.where(imag.signs == 0, 0.0, np.ldexp(1.0, apart))).max())
     columns = signs[:, None] if q.is_complex else signs
     rows = signs[:, None, None] if r.is_complex else signs[:, None]
-    return (
-        MPArray(q.signs * columns, q.exponents, q.limbs, q.bits, q.is_complex),
-        MPArray(r.signs * rows, r.exponents, r.limbs, r.bits, r.is_complex),
-        turned,
-    )
+    return times_signs(q, columns), times_signs(r, rows), turned
 
 
 def _with_square(a: Wholes) -> Wholes:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.arrays import Sum, array_library, masked
+from ozaki.linalg.common.arrays import Sum, array_library, times_signs
 from ozaki.multiprecision.numbers import Numbers
 
 Places = npt.NDArray[np.intp]
@@ -59,8 +59,7 @@ class Pairs(NamedTuple):
         of_real, of_imag, signs = map(xp.asarray, (of_real, of_imag, signs))
         imag = x[:, of_imag]
         if isinstance(x, Numbers):
-            imag = masked(imag, xp.broadcast_to(signs, x.shape))
-            return x[:, of_real] + imag * 1j
+            return x[:, of_real] + times_signs(imag, signs) * 1j
         return x[:, of_real] + 1j * (imag * signs)
 
     def similar(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
