@@ -19,7 +19,7 @@ from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import named, reached, step
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, on_host
+from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, exactly_on_host, on_host
 from ozaki.linalg.common.matrices import matrices
 from ozaki.linalg.common.products import product
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero, without_tiny
@@ -250,7 +250,7 @@ def singular_norm(x: Any, p: str, tolerance: float) -> tuple[Any, float, int]:
             ) from None
     else:
         found.reach(tolerance / (2 * k))
-    values, errors = moved(exactly(found.values), np), scale.errors(found)
+    values, errors = exactly_on_host(found.values), scale.errors(found)
     part = slice(0, 1) if p == "2" else slice(k - 1, k) if p == "-2" else slice(0, k)
     value, error = np.sum(values[part]), float(errors[part].sum()) * UP
     least = float(least_magnitudes(value.reshape(1))[0]) - error
@@ -286,7 +286,7 @@ def vector_norms(rows: Any, p: str | Fraction, bits: int) -> tuple[Any, float]:
         sizes = _moduli(rows, bits)
         sizes = exactly(sizes) if isinstance(sizes, Sum) else sizes
         largest = sizes.min(axis=1) if p.startswith("-") else sizes.max(axis=1)
-        return moved(exactly(largest), np), 2.0 ** (2 - bits) if holds_complex(rows) else 0.0
+        return exactly_on_host(largest), 2.0 ** (2 - bits) if holds_complex(rows) else 0.0
     exponents = tops_or_zero(rows, 1)
     unit, _ = without_tiny(scaled(rows, Powers(rows=-exponents)))  # of a row they are far below the last bit
     if p == "1":
@@ -352,7 +352,7 @@ def _moduli(x: Any, bits: int) -> Any:
     if not holds_complex(x):
         return abs(x)
     if isinstance(x, Numbers) or bits > _BITS_OF_TWO:
-        x = moved(exactly(x), np)
+        x = exactly_on_host(x)
         return square_roots(_exact_squares(x.real) + _exact_squares(x.imag), bits)
     xp = array_library(x)
     exponents = xp.maximum(*(xp.where(part != 0, xp.frexp(part)[1], -5000) for part in (x.real, x.imag)))
@@ -407,7 +407,7 @@ def _powers(rows: Any, p: Fraction, bits: int) -> Any:
     Where p is negative, and an element 0, it is 0, as it is the limit.
     """
     fine = bits + 16 + 2 * ceil(log2(1 + abs(p))) + ceil(log2(rows.shape[1])) + 2 * ceil(log2(1 + 1 / abs(p)))
-    sizes = moved(exactly(_moduli(rows, fine)), np)
+    sizes = exactly_on_host(_moduli(rows, fine))
     ints, exponents = sizes.to_ints()
     found, powers = np.empty(len(ints), object), np.zeros(len(ints), np.int64)
     for i, (row, places) in enumerate(zip(ints, exponents, strict=True)):

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
+from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 
 
@@ -38,6 +39,12 @@ def taken(x: Any, index: Any) -> Any:
 def exactly(x: Any) -> Any:
     """An array of floats, a sum of two, or multiprecision numbers, as an `MPArray`."""
     return mparray(tuple(x) if isinstance(x, Sum) else x)
+
+
+def exactly_on_host(x: Any) -> MPArray:
+    """As `exactly`, in NumPy's memory."""
+    found: MPArray = moved(exactly(x), np)
+    return found
 
 
 def rounded(x: Any) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ozaki.linalg.common.arrays import exactly, masked
+from ozaki.linalg.common.arrays import masked
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
+from ozaki.linalg.nearest.factors import Factorise, FactorProblem
 from ozaki.linalg.nearest.intervals import Interval, Mask
 from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_square, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of, with_real_diagonal
@@ -20,10 +20,6 @@ from ozaki.linalg.nearest.settling import settled
 from ozaki.linalg.nearest.wholes import Wholes, bits_of, conjugate, eliminated, wholes_of, work
 from ozaki.linalg.systems.solution import too_small
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.numbers import moved
-
-Factorise = Callable[[int], Any]
-"""A function of a number of bits that returns factors as `MPArray`s, whose product is so accurate."""
 
 
 def nearest_cholesky(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Bounds, int]:
@@ -43,31 +39,24 @@ def nearest_cholesky(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Bou
     return low, product_errors(rows, rows), problem.iterations
 
 
-class _Definite:
-    """A positive definite matrix: see `settling.Problem`."""
+class _Definite(FactorProblem):
+    """A positive definite matrix."""
 
     names: tuple[str, ...] = ("l",)
-    first_bits = 128
 
     def __init__(self, a: Any, factorise: Factorise) -> None:
-        self._a, self._factorise = moved(exactly(a), np), factorise
+        super().__init__(a, factorise)
         self._tops = tops_or_zero(masked(self._a, np.eye(len(self._a))), 0) // 2
         self._unit = scaled(self._a, Powers(-self._tops, -self._tops))
-        self.iterations = 0
 
     def enclose(self, bits: int) -> list[Interval]:
-        found = self._factorise(bits)
-        self.iterations = found.iterations
+        found = self._factors(bits)
         try:
             factor = ScaledFactor(found.l, 1)
         except np.linalg.LinAlgError:
             return [nothing_known(found.l)]
         missed = factor.inverse_norm**2 * factor.norm**2 * found.error_bound
         return [triangular_interval(found.l, factor.errors(of_square(missed))[:, None], lower=True)]
-
-    def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
-        """None: all entries of factors are seldom numbers of few bits."""
-        return []
 
     def patterns(self) -> list[Pattern]:
         found = np.tril(filled(pattern_of(self._a), len(self._a)))

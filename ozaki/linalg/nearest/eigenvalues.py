@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.driver.watching import inside, step
-from ozaki.linalg.common.arrays import array_library, exactly
+from ozaki.linalg.common.arrays import array_library, exactly_on_host
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.targets import MOST_BITS, Target
 from ozaki.linalg.common.upper import LEAST, UP
@@ -53,7 +53,7 @@ def nearest_eigenvalues(
     """
     check_format(target.dtype)
     part = part_of(target.dtype)
-    matrix = moved(exactly(a), np)
+    matrix = exactly_on_host(a)
     values, steps = np.full(len(matrix), np.nan, part), 0
     zero = np.zeros(len(matrix), bool)  # known to be zero, and not only rounded to it
     wanted = np.zeros(len(matrix), bool)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.arrays import array_library, exactly, on_host
+from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
-from ozaki.linalg.nearest.cholesky import Factorise
+from ozaki.linalg.nearest.factors import Factorise, FactorProblem
 from ozaki.linalg.nearest.intervals import Exponents, Interval, Mask
 from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_product, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of
@@ -67,32 +67,28 @@ def nearest_lu(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Any, Any,
     return array_library(a).asarray(problem.order), low, high, bounds, problem.iterations
 
 
-class _Square:
-    """A square matrix: see `settling.Problem`.
+class _Square(FactorProblem):
+    """A square matrix.
 
     Attributes
     ----------
     order : the rows as they become pivots
     proven : whether that order is known to be the one of exact elimination
     rival : a row of l, and a column, where this was not so
-    iterations : corrections
     """
 
     names: tuple[str, ...] = ("l", "u")
-    first_bits = 128
 
     def __init__(self, a: Any, factorise: Factorise) -> None:
-        self._a, self._factorise = moved(exactly(a), np), factorise
+        super().__init__(a, factorise)
         self._tops = tops_or_zero(self._a, 0)
         self._unit = scaled(self._a, Powers(columns=-self._tops))
         self.order: Order = np.arange(len(self._a))
-        self.iterations = 0
         self.proven = False
         self.rival: tuple[int, int] | None = None
 
     def enclose(self, bits: int) -> list[Interval]:
-        found = self._factorise(bits)
-        self.iterations = found.iterations
+        found = self._factors(bits)
         low, high = (moved(x, np) for x in (found.l, found.u))
         try:
             lower, upper = ScaledFactor(found.l, 1), ScaledFactor(found.u, 0)
@@ -108,10 +104,6 @@ class _Square:
             triangular_interval(low, of_l, lower=True, unit=True),
             triangular_interval(high, of_u, lower=False),
         ]
-
-    def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
-        """None: all entries of factors are seldom numbers of few bits."""
-        return []
 
     def patterns(self) -> list[Pattern]:
         n = len(self._a)

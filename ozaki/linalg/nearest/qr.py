@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.linalg.common.arrays import exactly, times_signs
+from ozaki.linalg.common.arrays import times_signs
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.common.upper import norms_on_host
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
-from ozaki.linalg.nearest.cholesky import Factorise, rooted
+from ozaki.linalg.nearest.cholesky import rooted
+from ozaki.linalg.nearest.factors import Factorise, FactorProblem
 from ozaki.linalg.nearest.intervals import Interval, Mask, exponent_above
 from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_square, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of, with_real_diagonal
@@ -50,21 +51,18 @@ def product_bounds(q: Any, r: Any, of_q: Bounds) -> Bounds:
     return np.maximum(product_errors(of_q, of_q), product_errors(of_q, vector_errors(r, 0)))
 
 
-class _Tall:
-    """A matrix of independent columns: see `settling.Problem`."""
+class _Tall(FactorProblem):
+    """A matrix of independent columns."""
 
     names: tuple[str, ...] = ("q", "r")
-    first_bits = 128
 
     def __init__(self, a: Any, factorise: Factorise) -> None:
-        self._a, self._factorise = moved(exactly(a), np), factorise
+        super().__init__(a, factorise)
         self._tops = tops_or_zero(self._a, 0)
         self._unit = scaled(self._a, Powers(columns=-self._tops))
-        self.iterations = 0
 
     def enclose(self, bits: int) -> list[Interval]:
-        found = self._factorise(bits)
-        self.iterations = found.iterations
+        found = self._factors(bits)
         (m, _), off = found.q.shape, found.error_bound
         q, r = moved(found.q, np), moved(found.r, np)
         try:
@@ -81,10 +79,6 @@ class _Tall:
             return [nothing_known(x) for x in (q, r)]
         of_q = exponent_above((of_w + (rows + of_w) * 2 * (g + turned)) * (1 + 2.0**-20))
         return [Interval(q, of_q[:, None]), triangular_interval(r, upper.errors(g + 2 * turned), lower=False)]
-
-    def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
-        """None: all entries of factors are seldom numbers of few bits."""
-        return []
 
     def patterns(self) -> list[Pattern]:
         n, of_a = self._a.shape[1], pattern_of(self._a)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import exactly
+from ozaki.linalg.common.arrays import exactly_on_host
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, tops_or_zero
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.nearest.asking import check_format
@@ -17,7 +17,7 @@ from ozaki.linalg.nearest.bounds import vector_errors
 from ozaki.linalg.nearest.intervals import KNOWN, UNKNOWN, Interval, Mask, exponent_of
 from ozaki.linalg.nearest.patterns import Pattern, of_solution, pattern_of
 from ozaki.linalg.nearest.quotients import quotients
-from ozaki.linalg.nearest.settling import settled
+from ozaki.linalg.nearest.settling import Problem, settled
 from ozaki.linalg.nearest.wholes import bits_of, solved, wholes_of, work
 from ozaki.linalg.systems.gathering import Index, gathered, place, without_elements
 from ozaki.linalg.systems.solution import Solution, too_small
@@ -84,8 +84,8 @@ def _relative(x: Any) -> Any:
     return np.where(np.isinf(entries), 0.0, entries)
 
 
-class _Equations:
-    """Equations whose solution is one matrix: see `settling.Problem`.
+class _Equations(Problem):
+    """Equations whose solution is one matrix.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class _Equations:
         return [Interval(x, errors)]
 
     def patterns(self) -> list[Pattern]:
-        return [of_solution(*(pattern_of(_on_host(each)) for each in (self._a, self._b)))]
+        return [of_solution(*(pattern_of(exactly_on_host(each)) for each in (self._a, self._b)))]
 
     def sharpened(self, intervals: list[Interval], bits: int) -> list[Interval]:
         """Columns of few bits, as wholes and their halves are, solve the equations exactly if they are the solution."""
@@ -121,7 +121,7 @@ class _Equations:
         # Sums with 3, whose parts lie between 2 and 4, round to multiples of one power of two.
         three = 3.0 + 3.0j if x.is_complex else 3.0
         coarse = ((x.ldexp(-sizes) + three).round_to(bits // 2) - three).ldexp(sizes)
-        solves = matmul(_on_host(self._a), coarse, accuracy="exact", dtype="mp") == _on_host(self._b)
+        solves = matmul(exactly_on_host(self._a), coarse, accuracy="exact", dtype="mp") == exactly_on_host(self._b)
         return [Interval(coarse, np.where(solves.all(axis=0), KNOWN, sizes + UNKNOWN))]
 
     def work(self, which: list[Mask]) -> float:
@@ -143,11 +143,6 @@ class _Equations:
         return [found[:, np.where(columns, places, 0)]]  # columns that are known take any place
 
     def _joined(self, columns: Any) -> MPArray:
-        a, b = scaled(_on_host(self._a), Powers(columns=-self._tops)), _on_host(self._b)[:, columns]
+        a, b = scaled(exactly_on_host(self._a), Powers(columns=-self._tops)), exactly_on_host(self._b)[:, columns]
         found: Any = np.concatenate([a, b], axis=1)
         return MPArray._of(found)
-
-
-def _on_host(x: Any) -> MPArray:
-    found: MPArray = moved(exactly(x), np)
-    return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from ozaki.driver.watching import named, reached, step
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import array_library, exactly
+from ozaki.linalg.common.arrays import array_library, exactly, exactly_on_host
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.common.targets import Target, target_of_real
@@ -24,7 +24,6 @@ from ozaki.linalg.systems.refinement import Inversion
 from ozaki.linalg.systems.solution import solution
 from ozaki.linalg.systems.solving import equilibrated
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -167,7 +166,7 @@ def _singular_values(a: Any, tolerance: float) -> tuple[Any, Any, float, int]:
                 "accuracy: too many bits of the smallest singular value, beside the largest; ask for fewer"
             ) from None
         raise np.linalg.LinAlgError(f"a: singular, or its condition number is too large ({LIMIT})") from None
-    values = moved(exactly(found.values), np)
+    values = exactly_on_host(found.values)
     errors = scale.errors(found)
     error = float(errors[0]) / float(values[0]) + float(errors[-1]) / float(values[-1])
     return values[0], values[n - 1], error * (1 + 2.0**-6), found.steps

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import exactly, on_host, rounded
+from ozaki.linalg.common.arrays import exactly, exactly_on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
@@ -18,7 +18,6 @@ from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
 from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors
 from ozaki.linalg.spectra.similarity import GeneralDecomposition
-from ozaki.multiprecision.numbers import Numbers, moved
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -62,7 +61,7 @@ def spectrum(a: Any, target: Target, with_vectors: bool) -> Spectrum:
     if with_vectors and not exact.all():
         exact[:] = False
     others, n = np.flatnonzero(~exact), len(exact)
-    diagonal = exactly(on_host(a.diagonal()) if not isinstance(a, Numbers) else moved(a.diagonal(), np))
+    diagonal: Any = exactly_on_host(a.diagonal())
     real = not diagonal.is_complex
     if not with_vectors and not len(others):
         highest = int(tops(a, 0).max())
