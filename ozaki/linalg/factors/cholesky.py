@@ -9,6 +9,7 @@ factorization", NOLTA 3 (2012).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -289,28 +290,40 @@ _WELL_CONDITIONED = 2.0**20
 def _preconditioner(a: Any) -> Any:
     """A lower triangular X for which X A X^H is well-conditioned: a product of inverses of factors of float64.
 
-    Where roundings leave X A X^H without a factor, a little more than these is added to its diagonal: the factor of
-    that matrix makes the condition number smaller, too.
-
     Raises
     ------
     numpy.linalg.LinAlgError
+        If there is none.
     """
-    xp, n = array_library(a), a.shape[0]
-    x: Any = xp.eye(n)
+    xp = array_library(a)
+    x: Any = xp.eye(a.shape[0])
     now = rounded(a)
     for count in range(1, MOST_FACTORS + 1):
-        try:
-            factor, as_it_is = native(native_factor, now, _NOT_POSITIVE), True
-        except np.linalg.LinAlgError:
-            added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
-            factor, as_it_is = native(native_factor, now + added, _NOT_POSITIVE), False
+        factor, as_it_is = of_nearly_definite(partial(native, native_factor, why=_NOT_POSITIVE), now)
         inverse = xp.tril(native(xp.linalg.inv, factor, _NOT_POSITIVE))
         if as_it_is and row_norm(factor) * row_norm(inverse) <= _WELL_CONDITIONED:
             return x
         x = product_of_inverses(inverse, x, count)
         now = rounded(_transformed(x, a, 2.0**-70))
     raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+
+
+def of_nearly_definite(find: Callable[[Any], Any], a: Any) -> tuple[Any, bool]:
+    """What `find` finds of a matrix of floats that is positive definite but for roundings; and whether of a itself.
+
+    Where these leave a without a factor, a little more than them is added to its diagonal. The factor of that matrix
+    makes the condition number of a smaller, too, if its inverse is multiplied to both sides.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        As `find`, if it finds nothing then, either.
+    """
+    try:
+        return find(a), True
+    except np.linalg.LinAlgError:
+        n = len(a)
+        return find(a + 2.0**-48 * n * float(abs(a).max()) * array_library(a).eye(n)), False
 
 
 def native_factor(a: Any) -> Any:

@@ -16,7 +16,7 @@ from ozaki.linalg.common.arrays import adjoint, array_library, rounded
 from ozaki.linalg.common.products import componentwise, product_of_inverses
 from ozaki.linalg.common.triangles import mirrored
 from ozaki.linalg.common.upper import column_norm, row_norm
-from ozaki.linalg.factors.cholesky import native_factor
+from ozaki.linalg.factors.cholesky import native_factor, of_nearly_definite
 from ozaki.linalg.systems.inverses import LARGEST, LIMIT, MOST_FACTORS
 
 NOT_POSITIVE = (
@@ -56,9 +56,6 @@ def first_of_pair(a: Any, b: Any) -> tuple[Any, Any]:
 def _whitening(b: Any) -> Any:
     """A lower triangular Y with Y B Y^H near the identity: a product of inverses of factors of float64.
 
-    Where roundings leave Y B Y^H without a factor, a little more than these is added to its diagonal, as for
-    `cholesky`.
-
     Raises
     ------
     numpy.linalg.LinAlgError
@@ -68,10 +65,7 @@ def _whitening(b: Any) -> Any:
     y: Any = xp.eye(n)
     now = rounded(b)
     for count in range(1, MOST_FACTORS + 1):
-        try:
-            inverse = _inverse_factor(now)
-        except np.linalg.LinAlgError:
-            inverse = _inverse_factor(now + 2.0**-48 * n * float(abs(now).max()) * xp.eye(n))
+        inverse, _ = of_nearly_definite(_inverse_factor, now)
         if count == 1 and row_norm(inverse) <= _EASY:
             return inverse
         y = product_of_inverses(inverse, y, count)
