@@ -19,8 +19,8 @@ ZERO = np.iinfo(np.int64).min
 LEAST_EXPONENT = -2560
 """Of a scaled matrix, whose largest elements are about 1, elements below 2**LEAST_EXPONENT are left out."""
 
-_WIDEST = 16384
-"""Elements as small as 2**-_WIDEST are multiplied exactly where they must be: products take their time and memory."""
+WIDEST = 16384
+"""Elements as small as 2**-WIDEST are multiplied exactly where they must be: products take their time and memory."""
 
 
 class Powers(NamedTuple):
@@ -185,8 +185,8 @@ def check_span(name: str, x: Any) -> None:
     """
     if isinstance(x, Numbers) and bool((nonzero := x.signs != 0).any()):
         least = int(x.exponents[nonzero].min())
-        if least < -_WIDEST:
+        if least < -WIDEST:
             raise ValueError(
                 f"{name}: has an element below 2^{least} times the largest of its column, on which a solution far "
-                f"smaller than b may depend; expected at least 2^-{_WIDEST}, or 0"
+                f"smaller than b may depend; expected at least 2^-{WIDEST}, or 0"
             )

@@ -9,26 +9,12 @@ import numpy as np
 from ozaki.backends import backend_of
 from ozaki.call.operands import as_array, holds_complex
 from ozaki.linalg.common.arrays import adjoint, array_library, masked, on_host, times_signs
-from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.multiprecision.convert import is_matrix
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 Diagonal = Literal["read", "real", "ones"]
 """What counts of a diagonal: its elements, the real parts of these, or ones in their place, which are not read."""
-
-
-def triangular(name: str, a: Any, lower: bool, diagonal: Diagonal = "read") -> tuple[Any, str]:
-    """A triangular matrix, shape (n, n), as an array of float64, complex128 or multiprecision numbers; and its format.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As of `matrices`; if it is no square matrix.
-    """
-    (x,), (form,) = matrices(**{name: read(name, a, lower, diagonal)})
-    check_matrix(name, x, square=True)
-    return (with_ones(x) if diagonal == "ones" else x), form
 
 
 def check_diagonal(name: str, a: Any) -> None:

@@ -10,10 +10,10 @@ from ozaki.driver.watching import named
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint
-from ozaki.linalg.common.matrices import as_columns, matrices
-from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
+from ozaki.linalg.common.matrices import as_columns, check_matrix, matrices
+from ozaki.linalg.common.scaling import WIDEST, Powers, scaled, tops_or_zero
 from ozaki.linalg.common.targets import target_of
-from ozaki.linalg.common.triangles import check_diagonal, triangular
+from ozaki.linalg.common.triangles import check_diagonal, read
 from ozaki.linalg.factors.cholesky import Cholesky
 from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.systems.solution import Solution
@@ -79,10 +79,6 @@ def cho_solve(
     return equations.solve(b, target)
 
 
-_WIDEST = 16384
-"""An exact product takes the time and the memory of the bits that elements of a row span."""
-
-
 def _checked(c_and_lower: Any) -> tuple[Any, bool]:
     """A factor, and which triangle it is.
 
@@ -110,15 +106,17 @@ def _product(c: Any, lower: bool) -> Equations:
     ValueError
         If its elements are too far apart for an exact product.
     """
-    c, form = triangular("c_and_lower[0]", c, lower)
-    check_diagonal("c_and_lower[0]", c)
+    name = "c_and_lower[0]"
+    (c,), formats = matrices(**{name: read(name, c, lower)})
+    check_matrix(name, c, square=True)
+    check_diagonal(name, c)
     low = c if lower else adjoint(c)
     if isinstance(low, Numbers) and low.size:
         unit = scaled(low, Powers(rows=-tops_or_zero(low, 1)))
-        if (least := int(unit.exponents[unit.signs != 0].min())) < -_WIDEST:
+        if (least := int(unit.exponents[unit.signs != 0].min())) < -WIDEST:
             where = "row of l, a column of an upper factor"
             raise ValueError(
                 f"c_and_lower: an element is below 2^{least} times the largest of its {where}; expected "
-                f"at least 2^-{_WIDEST}, or 0"
+                f"at least 2^-{WIDEST}, or 0"
             )
-    return Equations(matmul(low, adjoint(low), accuracy="exact", dtype="mp"), [form])
+    return Equations(matmul(low, adjoint(low), accuracy="exact", dtype="mp"), formats)
