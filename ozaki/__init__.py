@@ -7,8 +7,9 @@ from ozaki.functions import numpy_functions as _numpy_functions  # noqa: F401, s
 from ozaki.functions.contractions import einsum, tensordot
 from ozaki.functions.emulation import Emulation, emulate
 from ozaki.functions.on_devices import DevicesReport
+from ozaki.functions.plans import plan, prepare
 from ozaki.functions.power import matrix_power
-from ozaki.functions.products import gemm, matmul, plan, prepare
+from ozaki.functions.products import gemm, matmul
 from ozaki.functions.residual import residual
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.moving import ascupy, asnumpy

@@ -48,8 +48,7 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
         That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.
     dtype : str, optional
         "float64", "float32", "complex128", "complex64", "mp" or, say, "mp106". Default: float64; complex128 if `a` or
-        `x` is complex; "mp" if `b` is an `MPArray`, then with every bit
-        of an exact residual.
+        `x` is complex; "mp" if `b` is an `MPArray`, then with every bit of an exact residual.
 
     Returns
     -------
@@ -89,10 +88,11 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     Accuracy.of(accuracy, 1)  # refuses those of 16-bit products
     asked = MULTIPRECISION if is_multiprecision(wanted) else dtype if wanted == QUAD else wanted
     try:
-        rest = gemm(-1, a, factor, 1, b, accuracy=accuracy, dtype=asked, reproducible=True)
-        return rest.round_to(precision_of(wanted)) if is_multiprecision(wanted) and wanted != MULTIPRECISION else rest
+        found = gemm(-1, a, factor, 1, b, accuracy=accuracy, dtype=asked, reproducible=True)
     except (TypeError, ValueError) as error:
-        name, colon, rest = str(error).partition(": ")
+        name, colon, message = str(error).partition(": ")
         if colon and name in _NAMES:
-            raise type(error)(f"{_NAMES[name]}: {rest}") from None
+            raise type(error)(f"{_NAMES[name]}: {message}") from None
         raise
+    named_bits = is_multiprecision(wanted) and wanted != MULTIPRECISION
+    return found.round_to(precision_of(wanted)) if named_bits else found
