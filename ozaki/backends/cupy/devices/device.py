@@ -24,6 +24,7 @@ class Family:
     fused : schemes whose slices these kernels multiply, so that products do not go to memory first
     proofs : where the products of magnitudes are compared: "registers", by a kernel that reads tiles, or "memory"
     words : which kernels multiply low-precision words
+    stacks : what multiplies residues of a stack of small matrices where tiles have 64 rows; others take mma.sync
     one_read : whether there are kernels that describe and split an operand in one read
     two_halves : whether the second-level cache has two halves, so that it pays to tell which multiprocessor is near
         which (`steps/engines/halves.py`)
@@ -37,6 +38,7 @@ class Family:
     fused: tuple[Literal["residues", "digits"], ...] = ()
     proofs: Literal["registers", "memory"] = "memory"
     words: Literal["wgmma", "mma.sync"] = "mma.sync"
+    stacks: Literal["wgmma", "mma.sync"] = "mma.sync"
     one_read: bool = False
     two_halves: bool = False
     suffix: str = ""

@@ -20,6 +20,7 @@ FAMILY = Family(
     fused=("residues", "digits"),
     proofs="registers",
     words="wgmma",
+    stacks="wgmma",
     one_read=True,
     two_halves=True,
     suffix="a",

@@ -172,7 +172,7 @@ def tile_of(device: Device, scheme: Scheme | Words | None, m: int, k: int, n: in
         if fitting:  # with many registers a warp has longer parts of lines, and tells others less about them
             last = fitting[-1]
             tile = last if _blocks_of(device, last, parts) * last.warps <= _WARPS_ALONE else fitting[0]
-            return _by_warpgroups(device, scheme, tile)
+            return _by_warpgroups(device, tile) if type(scheme) is Residues and not split else tile
         if rows == cols == 16:
             return None
         if rows > cols:
@@ -199,11 +199,10 @@ def _fitting(device: Device, rows: int, cols: int, pieces: int, shared_by: int, 
     return tile if warps <= _MOST_WARPS and tile.nbytes <= device.block_memory else None
 
 
-def _by_warpgroups(device: Device, scheme: KernelScheme, tile: Tile) -> Tile:
-    """The tile as warpgroups multiply it, if they do."""
-    residues = type(scheme) is Residues and not quotients_of(scheme).split
+def _by_warpgroups(device: Device, tile: Tile) -> Tile:
+    """The tile as warpgroups multiply it, if they do; of residues of real matrices, images in one part."""
     whole = (tile.rows, tile.pieces, tile.warps) == (64, 4, 8) and tile.shared_by <= 2
-    if device.family.words != "wgmma" or not residues or not whole:
+    if device.family.stacks != "wgmma" or not whole:
         return tile
     return replace(tile, wgmma=True, eights=4 if tile.shared_by == 2 and tile.cols % 32 == 0 else 2)
 
