@@ -111,6 +111,7 @@ BAD = {
     "integers": (lambda a: ozaki.matmul(a.long() + 2**53 + 1, a), ValueError, r"a: element \[.*\] is 9007199254740"),
     "complex halves": (lambda a: ozaki.matmul(a, a.to(torch.complex32)), TypeError, "b: dtype torch.complex32 is not"),
     "shapes": (lambda a: matmul(a, a[:2]), ValueError, "b: shape"),
+    "shapes of vectors": (lambda a: matmul(a, a[0, :2]), ValueError, r"b: shape \(2,\) does not fit a of"),
     "a scalar": (lambda a: matmul(a, a[0, 0]), ValueError, "b: a scalar"),
     "a prepared one": (
         lambda a: matmul(a, ozaki.prepare(a, "right", ozaki.plan(a, a, scheme="residues"))), TypeError,

@@ -17,7 +17,7 @@ from ozaki.process.blocks import Blocks
 from ozaki.records.options import Options
 from ozaki.torch.composed import COMPOSED, takes
 from ozaki.torch.operators import arguments_of
-from ozaki.torch.products import INSIDE, PRODUCTS, fits
+from ozaki.torch.products import INSIDE, PRODUCTS, as_matrices, fits, of_vectors
 
 _LAZY = tuple(getattr(torch._C.DispatchKey, name) for name in ("Conjugate", "Negative", "ZeroTensor"))
 """What applies lazy conjugates, negatives and zeros to the memory of tensors before a kernel reads it."""
@@ -174,15 +174,13 @@ class Block(TorchDispatchMode):
     def _traced(self, name: str, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
         """Alpha a b + beta c by an operator that a tracer writes down, as it does not what the library computes."""
         self._account.trace(name)
-        left, right = a.unsqueeze(0) if a.dim() == 1 else a, b.unsqueeze(-1) if b.dim() == 1 else b
+        left, right = as_matrices(a, b)
         if c is None and alpha == 1:
             found = torch.ops.ozaki.matmul(left, right, *arguments_of(self._settings.options))
         else:
             c = left if c is None else c.unsqueeze(-1) if b.dim() == 1 else c  # any, of which beta = 0 reads nothing
             found = torch.ops.ozaki.addmm(c, left, right, beta, alpha, *arguments_of(self._settings.options))
-        if b.dim() == 1:
-            found = found.squeeze(-1)
-        return found.squeeze(-1) if a.dim() == 1 else found
+        return of_vectors(found, a, b)
 
 
 _STARTED: list[Block] = []

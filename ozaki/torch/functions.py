@@ -8,7 +8,9 @@ import torch
 
 from ozaki.records.options import AccuracyOptions, Options, takes
 from ozaki.records.prepared import Prepared
+from ozaki.records.shapes import shapes
 from ozaki.torch.operators import arguments_of, product, sum_of_product
+from ozaki.torch.products import as_matrices, of_vectors
 
 
 @takes(AccuracyOptions)
@@ -46,11 +48,12 @@ def matmul(a: Any, b: Any, **options: Unpack[AccuracyOptions]) -> Any:
     """
     asked = Options.of("matmul", options, AccuracyOptions)
     _check(a=a, b=b)
-    left, right = (a.unsqueeze(0) if a.dim() == 1 else a), (b.unsqueeze(-1) if b.dim() == 1 else b)
-    c = product(left, right, arguments_of(asked))
-    if b.dim() == 1:
-        c = c.squeeze(-1)
-    return c.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else c
+    try:
+        c = product(*as_matrices(a, b), arguments_of(asked))
+    except ValueError:
+        shapes(tuple(a.shape), tuple(b.shape))  # if they are wrong, it says so of vectors, not of what became of them
+        raise
+    return of_vectors(c, a, b)
 
 
 @takes(AccuracyOptions)

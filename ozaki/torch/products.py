@@ -67,6 +67,18 @@ def _equal(size: Any, other: Any) -> bool:
     return isinstance(equal, torch.SymBool) or bool(equal)
 
 
+def as_matrices(a: Any, b: Any) -> tuple[Any, Any]:
+    """The operands of a product as stacks of matrices: of a vector a row on the left, a column on the right."""
+    return (a.unsqueeze(0) if a.dim() == 1 else a), (b.unsqueeze(-1) if b.dim() == 1 else b)
+
+
+def of_vectors(c: Any, a: Any, b: Any) -> Any:
+    """The product of what `as_matrices` made of a and b, without the axes that vectors got there."""
+    if b.dim() == 1:
+        c = c.squeeze(-1)
+    return c.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else c
+
+
 INSIDE = {
     "_addmm_activation", "_cdist_forward", "_convolution", "_cudnn_attention_backward", "_cudnn_attention_forward",
     "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_efficient_attention_forward",
