@@ -121,7 +121,7 @@ def norm(
     (x,), formats = matrices(x=x)
     target = target_of_real(accuracy, dtype, formats)
     axes = _axes(x, ord, axis)
-    p = _order(ord, len(axes), x.ndim if axis is None else len(axes))
+    p = _order(ord, len(axes))
     kept = [i for i in range(x.ndim) if i not in axes]
     shape = tuple(x.shape[i] for i in kept)
     inner = tuple(x.shape[i] for i in axes)
@@ -160,7 +160,7 @@ _NAMED = (inf, -inf, 0, 1, -1, 2, -2)
 """Norms by numbers that matrices have, too, or that are no powers."""
 
 
-def _order(ord: Order, axes: int, given: int) -> str | Fraction:
+def _order(ord: Order, axes: int) -> str | Fraction:
     """The norm as a name or a power.
 
     Raises

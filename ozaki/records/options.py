@@ -84,7 +84,8 @@ class Options(NamedTuple):
     def key(self) -> tuple[Any, ...]:
         """A hashable key of these options, types included: 60 are bits and 60.0 is refused, but they compare equal.
 
-        Empty where none is given.
+        Empty where none is given, so that such calls take no time to make one. Options that are all given as their
+        defaults have another key than that: equal ones may have two keys, but one key is of equal ones.
         """
         return () if self is NONE_GIVEN else (*self, *map(type, self))
 

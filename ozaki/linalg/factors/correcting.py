@@ -303,18 +303,17 @@ def _largest(errors: Iterable[Bounds]) -> Bounds:
 def rounded_factors(
     target: Target, found: Corrected, products: Products, powers: tuple[Powers, ...], cleared: bool
 ) -> tuple[tuple[Any, ...], Bounds]:
-    """Factors times powers of two, since they are those of a scaled matrix, in the target's format, and their errors.
+    """Factors of a scaled matrix in the target's format, and upper bounds of the errors of columns of their products.
 
-    They are those of columns of the products. If that matrix was `cleared` of tiny elements, `LEAST` is added to them
-    (docs/linalg.md, L6).
+    They are multiplied by powers of two that undo the scaling. If the matrix was `cleared` of tiny elements, `LEAST` is
+    added to the bounds (docs/linalg.md, L6).
 
     Raises
     ------
     OverflowError
         If an element is too large for the dtype, or a whole row or column too small.
     """
-    rounded_ones = (formatted(x, each, target.dtype) for x, each in zip(found.factors, powers, strict=True))
-    result, kept = zip(*rounded_ones, strict=True)
+    result, kept = _all_formatted(found.factors, powers, target.dtype)
     if found.near is None or any(isinstance(x, Numbers) for x in kept):
         _, bounds = _measured(kept, products, target.tolerance)
     else:
@@ -322,6 +321,20 @@ def rounded_factors(
     if bounds.max() == inf:
         too_small(target.dtype)
     return result, bounds + LEAST * cleared
+
+
+def _all_formatted(
+    factors: tuple[Any, ...], powers: tuple[Powers, ...], dtype: str
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What `formatted` makes of each factor: the results, and these without powers.
+
+    Raises
+    ------
+    OverflowError
+        If an element is too large for the format.
+    """
+    result, kept = zip(*(formatted(x, each, dtype) for x, each in zip(factors, powers, strict=True)), strict=True)
+    return result, kept
 
 
 def as_found(asked: Any, a: Any, target: Target) -> bool:
@@ -332,10 +345,10 @@ def as_found(asked: Any, a: Any, target: Target) -> bool:
 def uncorrected(
     target: Target, factors: tuple[Any, ...], errors: Bounds, products: Products, powers: tuple[Powers, ...]
 ) -> tuple[tuple[Any, ...], Bounds]:
-    """Factors as they were found, times powers of two, in the target's format, and errors of columns.
+    """As `rounded_factors`, of factors in float64 whose errors are known, and which are not corrected.
 
-    `errors` are those of the factors; where rounding changes these, others are found. Factors that the format holds as
-    they are, without powers, are not copied.
+    `errors` are those of columns of their product; where rounding changes a factor, others are found. Factors that the
+    format holds as they are, and no power multiplies, are not copied.
 
     Raises
     ------
@@ -344,9 +357,7 @@ def uncorrected(
     """
     if all(x.dtype.name == target.dtype for x in factors) and all(each.alike for each in powers):
         return factors, errors
-    result, kept = zip(
-        *(formatted(x, each, target.dtype) for x, each in zip(factors, powers, strict=True)), strict=True
-    )
+    result, kept = _all_formatted(factors, powers, target.dtype)
     if all(bool((x == y).all()) for x, y in zip(kept, factors, strict=True)):
         return result, errors
     return rounded_factors(target, Corrected(factors, 0), products, powers, cleared=False)

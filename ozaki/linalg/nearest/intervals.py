@@ -20,7 +20,7 @@ KNOWN = -(2**62)
 """The exponent of an error where a number is known exactly; so it is for sums of this and exponents of numbers."""
 
 UNKNOWN = 2**12
-"""Added to the exponent of a number, that of an error bound that says nothing."""
+"""What is added to the exponent of a number, so that as an error bound it says nothing about that number."""
 
 
 class Interval(NamedTuple):

@@ -40,11 +40,11 @@ def nearest_qr(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Any, Boun
     if lost_vectors(q, 0) or lost_vectors(r, 0) or lost_vectors(r, 1):
         too_small(dtype)
     of_q = vector_errors(q, 0)
-    return q, r, product_bounds(q, r, of_q), problem.iterations
+    return q, r, _product_bounds(of_q, r), problem.iterations
 
 
-def product_bounds(q: Any, r: Any, of_q: Bounds) -> Bounds:
-    """Bounds as those of `QR`, of factors whose exact ones these are but for rounding.
+def _product_bounds(of_q: Bounds, r: Any) -> Bounds:
+    """Bounds as those of `QR`, of factors that are the exact ones, rounded; `of_q` are those of columns of q.
 
     a - q r is dq r + (q + dq) dr, where rows of q have norms of at most 1, and no more than that share of dq.
     """

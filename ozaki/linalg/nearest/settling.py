@@ -17,8 +17,8 @@ from ozaki.multiprecision.array import MPArray
 from ozaki.records.formats import COMPLEX, part_of
 
 QUICK = 2.0**22, 2.0**28, 2.0**31
-"""Nanoseconds of exact elimination that are less than those of intervals of twice as many bits, as often as these were
-found."""
+"""After the first, second and third intervals: nanoseconds up to which exact elimination takes less time than intervals
+of twice as many bits."""
 
 AFFORDABLE = 2.0**34
 """Nanoseconds of exact elimination, some 15 seconds, beyond which an entry that lies on a boundary is refused."""

@@ -94,8 +94,9 @@ def divided(x: Wholes, by: Wholes) -> Wholes:
 
 
 Choice = Callable[[Wholes, Wholes, list[int]], int]
-"""A function of the rest of a column, from the diagonal on, of the pivot before, over which it is a column of what
-elimination leaves, and of the rows that stand there; it returns the place of the pivot."""
+"""What picks a pivot: a function of a column from the diagonal on (what ordinary elimination leaves, times the pivot
+before), of that pivot, and of the rows of the matrix that the numbers belong to. It returns the pivot's place in the
+column."""
 
 
 def first_nonzero(column: Wholes) -> int:

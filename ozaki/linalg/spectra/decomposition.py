@@ -51,6 +51,9 @@ class HermitianDecomposition:
     float64, and of them follow those after the first correction; of later ones residuals are computed anew, in more and
     more bits.
 
+    With `values_alone`, and X in float64, G is first known to few bits: enough for `refined`, which may be called at
+    once, while `bound` is inf. The first `correct` finds both residuals as accurately as others have them.
+
     Parameters
     ----------
     a, b : Hermitian matrices; None for b is the identity

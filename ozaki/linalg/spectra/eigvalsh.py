@@ -100,8 +100,9 @@ def eigvalsh(
         raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
     target = target_of_real(accuracy, dtype, formats)
     if nearest and a.size:
-        in_bits = lambda bits: eigvalsh(a, accuracy=bits, dtype="mp")  # noqa: E731
-        result, bounds, steps = nearest_eigenvalues(a, target, in_bits, places)
+        result, bounds, steps = nearest_eigenvalues(
+            a, target, lambda bits: eigvalsh(a, accuracy=bits, dtype="mp"), places
+        )
         return reached(Eigenvalues(result, float(bounds.max()), bounds, steps), a.shape, result, "eigenvalue")
     if not a.size:
         values = empty((0,), part_of(target.dtype), a)
