@@ -54,7 +54,8 @@ def array_function(function: Any, types: Any, args: tuple[Any, ...], kwargs: dic
     if not all(map(_is_known, types)):
         return NotImplemented
     name = f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
-    kwargs = {key: value for key, value in kwargs.items() if value is not None}
+    # None of most options says that they are not given; not of an axis along which elements are moved.
+    kwargs = {key: value for key, value in kwargs.items() if value is not None or (key == "axis" and name in _MOVING)}
     if name in _PRODUCTS:
         return _product(name, args, kwargs)
     found = _FUNCTIONS.get(name)
@@ -339,7 +340,7 @@ def _array_equal(a1: Any, a2: Any) -> bool:
     return x.shape == y.shape and bool((x == y).all())
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_MOVING: dict[str, Callable[..., Any]] = {
     **{name: _rearranging(name, True) for name in (
         "column_stack", "concatenate", "dstack", "hstack", "stack", "vstack",
     )},
@@ -347,6 +348,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "copy", "diag", "expand_dims", "flip",
         "moveaxis", "ravel", "repeat", "reshape", "roll", "split", "squeeze", "tile", "tril", "triu", "zeros_like",
     )},
+}  # fmt: skip
+"""Functions that move elements, by their names without "numpy.": NumPy itself is asked what their arguments do."""
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **_MOVING,
     "amax": _extreme("max"),
     "amin": _extreme("min"),
     "array_equal": _array_equal,

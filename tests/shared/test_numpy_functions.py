@@ -175,6 +175,7 @@ def is_rounded_root(found, square, bits):
 
 MOVES = {
     "concatenate": lambda x, y: np.concatenate([x, y], axis=1),
+    "concatenate without axes": lambda x, y: np.concatenate([x, y], axis=None),
     "stack": lambda x, y: np.stack([x, y], axis=-1),
     "vstack": lambda x, y: np.vstack([x, y, x]),
     "hstack": lambda x, y: np.hstack((x, y)),
