@@ -335,7 +335,7 @@ def test_isolated_discs_shrink_to_their_squares():
 
 def test_bounds_hold_with_inverses_that_are_far_from_exact(rng, monkeypatch):
     """Then what I - Y X leaves of E is most of what is not known."""
-    inverse = similarity._inverse
+    inverse = similarity.inverse_of
 
     def blurred(x, guess):
         y, missed, _ = inverse(x, guess)
@@ -344,7 +344,7 @@ def test_bounds_hold_with_inverses_that_are_far_from_exact(rng, monkeypatch):
         missed = abs(more).sum(axis=1) * 1.01 + 2 * missed
         return y, missed, missed.max()
 
-    monkeypatch.setattr(similarity, "_inverse", blurred)
+    monkeypatch.setattr(similarity, "inverse_of", blurred)
     for _ in range(5):
         a = rng.standard_normal((6, 6))
         found, exact = linalg.eig(a, accuracy=58, dtype="mp200"), exact_values(a)

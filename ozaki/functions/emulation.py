@@ -12,7 +12,7 @@ import numpy as np
 
 from ozaki.account import Account
 from ozaki.call.halves import half_asked
-from ozaki.functions.contractions import Multiply
+from ozaki.functions.contracting import Multiply
 from ozaki.functions.decorating import decorated
 from ozaki.functions.numpy_errors import SIGNALLED_AS, errors_of, not_ignored, signal
 from ozaki.functions.numpy_products import Call, call_of, run, shape_of

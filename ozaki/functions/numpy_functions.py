@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ozaki.functions.contractions import of_one_precision
+from ozaki.functions.contracting import of_one_precision
 from ozaki.functions.emulation import counted, multiplier
 from ozaki.functions.numpy_products import call_of, run
 from ozaki.functions.power import matrix_power, power_by

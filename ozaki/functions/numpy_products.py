@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ozaki.call.operands import holds_complex
-from ozaki.functions.contractions import Multiply, einsum_by, shape_of_einsum, tensordot_by
+from ozaki.functions.contracting import Multiply, einsum_by, shape_of_einsum, tensordot_by
 from ozaki.records.shapes import shapes
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ozaki.call.format_checks import check_complex, check_quads, check_room
 from ozaki.call.integers import of_objects
 from ozaki.driver.watching import named
-from ozaki.functions.contractions import Multiply
+from ozaki.functions.contracting import Multiply
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray

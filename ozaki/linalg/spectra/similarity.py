@@ -9,34 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
 from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, UP, column_sizes, magnitudes, norms_on_host, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_sizes, norms_on_host, row_norm
 from ozaki.linalg.factors.correcting import native
 from ozaki.linalg.spectra.balancing import balance_of, exponents_of
 from ozaki.linalg.spectra.clusters import FINER, NOT_CONVERGING
 from ozaki.linalg.spectra.conjugates import NO_PAIRS, Pairs
 from ozaki.linalg.spectra.discs import Discs, discs, groups, reach, turned
+from ozaki.linalg.spectra.vector_inverses import FINEST, inverse_of, native_inverse, row_sums
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 
 Complexes = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
-
-_GOOD = 2.0**-20
-"""The largest norm of I - Y X with which the inverse Y of X that float64 finds is good enough. A correction gains as
-many bits as that norm has, and so many has a native product with Y, since its error has the same bound."""
-
-_BETTER = 2.0**-40
-"""As `_GOOD`, of an inverse in more bits."""
-
-_FINEST = 2.0**-940
-"""The smallest tolerance of a residual: bounds are float64 numbers."""
 
 _NOTHING = "float64 finds no eigenvalues"
 
@@ -99,16 +89,16 @@ class GeneralDecomposition:
 
     def _measured(self, values: Any, x: Any, pairs: Pairs, wanted: float, guess: Any = None) -> bool:
         """Take these D and X, if X has an inverse, perhaps near a guess, and measure E, off by about `wanted`."""
-        inverse = _inverse(x, guess)
+        inverse = inverse_of(x, guess)
         if inverse is None:
             return False
         y, missed, contraction = inverse
         step("inverse of eigenvectors: norm of I - Y X up to %s", contraction)
-        of_rows = _row_sums(y)
+        of_rows = row_sums(y)
         if not np.isfinite(of_rows).all():
             return False
         wanted = wanted / of_rows.max()
-        if not wanted >= _FINEST:
+        if not wanted >= FINEST:
             return False
         rest, of_rest = self._residual(values, x, pairs, wanted, isinstance(y, Numbers))
         largest, n = column_sizes(rest), len(missed)
@@ -242,7 +232,7 @@ class GeneralDecomposition:
         n = len(rows)
         together |= together[np.ix_(self.pairs.partners(n), self.pairs.partners(n))]
         labels = groups(together)
-        fine = max(goal * FINER, 2.0**-60 * now, _FINEST) / max(self._inverse_norm, 1.0)
+        fine = max(goal * FINER, 2.0**-60 * now, FINEST) / max(self._inverse_norm, 1.0)
         bits = ceil(log2(n) - log2(fine)) + 8
         small = np.where(labels[:, None] == labels, 0.0, self._similar.coupling / _nonzero(self._similar.differences))
         x = exactly(self.vectors) + exactly(self.times(self.real_change(small), bits + 64))
@@ -253,7 +243,7 @@ class GeneralDecomposition:
         else:
             values, change, pairs = self._split(labels)
             # Of columns whose inverse has large rows more bits are needed.
-            more = float(np.linalg.norm(_native_inverse(change), np.inf))
+            more = float(np.linalg.norm(native_inverse(change), np.inf))
             bits += ceil(log2(min(max(more, 1.0), 2.0**60)))
             x, guess = self._split_vectors(x, change, pairs, bits)
             if self._measured(values.round_to(bits + 8), x, pairs, wanted, guess):
@@ -330,7 +320,7 @@ def _eigen(block: Any) -> tuple[Any, Any]:
     best, least = None, np.inf
     for noise in (0.0, 2.0**-44, 2.0**-36, 2.0**-28, 2.0**-20):
         values, vectors = native(np.linalg.eig, _shaken(block, noise) if noise else block, _NOTHING)
-        coupling = float(np.linalg.norm(_native_inverse(vectors), np.inf)) * len(block) * max(noise, 2.0**-52)
+        coupling = float(np.linalg.norm(native_inverse(vectors), np.inf)) * len(block) * max(noise, 2.0**-52)
         if best is None or coupling < least:
             best, least = (values + middle, vectors), coupling
         if least <= 2.0**-10:
@@ -368,66 +358,6 @@ def _diagonal(values: Any, pairs: Pairs, real: bool) -> Any:
 def _nonzero(x: Complexes) -> Complexes:
     """Numbers to divide by, 1 in place of 0."""
     return np.where(x == 0, 1.0, x)
-
-
-def _row_sums(x: Any) -> Floats:
-    """Upper bounds of the sums of abs of rows, in NumPy."""
-    return np.asarray(on_host(magnitudes(x).sum(axis=1)) * (1 + (x.shape[1] + 64) * 2.0**-53))
-
-
-def _inverse(x: Any, guess: Any) -> tuple[Any, Floats, float] | None:
-    """A matrix Y near the inverse of X, upper bounds of the row sums of abs(I - Y X), and of the largest, below 1.
-
-    The array library's inverse, or, of an ill-conditioned X, a guess or `left_inverse` with Newton-Schulz steps. None
-    if X is singular, or nearly.
-    """
-    xp, n = array_library(x), x.shape[0]
-    near = rounded(x)
-    try:
-        y = xp.linalg.inv(near)
-        of_rows = _row_sums(y)
-        missing = on_host(abs(xp.eye(n) - native_product(y, near)).sum(axis=1))
-        missing = missing + (native_error(y, near) + 2 * UNIT) * of_rows * row_norm(x)
-        missing *= 1 + (n + 64) * 2.0**-50
-        if float(missing.max()) <= _GOOD:
-            return y, missing, float(missing.max())
-    except np.linalg.LinAlgError:
-        pass
-    if isinstance(guess, Numbers) and (found := _newton(x, guess)) is not None:
-        return found
-    try:
-        return _newton(x, exactly(left_inverse(x).r))
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _newton(x: Any, y: Any) -> tuple[Any, Floats, float] | None:
-    """The inverse near y as `_inverse` returns it, by Newton-Schulz steps; None if these do not converge."""
-    xp, n, norm_x = array_library(x), x.shape[0], row_norm(x)
-    dtype, before = "complex128" if holds_complex(x) else "float64", 1.0
-    while True:
-        of_rows = _row_sums(y)
-        condition = float(of_rows.max()) * norm_x
-        if not condition < 1 / _FINEST:
-            return None
-        fine = min(2.0**-50 / condition, 2.0**-8)
-        rest = gemm(-1, y, x, 1, xp.eye(n), accuracy=componentwise(fine), dtype=dtype)
-        missing = on_host(abs(rest).sum(axis=1)) * (1 + (n + 64) * 2.0**-50) + fine * (of_rows * norm_x + 1)
-        contraction = float(missing.max())
-        if contraction <= _BETTER:
-            return y, missing, contraction
-        if not contraction < before / 1.5:
-            return None
-        before, bits = contraction, ceil(log2(condition)) + 60
-        y = (y + matmul(rest, y, accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
-
-
-def _native_inverse(x: Any) -> Any:
-    """NumPy's own inverse; Inf in place of one that there is not."""
-    try:
-        return np.linalg.inv(x)
-    except np.linalg.LinAlgError:
-        return np.full(x.shape, np.inf)
 
 
 def _shaken(x: Any, noise: float) -> Any:
