@@ -113,12 +113,9 @@ class HermitianDecomposition:
         tolerance = max(tolerance, 2.0**-100)
         b_x, of_b_x = self._words_of_b_x(tolerance / (64 * size))
         left, right, left_out = self._factors_of_rest(b_x)
-        terms = frobenius_norm(left) * frobenius_norm(right)
         gain = 32 * (1 if self._b is None else size)
-        fine = not_tiny(min(tolerance * self.largest / (gain * terms), 2.0**-8))
-        self._rest = product(left, right, fine, multiprecision=False)
-        self._spectral_of_rest = fine * terms + UNIT * frobenius_norm(self._rest) + left_out + len(x) * LEAST
-        self._spectral_of_rest += of_b_x * self.largest
+        self._rest, error = _rounded_product(left, right, tolerance * self.largest / gain)
+        self._spectral_of_rest = error + left_out + len(x) * LEAST + of_b_x * self.largest
         adjoint_x, eye = adjoint(x), self._xp.eye(len(x))
         if self._b is None:
             self._gram = eye - native_product(adjoint_x, x)
@@ -126,10 +123,8 @@ class HermitianDecomposition:
         else:
             left = self._xp.concatenate([*[adjoint_x] * len(b_x), eye], axis=1)
             right = self._xp.concatenate([*(-each for each in b_x), eye])
-            terms = frobenius_norm(left) * frobenius_norm(right)
-            fine = not_tiny(min(2.0**-10 * tolerance**0.5 / terms, 2.0**-8))
-            self._gram = product(left, right, fine, multiprecision=False)
-            of_gram = fine * terms + UNIT * frobenius_norm(self._gram) + size * of_b_x
+            self._gram, of_gram = _rounded_product(left, right, 2.0**-10 * tolerance**0.5)
+            of_gram += size * of_b_x
         self._spectral_gram = (frobenius_norm(self._gram) + of_gram) * UP
 
     def _words_of_b_x(self, tolerance: float) -> tuple[list[Any], float]:
@@ -140,10 +135,8 @@ class HermitianDecomposition:
         words, left_out = _words(b), 2.0**-104 * frobenius_norm(b) * frobenius_norm(x)
         high = native_product(words[0], x)
         left, right = xp.concatenate([*words, xp.eye(len(x))], axis=1), xp.concatenate([*[x] * len(words), -high])
-        terms = frobenius_norm(left) * frobenius_norm(right)
-        fine = not_tiny(min(tolerance / terms, 2.0**-8))
-        low = product(left, right, fine, multiprecision=False)
-        return [high, low], fine * terms + UNIT * frobenius_norm(low) + len(words) * left_out + len(x) * LEAST
+        low, error = _rounded_product(left, right, tolerance)
+        return [high, low], error + len(words) * left_out + len(x) * LEAST
 
     def _factors_of_rest(self, b_x: list[Any]) -> tuple[Any, Any, float]:
         """Two float64 matrices with the product P = A X - B X D, and a bound of what they leave out of A X."""
@@ -382,6 +375,17 @@ class HermitianDecomposition:
         if not all(bool(xp.isfinite(x).all()) for x in (small, change, *(of_cluster for _, of_cluster in clusters))):
             raise np.linalg.LinAlgError(NOT_CONVERGING)
         return small, change, clusters
+
+
+def _rounded_product(x: Any, y: Any, error: float) -> tuple[Any, float]:
+    """The product of two float64 matrices, rounded to float64, and an upper bound of the Frobenius norm of its error.
+
+    That is at most `error`, or 2**-8 of the product of both norms, if this is less; and the rounding.
+    """
+    terms = frobenius_norm(x) * frobenius_norm(y)
+    fine = not_tiny(min(error / terms, 2.0**-8))
+    found = product(x, y, fine, multiprecision=False)
+    return found, fine * terms + UNIT * frobenius_norm(found)
 
 
 def _product_norm(x: Any, y: Any) -> float:
