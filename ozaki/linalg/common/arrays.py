@@ -13,6 +13,9 @@ from ozaki.multiprecision.limbs import library
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 
+Floats = npt.NDArray[np.float64]
+"""Numbers in NumPy's memory, of which nothing else is said here."""
+
 
 class Sum(NamedTuple):
     """The numbers high + low, two arrays of float64 or complex128; `high` is the sum, rounded.

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.linalg.common.arrays import times_signs
+from ozaki.linalg.common.scaling import Exponents
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import part_of
 
-Exponents = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 KNOWN = -(2**62)

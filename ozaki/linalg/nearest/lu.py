@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.products import Bounds
-from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
+from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
 from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.factors import Factorise, FactorProblem
-from ozaki.linalg.nearest.intervals import Exponents, Interval, Mask
+from ozaki.linalg.nearest.intervals import Interval, Mask
 from ozaki.linalg.nearest.near import ScaledFactor, lost_vectors, nothing_known, of_product, triangular_interval
 from ozaki.linalg.nearest.patterns import Pattern, filled, pattern_of
 from ozaki.linalg.nearest.quotients import quotients

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.linalg.common.arrays import Floats
 from ozaki.linalg.common.upper import LEAST, UP
-
-Floats = npt.NDArray[np.float64]
 
 
 class Discs(NamedTuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import Sum, added, array_library, exactly
+from ozaki.linalg.common.arrays import Floats, Sum, added, array_library, exactly
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.scaling import Exponents, Powers, bounds_scaled, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, UP, magnitudes, norm_bounds, norms_on_host
@@ -18,8 +17,6 @@ from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 from ozaki.records.formats import is_multiprecision
-
-Floats = npt.NDArray[np.float64]
 
 
 class Unrounded(NamedTuple):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import step
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg.common.arrays import Sum, added, array_library, exactly, masked, on_host, rounded
+from ozaki.linalg.common.arrays import Floats, Sum, added, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product, not_tiny, product
 from ozaki.linalg.common.scaling import without_tiny
 from ozaki.linalg.common.upper import LEAST, UP, column_sizes, norms_on_host, row_norm
@@ -26,7 +26,6 @@ from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 
 Complexes = npt.NDArray[np.complex128]
-Floats = npt.NDArray[np.float64]
 
 _NOTHING = "float64 finds no eigenvalues"
 

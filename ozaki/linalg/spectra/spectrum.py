@@ -6,21 +6,18 @@ from math import inf, isfinite
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import exactly, exactly_on_host, rounded
+from ozaki.linalg.common.arrays import Floats, exactly, exactly_on_host, rounded
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.determinants.deciding import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS
 from ozaki.linalg.spectra.balancing import balance, on_diagonal
+from ozaki.linalg.spectra.conjugates import Places
 from ozaki.linalg.spectra.eigenvectors import Unrounded, eigenvectors
 from ozaki.linalg.spectra.similarity import GeneralDecomposition
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 
 class Spectrum(NamedTuple):

@@ -6,17 +6,14 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg.common.arrays import array_library, exactly, on_host, rounded
+from ozaki.linalg.common.arrays import Floats, array_library, exactly, on_host, rounded
 from ozaki.linalg.common.products import UNIT, componentwise, native_error, native_product
 from ozaki.linalg.common.upper import magnitudes, row_norm
 from ozaki.linalg.systems.inverses import left_inverse
 from ozaki.multiprecision.numbers import Numbers
-
-Floats = npt.NDArray[np.float64]
 
 _GOOD = 2.0**-20
 """The largest norm of I - Y X with which the inverse Y of X that float64 finds is good enough. A correction gains as

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.driver.watching import reached
-from ozaki.linalg.common.arrays import array_library, on_host
+from ozaki.linalg.common.arrays import Floats, array_library, on_host
 from ozaki.linalg.common.products import UNIT, native_error, native_product, residual
 from ozaki.linalg.common.slices import exponents, parts, power, residual_by_slices
 from ozaki.linalg.common.targets import Target
@@ -17,8 +17,6 @@ from ozaki.linalg.common.upper import LEAST, UP, norms
 from ozaki.linalg.systems.gathering import Index, one_by_one, place, stacked, without_elements
 from ozaki.linalg.systems.solution import Solution, too_small, widened
 from ozaki.linalg.systems.stacks import at_once, right_sides
-
-Floats = npt.NDArray[np.float64]
 
 
 class SolutionAsFound(Solution):
