@@ -176,6 +176,13 @@ def _sizes(labels: list[Labels], operands: Sequence[Any]) -> dict[Any, int]:
 
 
 def _of_operand(subscripts: str, name: str, ndim: int) -> Labels:
+    """The labels of the axes of one operand, which `name` in the subscripts stands for.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit it.
+    """
     head, dots, tail = name.partition("...")
     count = ndim - len(head) - len(tail)
     if not (head + tail).isalpha() and head + tail:

@@ -71,6 +71,7 @@ def tensordot(
 @any_arrays("operands", halves=True)
 @named("einsum")
 def _einsum(subscripts: str, operands: tuple[Any, ...], options: Options, progress: ProgressFunction | None) -> Any:
+    """`einsum` of operands in one tuple, in which `any_arrays` finds those of other libraries."""
     labelled = [(f"operand {place}", plain_halves(x)) for place, x in enumerate(operands)]
     backend, half = backend_of(*labelled), half_of(labelled, options)
     names, arrays = [name for name, _ in labelled], [_array(name, x, backend, half) for name, x in labelled]

@@ -106,6 +106,13 @@ _PRODUCTS = {
 
 
 def _product(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function of `_PRODUCTS`.
+
+    Raises
+    ------
+    TypeError
+        If it is called in a way that is not known, or with `out`.
+    """
     known = _PRODUCTS[name]
     call = call_of(known, args, kwargs)
     if call is None or call.out is not None:
@@ -245,6 +252,8 @@ def _norm(x: Any, ord: Any = None) -> MPArray:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
+    """A function that finds the largest or the smallest elements by a method of that name."""
+
     def call(a: Any, axis: Any = None) -> Any:
         x = _numbers(a)
         if isinstance(axis, tuple):
@@ -383,6 +392,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _method(name: str, reflected: str) -> Callable[[Any, Any], Any]:
+    """A ufunc of two operands by a method of the left one, or, if only the right one is an `MPArray`, of that."""
+
     def call(x: Any, y: Any) -> Any:
         return getattr(x, name)(y) if isinstance(x, MPArray) else getattr(y, reflected)(x)
 

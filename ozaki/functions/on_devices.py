@@ -172,6 +172,12 @@ def device_numbers(devices: Any) -> list[int]:
 
 
 def _number(device: Any) -> int:
+    """The number of one device that a caller names.
+
+    Raises
+    ------
+    TypeError
+    """
     text = str(device) if isinstance(device, str) else None
     if text is not None and text.startswith("cuda:") and text[5:].isdigit():
         return int(text[5:])
@@ -203,6 +209,13 @@ def _checked(of_a: list[Any], of_b: list[Any], options: Options, plan: Plan | No
 
 
 def _result_format(a: Any, b: Any, options: Options) -> str:
+    """The format of the product of two matrices, or two strips of them.
+
+    Raises
+    ------
+    TypeError, NotImplementedError
+        If the operands, or the dtype that is asked for, do not fit.
+    """
     found = str(np.result_type(a.dtype, b.dtype))
     if is_complex(str(a.dtype)) != is_complex(str(b.dtype)):
         raise TypeError("b: one operand is complex and the other is real; make both complex, as x + 0j")
@@ -274,6 +287,12 @@ def _gathered(strips: list[Any], axis: int, device: int) -> Any:
 
 
 def _check_plan(plan: Plan, shape: tuple[int, int, int], dtype: str) -> None:
+    """Refuse a plan of another product, or of one that blocks do not have.
+
+    Raises
+    ------
+    ValueError
+    """
     if plan.shape != shape or plan.batch or plan.dtype != dtype:
         raise ValueError(f"plan: for {(*plan.batch, *plan.shape)} and {plan.dtype}; expected {shape} and {dtype}")
     if plan.scheme is None or not plan.scheme.exact:

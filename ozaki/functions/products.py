@@ -476,6 +476,13 @@ def gemm(
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
+    """op(x) of `gemm`: an operand, a view of its transpose, or its conjugate transpose.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such operation, or none of this operand.
+    """
     check_transposition(f"trans_{name}", op)
     prepared = isinstance(x, Prepared)
     x = x if prepared or half_format_of(x) else as_array(name, x, backend)

@@ -36,6 +36,7 @@ def replace_all(instead: Instead) -> None:
 
 
 def _replace(place: Any, name: str, ndarray: Any, instead: Instead) -> None:
+    """Put what stands for a function into its place, a module or a class."""
     original = getattr(place, name)
     if isinstance(original, Replacement):  # a program took it for the original, and put it back
         original = original.original

@@ -53,6 +53,7 @@ def _element(x: Any, below: int, lower: bool, diagonal: Diagonal) -> Any:
 
 
 def _read(x: Any, lower: bool, diagonal: Diagonal) -> Any:
+    """As `read`, of a matrix, or a stack of them, in arrays of floats or multiprecision numbers."""
     mask = _in_triangle(x, lower, diagonal == "ones")
     if isinstance(x, Numbers):
         found = masked(x, mask)

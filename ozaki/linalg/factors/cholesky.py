@@ -180,6 +180,7 @@ def cholesky(
 
 
 def _result(low: Any, bounds: Bounds, steps: int, upper: bool, system: Equations) -> Cholesky:
+    """What `cholesky` returns of a lower factor, the adjoint of which it is if `upper`."""
     factor = adjoint(low).copy() if upper else low
     found = Cholesky.of(factor, float(bounds.max(initial=0.0)), steps, error_bounds=bounds)
     found.upper, found.system = upper, system
@@ -207,6 +208,7 @@ def _definite_tolerance(a: Any, inverse_of_factor: Any) -> float:
 
 
 def _products(a: Any) -> Products:
+    """The product that a factor of a matrix is to have: l l^H."""
     return lambda factors: [Product(a, factors[0], adjoint(factors[0]))]
 
 

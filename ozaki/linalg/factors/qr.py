@@ -274,6 +274,7 @@ def _beside(a: Any, b: Any) -> Any:
 
 
 def _products(a: Any) -> Products:
+    """The products that factors of a matrix are to have: q r, and q^H q, the identity."""
     eye = array_library(a).eye(min(a.shape))
     return lambda factors: [
         Product(a, factors[0], factors[1], by_columns=True),

@@ -34,6 +34,7 @@ def _each(function: Callable[[int, int], tuple[int, int]], over: Wholes, under: 
 
 
 def _numbers(function: Callable[[int, int], tuple[int, int]], over: Objects, under: Any, exponents: Any) -> Any:
+    """Real multiprecision numbers: what a function makes of two integers each, times powers of two."""
     given: Iterable[Any] = zip(
         over.flat,
         np.broadcast_to(np.asarray(under, dtype=object), over.shape).flat,
