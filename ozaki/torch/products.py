@@ -28,7 +28,7 @@ def _vdot(run: Any, a: Any, b: Any) -> Any:
     return run(a.conj(), b)
 
 
-class Product(NamedTuple):
+class Operator(NamedTuple):
     """How an operator is computed, and how many axes its operands have; the addend of a sum comes before them."""
 
     run: Callable[..., Any]
@@ -36,15 +36,15 @@ class Product(NamedTuple):
 
 
 PRODUCTS = {
-    "mm": Product(_mm, (2, 2)),
-    "bmm": Product(_mm, (3, 3)),
-    "mv": Product(_mm, (2, 1)),
-    "dot": Product(_mm, (1, 1)),
-    "vdot": Product(_vdot, (1, 1)),
-    "addmm": Product(_addmm, (2, 2)),
-    "baddbmm": Product(_addmm, (3, 3)),
-    "addmv": Product(_addmm, (2, 1)),
-    "addbmm": Product(_addbmm, (3, 3)),
+    "mm": Operator(_mm, (2, 2)),
+    "bmm": Operator(_mm, (3, 3)),
+    "mv": Operator(_mm, (2, 1)),
+    "dot": Operator(_mm, (1, 1)),
+    "vdot": Operator(_vdot, (1, 1)),
+    "addmm": Operator(_addmm, (2, 2)),
+    "baddbmm": Operator(_addmm, (3, 3)),
+    "addmv": Operator(_addmm, (2, 1)),
+    "addbmm": Operator(_addbmm, (3, 3)),
 }
 """Operators of aten that are matrix products; their variants that end in "_", and those with `out`, too."""
 

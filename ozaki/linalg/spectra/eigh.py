@@ -12,7 +12,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import taken
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import target_of
-from ozaki.linalg.spectra.problem import Problem, operands, places_of
+from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
 from ozaki.linalg.systems.solution import empty, formatted
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -127,7 +127,7 @@ def eigh(
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
         none = Eigen.of(values, vectors, 0.0, np.zeros(0), 0, error_bounds=np.zeros(0))
         return reached(none, a.shape, vectors, "eigenvalue")
-    problem = Problem.of(a, b)
+    problem = HermitianProblem.of(a, b)
     found, values, errors = problem.solved(target, False, places)
     result, bounds = problem.rounded_values(values, errors, target, places)
     vectors, kept = formatted(taken(found.vectors, (..., places)), problem.of_vectors, target.dtype)

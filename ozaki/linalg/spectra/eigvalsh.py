@@ -12,7 +12,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import target_of_real
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
-from ozaki.linalg.spectra.problem import Problem, operands, places_of
+from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -107,7 +107,7 @@ def eigvalsh(
     if not a.size:
         values = empty((0,), part_of(target.dtype), a)
         return reached(Eigenvalues(values, 0.0, np.zeros(0), 0), a.shape, values, "eigenvalue")
-    problem = Problem.of(a, b)
+    problem = HermitianProblem.of(a, b)
     found, values, errors = problem.solved(target, True, places)
     result, bounds = problem.rounded_values(values, errors, target, places)
     kept = Eigenvalues(result, float(bounds.max()), bounds, found.steps)

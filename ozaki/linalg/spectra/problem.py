@@ -76,7 +76,7 @@ def places_of(subset: Any, n: int) -> slice:
     return slice(first, last + 1)
 
 
-class Problem(NamedTuple):
+class HermitianProblem(NamedTuple):
     """An eigenvalue problem that is scaled by powers of two, so that the largest elements are about 1.
 
     Attributes
@@ -95,7 +95,7 @@ class Problem(NamedTuple):
     is_zero: bool
 
     @staticmethod
-    def of(a: Any, b: Any) -> Problem:
+    def of(a: Any, b: Any) -> HermitianProblem:
         """The problem of two Hermitian matrices that are not empty.
 
         Raises
@@ -116,7 +116,7 @@ class Problem(NamedTuple):
         by = 0 if highest == ZERO else highest
         unit, cleared = without_tiny(scaled(a, Powers(None if b is None else of_rows, of_rows - by)))
         values = Powers(columns=np.full(n, by))
-        return Problem(unit, b, values, Powers(rows=of_rows), cleared or cleared_b, bool(highest == ZERO))
+        return HermitianProblem(unit, b, values, Powers(rows=of_rows), cleared or cleared_b, bool(highest == ZERO))
 
     def decomposition(self, tolerance: float, values_alone: bool = False) -> HermitianDecomposition:
         """The library's own eigenvalues and eigenvectors, of which corrections start.
