@@ -279,7 +279,7 @@ def _matmul(
     looked: bool,
 ) -> Any:
     """Multiply arrays of NumPy or CuPy; `looked`: as of `_multiply`."""
-    return _multiply(a, b, out, options, plan, return_report, None, progress=progress, looked=looked)
+    return _multiply(a, b, options, plan, out=out, return_report=return_report, progress=progress, looked=looked)
 
 
 def _returned_before(name: str, a: Any, b: Any, out: Any, options: Options, before: tuple[Any, Chosen]) -> Any:
@@ -296,11 +296,12 @@ def _returned_before(name: str, a: Any, b: Any, out: Any, options: Options, befo
 def _multiply(
     a: Any,
     b: Any,
-    out: Any,
     options: Options,
-    plan: Plan | None,
-    return_report: AskedReport,
-    terms: tuple[Any, Any, Any] | None,
+    plan: Plan | None = None,
+    *,
+    out: Any = None,
+    return_report: AskedReport = False,
+    terms: tuple[Any, Any, Any] | None = None,
     adjoint: bool = False,
     progress: ProgressFunction | None = None,
     copied: int = 0,
@@ -364,7 +365,8 @@ def _multiply(
 
 @named("matmul", solves=True)
 def _multiply_block(a: Prepared, b: Prepared, plan: Plan) -> Any:
-    return _multiply(a, b, None, NONE_GIVEN, plan, False, None)
+    """The product of some rows and columns of larger matrices, on the device where both lie."""
+    return _multiply(a, b, NONE_GIVEN, plan)
 
 
 @default_environment
@@ -373,7 +375,7 @@ def multiply_rearranged(
 ) -> Any:
     """The product of matrices that were made of the `given` operands by moving elements, as `matmul` computes it."""
     copied = sum(_copied_bytes(x, given, backend) for x in (a, b))
-    return _multiply(a, b, None, options, None, False, None, progress=progress, copied=copied)
+    return _multiply(a, b, options, progress=progress, copied=copied)
 
 
 def _copied_bytes(x: Any, given: Sequence[Any], backend: Backend) -> int:
@@ -471,8 +473,10 @@ def gemm(
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    terms = alpha, beta, c
-    return _multiply(op_a, op_b, out, asked, plan, return_report, terms, adjoint, progress, copied)
+    return _multiply(
+        op_a, op_b, asked, plan, out=out, return_report=return_report, terms=(alpha, beta, c), adjoint=adjoint,
+        progress=progress, copied=copied,
+    )  # fmt: skip
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
@@ -495,3 +499,4 @@ def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: B
 
 
 _FUNCTIONS = Functions(_multiply_block, prepare)
+"""What a product on several devices calls on each of them."""
