@@ -19,7 +19,7 @@ from ozaki.bounds import native
 from ozaki.caches import cached
 from ozaki.call.operands import holds_complex
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg.common.upper import LEAST, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, largest_abs, row_norm
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes
 from ozaki.records.accuracy import Accuracy
@@ -101,7 +101,7 @@ def componentwise(tolerance: float) -> Accuracy:
 
 def product_within(x: Any, y: Any, tolerance: float) -> Any:
     """The multiprecision product x y, its elements off by no more than the tolerance."""
-    fine = not_tiny(min(tolerance / (row_norm(x) * float(magnitudes(y).max())), 2.0**-8))
+    fine = not_tiny(min(tolerance / (row_norm(x) * largest_abs(y)), 2.0**-8))
     return matmul(x, y, accuracy=componentwise(fine), dtype="mp")
 
 

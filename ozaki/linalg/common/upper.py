@@ -37,6 +37,11 @@ def magnitudes(x: Any) -> Any:
     return (abs(x).astype(np.float64, copy=False) * (1 + 2.0**-48) + LEAST) * nonzero
 
 
+def largest_abs(x: Any) -> float:
+    """An upper bound of the abs of every element, of which there are some."""
+    return float(magnitudes(x).max())
+
+
 def are_real_floats(x: Any) -> bool:
     """Whether x is an array of float64, whose abs are exact."""
     return not isinstance(x, Numbers | Sum) and bool(x.dtype == np.float64)

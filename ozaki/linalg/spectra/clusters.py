@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.functions.products import gemm, matmul
-from ozaki.linalg.common.arrays import adjoint, array_library, on_host
+from ozaki.linalg.common.arrays import adjoint, array_library
 from ozaki.linalg.common.products import UNIT, Bounds, componentwise, native_error, native_product
-from ozaki.linalg.common.upper import LEAST, UP, column_norm, magnitudes, row_norm
+from ozaki.linalg.common.upper import LEAST, UP, column_norm, largest_abs, row_norm
 from ozaki.multiprecision.objects import mparray
 
 FINER = 2.0**-16
@@ -44,14 +44,14 @@ def decomposed_block(block: Any, offsets: Any) -> tuple[Any, Any, float]:
     values, y = xp.linalg.eigh(whole)
     product, left = native_product(whole, y), adjoint(y)
     rest, gram = product - y * values, xp.eye(len(values)) - native_product(left, y)
-    largest, norm_y, columns_y = float(on_host(magnitudes(values)).max()), row_norm(y), column_norm(y)
+    largest, norm_y, columns_y = largest_abs(values), row_norm(y), column_norm(y)
     of_rest = (native_error(whole, y) + 4 * UNIT) * (row_norm(whole) + largest) * norm_y
     of_gram = (native_error(left, y) + 2 * UNIT) * (columns_y * norm_y + 1)
     norm_gram = row_norm(gram) + of_gram
     if not norm_gram < 0.5:
         return values, y, inf
     missed = columns_y * (row_norm(rest) + of_rest) + 2 * norm_gram * largest
-    roundings = 2 * UNIT * (row_norm(whole) + float(on_host(magnitudes(offsets)).max()))
+    roundings = 2 * UNIT * (row_norm(whole) + largest_abs(offsets))
     return values, y, (missed / (1 - norm_gram) + roundings) * UP + LEAST
 
 

@@ -20,7 +20,16 @@ from ozaki.linalg.common.products import (
     product_within,
 )
 from ozaki.linalg.common.scaling import without_tiny
-from ozaki.linalg.common.upper import LEAST, UP, column_norm, frobenius_norm, magnitudes, norms_on_host, row_norm
+from ozaki.linalg.common.upper import (
+    LEAST,
+    UP,
+    column_norm,
+    frobenius_norm,
+    largest_abs,
+    magnitudes,
+    norms_on_host,
+    row_norm,
+)
 from ozaki.linalg.spectra.clusters import (
     FINER,
     NOT_CONVERGING,
@@ -92,7 +101,7 @@ class HermitianDecomposition:
     def _measure_in_float64(self, tolerance: float) -> None:
         """Find the residuals of the first D and X, rounded to float64, with errors of the tolerance; and the bound."""
         x, xp, columns_x = self.vectors, self._xp, column_norm(self.vectors)
-        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
+        self.largest = largest_abs(self.values) or 1.0
         left, right, left_out = self._factors_of_rest([x])
         terms = _product_norm(left, right)
         fine = FINER * max(tolerance, 2.0**-80) * self.largest / (8 * columns_x * terms)
@@ -109,7 +118,7 @@ class HermitianDecomposition:
     def _measure_for_values(self, tolerance: float) -> None:
         """As `_measure_in_float64`, also for pairs, for refined values alone: G bounds what is of second order."""
         x, d, size = self.vectors, self.values, frobenius_norm(self.vectors)
-        self.largest = float(on_host(magnitudes(d)).max()) or 1.0
+        self.largest = largest_abs(d) or 1.0
         tolerance = max(tolerance, 2.0**-100)
         b_x, of_b_x = self._words_of_b_x(tolerance / (64 * size))
         left, right, left_out = self._factors_of_rest(b_x)
@@ -154,7 +163,7 @@ class HermitianDecomposition:
         a, b, x, xp = self._a, self._b, self.vectors, self._xp
         norm_x, columns_x, norm_a = row_norm(x), column_norm(x), row_norm(a)
         norm_b = 1.0 if b is None else row_norm(b)
-        self.largest = float(on_host(magnitudes(self.values)).max()) or 1.0
+        self.largest = largest_abs(self.values) or 1.0
         # The errors of the products enter the bound with these factors.
         gain = 8 * columns_x * norm_x * (1 if b is None else 4 * a.shape[0] ** 2)
         fine = min(tolerance / (gain * (norm_a / self.largest + 5 * norm_b)), 2.0**-8)
@@ -338,7 +347,7 @@ class HermitianDecomposition:
         self._rest = self._rest + (native_product(a, dx) - (x * change + dx * d))
         self._gram = self._gram - (native_product(adjoint(x), dx) + native_product(adjoint(dx), y))
         norm_dx, columns_dx, error = row_norm(dx), column_norm(dx), native_error(x, dx) + 2.0**-50
-        largest, largest_change = (float(on_host(magnitudes(each)).max()) for each in (d, change))
+        largest, largest_change = (largest_abs(each) for each in (d, change))
         terms = row_norm(a) * norm_dx + row_norm(x) * largest_change + norm_dx * largest
         of_rest = self._of_rest + error * terms + UNIT * row_norm(self._rest)
         terms = column_norm(x) * norm_dx + columns_dx * row_norm(y)
