@@ -163,21 +163,33 @@ class HermitianProblem(NamedTuple):
             if (errors[places] <= target.tolerance * (wanted if relative else sizes.max())).all():
                 return found, values, errors
             if relative and worst <= goal * found.largest:
-                least = float(wanted.min()) / found.largest
-                if goal == SMALLEST or (least and target.tolerance * least < 4 * SMALLEST):
-                    raise ValueError(_ZERO_VALUE)
-                # A singular matrix has an eigenvalue of zero, which more bits would not show: it is wanted, if none of
-                # the others may be zero.
-                none_else = (sizes == 0).sum() == (wanted == 0).sum()
-                if not least and none_else and is_singular(self.a):
-                    raise ValueError(_ZERO_VALUE)
-                # Corrections take few bits first, and it is asked after each whether these are enough.
-                goal = min(goal / 4, target.tolerance * least / 4) if least else SMALLEST
-                goal = max(goal, SMALLEST)
+                goal = self._finer(goal, target.tolerance, sizes / found.largest, places)
             if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not worst < last / 2 and not relative):
                 raise np.linalg.LinAlgError(NOT_CONVERGING)
             last = worst if isfinite(worst) else last
             found.correct(goal)
+
+    def _finer(self, goal: float, tolerance: float, sizes: Bounds, places: slice) -> float:
+        """The goal, relative to the largest value, in place of one at which values miss a relative tolerance.
+
+        `sizes` are lower bounds of their abs, relative to the largest.
+
+        Raises
+        ------
+        ValueError
+            If a wanted value cannot be told from zero.
+        """
+        wanted = sizes[places]
+        least = float(wanted.min())
+        if goal == SMALLEST or (least and tolerance * least < 4 * SMALLEST):
+            raise ValueError(_ZERO_VALUE)
+        # A singular matrix has an eigenvalue of zero, which more bits would not show: it is wanted, if none of the
+        # others may be zero.
+        none_else = (sizes == 0).sum() == (wanted == 0).sum()
+        if not least and none_else and is_singular(self.a):
+            raise ValueError(_ZERO_VALUE)
+        # Corrections take few bits first, and it is asked after each whether these are enough.
+        return max(min(goal / 4, tolerance * least / 4), SMALLEST) if least else SMALLEST
 
     def rounded_values(self, values: Any, errors: Bounds, target: Target, places: slice) -> tuple[Any, Bounds]:
         """Values at some places in the target's format, and upper bounds of their errors, in the target's measure.
