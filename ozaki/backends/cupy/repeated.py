@@ -162,10 +162,11 @@ _kept: Cache[Hashable, _Kept | _Seen | _Missed] = register("programs", Cache(102
 """By all of a call that a program depends on. Runs that are idle go with their program."""
 
 
-Call = tuple[Hashable, int, tuple[int, ...], tuple[Any, int] | None]
+Call = tuple[tuple[Any, ...], int, tuple[int, ...], tuple[Any, int] | None]
 """A call as kept programs see it: its key, which is all of it that a program depends on, everything but elements and
-addresses; the device that the operands lie on; the addresses of the arrays that a program reads, in the order of
-`Program.given`; and the array for the result, as the caller gave it, with its address, or None for a new one."""
+addresses, and which says in the third place whether it is a matrix by its own transpose; the device that the operands
+lie on; the addresses of the arrays that a program reads, in the order of `Program.given`; and the array for the result,
+as the caller gave it, with its address, or None for a new one."""
 
 
 def call_of(a: Any, b: Any, c: Any, out: Any, key: Hashable, kind: Kind | None = None) -> Call | None:
@@ -299,11 +300,13 @@ def keep(
     dtype: str,
 ) -> None:
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
-    # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
     call = call_of(a, b, c, out, key)
-    if call is None or (work.for_transposes and not _are_transposes(_given(a), _given(b))):
+    if call is None:
         return
     key, *_ = call
+    _, _, transposes, *_ = key
+    if work.for_transposes and not transposes:  # such a program serves no other calls
+        return
     missed = before if isinstance(before := _kept.peek(key), _Missed) else _Missed(0, 0)
     if missed.rest > 0:
         return
@@ -369,9 +372,9 @@ _HALVES = {"e": "float16", "E": "bfloat16"}
 """Formats of 16 bits by the characters of dtypes of CuPy, the second one by ml_dtypes."""
 
 
-def _are_transposes(a: Given | None, b: Given | None) -> bool:
-    """Whether these are a matrix and its transpose, of which a program may multiply one triangle."""
-    if a is None or b is None or a[2] != b[2] or len(a[2]) != 1:  # of one array each
+def _are_transposes(a: Given, b: Given) -> bool:
+    """Whether these, at the same addresses, are a matrix and its transpose: a program may multiply one triangle."""
+    if len(a[2]) != 1:  # of one array each
         return False
     (*_, shape, steps), (*_, other, other_steps) = a[1], b[1]
     if not len(shape) == len(other) > 1:
