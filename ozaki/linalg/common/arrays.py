@@ -14,7 +14,7 @@ from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.objects import mparray
 
 Floats = npt.NDArray[np.float64]
-"""Numbers in NumPy's memory, of which nothing else is said here."""
+"""An array of NumPy, where no other alias says what it holds."""
 
 
 class Sum(NamedTuple):
