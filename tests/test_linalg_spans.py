@@ -155,6 +155,15 @@ def test_factors_of_rows_and_columns_of_two_sizes(seed):
     assert product_error(fractions(a[found.p]), fractions(found.l), fractions(found.u)) <= found.error_bound < 2.0**-99
 
 
+def test_factors_of_large_rows_that_are_nearly_dependent():
+    """What float64 leaves of twelve of them is 1e280 times as large as the others, in the same columns."""
+    rng, n = np.random.default_rng(36), 17
+    rows, columns = (10.0 ** rng.permutation(np.repeat([150, -150], [k, n - k])) for k in (12, 10))
+    a = (1 / (1 + np.add.outer(np.arange(n), np.arange(n))))[rng.permutation(n)] * rows[:, None] * columns
+    found = linalg.lu_factor(a, accuracy=100, dtype="mp")
+    assert product_error(fractions(a[found.p]), fractions(found.l), fractions(found.u)) <= found.error_bound < 2.0**-99
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_condition_numbers_up_to_the_limit(scaled, rng):
     """Of such a Hilbert matrix, of condition number 2^255, inverses in float64 gain no more than 10 bits at times."""

@@ -1,12 +1,14 @@
 """Linear algebra on every device: results lie there, and their bounds hold in exact rational numbers."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from exact_linalg import complex_error, complex_product_error, complex_solve, holds_eigenvalues
 from mparrays import back
 
 import ozaki
-from ozaki import MPArray, linalg, mparray
+from ozaki import Accuracy, MPArray, linalg, mparray
 
 FORMATS = {"float64": {}, "complex128": {}, "100 bits": {"accuracy": 100, "dtype": "mp"}}
 """Formats of results, with the options that ask for them of float64 operands, or of complex ones."""
@@ -193,3 +195,28 @@ def test_determinants_and_exponentials(device, rng, name):
             missed = (mparray(back(device, x)) - exact).astype("complex128").reshape(2, -1)
             sizes = np.ones(2) if name == "slogdet" else abs(exact.astype("complex128").reshape(2, -1)).max(axis=1)
             assert (abs(missed).max(axis=1) <= found.error_bound * sizes * (1 + 2.0**-40) + 2.0**-190 * sizes).all()
+
+
+def test_singular_values_of_columns_far_apart(device, rng):
+    """Each relative to itself, beside what NumPy finds with more bits."""
+    for form, complete in (("float64", True), ("complex128", False)):
+        a = matrix(rng, form, 5) * 2.0 ** np.array([150, -150, 0, 75])
+        found = linalg.svd(device.asarray(a), complete, accuracy=Accuracy("relative", 2.0**-53))
+        wanted = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-100), dtype="mp")
+        arrays = found.u, found.s, found.vh
+        assert all(isinstance(x, device.xp.ndarray) for x in arrays) and found.u.shape == (5, 5 if complete else 4)
+        u, s, vh = map(device.asnumpy, arrays)
+        exact = wanted.values.to_fractions()
+        assert all(abs(Fraction(x) / y - 1) <= 2.0**-52 for x, y in zip(s.tolist(), exact, strict=True))
+        assert found.error_bound < 2.0**-52 and found.vector_bounds.max() < 1e-14
+        for x in (u, vh):
+            assert abs(x.conj().T @ x - np.eye(len(x.T))).max() < 1e-14
+
+
+def test_pseudoinverses(device, rng):
+    for shape in ((4, 4), (6, 3)):
+        a = rng.uniform(-1, 1, shape) + 5 * np.eye(*shape)
+        x, bound, bounds, rank, _ = linalg.pinv(device.asarray(a))
+        assert isinstance(x, device.xp.ndarray) and rank == shape[1] and bound == bounds.max() < 2.0**-52
+        missed = mparray(device.asnumpy(x)) - linalg.pinv(a, accuracy=100, dtype="mp").x
+        assert (abs(missed.astype("float64")).max(axis=0) <= bounds * abs(device.asnumpy(x)).max(axis=0) * 1.001).all()

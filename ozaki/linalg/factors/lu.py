@@ -266,7 +266,11 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
         if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
             return order, s, factors
         s = product_of_inverses(s, inverse, count)
-        again, *factors = native(_regular_factors, rounded(product_within(a[order], s, 2.0**-70)), _ILL_CONDITIONED)
+        product = product_within(a[order], s, 2.0**-70)
+        # Columns that are far larger than others, of what is left of rows far apart, would hide these in float64.
+        back = Powers(columns=-where_far(tops_or_zero(product, 0), apart=False))
+        s, product = scaled(s, back), scaled(product, back)
+        again, *factors = native(_regular_factors, rounded(product), _ILL_CONDITIONED)
         order = order[again]
     raise np.linalg.LinAlgError(f"a: {_ILL_CONDITIONED}")
 

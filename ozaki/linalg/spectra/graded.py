@@ -256,5 +256,6 @@ def graded(a: Any, tolerance: float, full: bool = False) -> GradedDecomposition 
     return None
 
 
-_FAR = 10
-"""How far apart exponents of columns are where float64 hardly finds small singular values."""
+_FAR = 24
+"""How far apart exponents of columns are where this takes less time: of 12 columns 17 ms, of 100 columns 120. Up to it
+most are found in float64 alone (`SingularDecomposition`), in 3 ms and 60, and of 300 columns in a third of the time."""
