@@ -231,6 +231,19 @@ def test_gaps_of_values_at_a_power_of_two(rng):
     assert found.vector_bounds(zero, zero).tolist() == before.tolist()
 
 
+def test_close_values_that_float64_does_not_tell_apart():
+    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
+    turn = np.array([[1, 2, 3, 4], [-2, 1, -4, 3], [-3, 4, 1, -2], [-4, -3, 2, 1]])
+    shares = [2**80 + 5, 2**80 + 3, 2**80 + 2, 2**80]
+    a = np.zeros((5, 5), object)
+    a[:4, :4], a[4, 4] = signs @ np.diag(shares) @ turn, 1
+    found = linalg.svdvals(ozaki.mparray(a), accuracy=Accuracy("relative", 2.0**-150), dtype="mp")
+    with mpmath.workprec(1000):
+        exact = [2 * mpmath.sqrt(30) * share for share in shares] + [mpmath.mpf(1)]
+        check_values(found.values, found.error_bounds, exact, relative=True)
+    assert found.iterations <= 10
+
+
 def test_vectors_that_are_far_off_are_no_error(monkeypatch, rng):
     """Squares of their norms are beyond float64."""
     a = rng.standard_normal((3, 3)) * [1, 2.0**-20, 2.0**-40]

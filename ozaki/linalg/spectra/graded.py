@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import step
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, Bounds, componentwise, not_tiny, product, residual
 from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero
@@ -137,23 +137,26 @@ class GradedDecomposition:
         # H / 2 makes V unitary, and a skew matrix turns it: where r is near 1, errors of that must leave V unitary.
         skew = (r * (g - h) - lacking**2 * h / 2) / np.where(together, 1.0, squared)
         skew = np.where(smaller, skew, -skew.conj().T) * ((r > 0.5) & ~together)
-        skew = h / 2 + skew + skew @ skew / 2
         # K_ij times 2^(e_i - e_j) is what turns the columns of V'; of the smaller one of a pair it is no small number.
         apart_ones = (g - r * h) / squared, (h - r * g) / squared
         of_v = np.where(smaller, r * apart_ones[0], apart_ones[1])
         of_scaled = np.where(smaller, near[None, :] / near[:, None] * apart_ones[0], of_v * np.ldexp(1.0, -apart))
-        close = r > 0.5
-        of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * np.ldexp(1.0, -apart), of_scaled)
+        close, by = r > 0.5, np.ldexp(1.0, -apart)
+        of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * by, of_scaled)
+        # Products and this sum are in many bits: of close values K is large, and in float64 V would not stay unitary.
+        unitary, xp = np.where(close, h / 2 + skew @ skew / 2, 0.0), self._xp
+        exact_v, exact_scaled = (
+            exactly(xp.asarray(x)) + exactly(xp.asarray(y)) for x, y in ((of_v, unitary), (of_scaled, unitary * by))
+        )
         # A row of V' whose unit is below that of a column is large for what it adds to V there: V's change is exact
         # enough where it is absolutely small.
-        by_columns = on_host(rounded(self._v)) @ of_scaled
-        by_rows = on_host(rounded(self._unscaled)) @ of_v
-        units = self._of_rows[:, None] - e[None, :]
-        inside, xp = units >= 0, self._xp
-        outside = exactly(xp.asarray(np.where(inside, 0.0, by_rows))).ldexp(xp.asarray(np.where(inside, 0, units)))
-        changed = self._v + exactly(xp.asarray(np.where(inside, by_columns, 0.0))) + outside
         condition = frobenius_norm(self._b) * float(column_norms(self._v).max()) * n
         bits = ceil(log2(condition) - log2(tolerance)) + 16
+        units, fine = self._of_rows[:, None] - e[None, :], not_tiny(2.0**-bits)
+        by_columns = product(self._v, exact_scaled, fine, multiprecision=True)
+        by_rows = product(self._unscaled, exact_v, fine, multiprecision=True)
+        by_rows = by_rows.ldexp(xp.asarray(np.where(units < 0, units, 0)))
+        changed = self._v + masked(by_columns, xp.asarray(units >= 0)) + masked(by_rows, xp.asarray(units < 0))
         self._v = changed.round_to(bits)
         self._turn_clusters(together, squared, tolerance, bits)
 
