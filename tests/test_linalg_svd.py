@@ -200,7 +200,7 @@ def test_equal_values_of_columns_far_apart(rng):
 @pytest.mark.parametrize("complex_one", [False, True])
 def test_columns_beyond_the_range_of_float64_apart(complex_one, rng):
     """Squares of such ratios, and of complex numbers quotients by cosines, have nothing left in float64."""
-    for _ in range(4):
+    for _ in range(2):
         a = rng.standard_normal((6, 6)) + 1j * rng.standard_normal((6, 6)) * complex_one
         a = ozaki.mparray(a if complex_one else a.real).ldexp(rng.permutation([0, -328, -1583, -1582, -1583, -2100]))
         found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
