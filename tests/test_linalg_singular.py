@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from exact_linalg import fractions, product_error
+from exact_linalg import error, exact_solve, fractions, product_error
 
 import ozaki
 from ozaki import linalg
@@ -160,3 +160,18 @@ def test_cholesky_refuses_what_only_looks_definite():
         for dtype in (float, complex):
             with pytest.raises(np.linalg.LinAlgError, match=r"^a: not positive definite"):
                 linalg.cholesky(np.array(a, dtype))
+
+
+@pytest.mark.parametrize("seed", [41, 74, 117])
+def test_columns_that_are_nearly_dependent_are_not_refused(seed):
+    """Inverses on the way are larger than the last one, or lost again, as of tiny elements beside zeros."""
+    rng = np.random.default_rng(seed)
+    n, power = int(rng.integers(3, 9)), int(rng.integers(60, 285))
+    a = rng.standard_normal((n, n))
+    a = rng.integers(-3, 4, (n, n)) if seed % 3 else a
+    a[:, -1] = a[:, 0]
+    difference = np.outer(rng.standard_normal(n), np.arange(n) == n - 1)
+    a = ozaki.mparray(a) + ozaki.mparray(difference).ldexp(-power)
+    found = linalg.inv(a, accuracy=60, dtype="mp")
+    assert error(found.x, exact_solve(fractions(a), fractions(np.eye(n)))) <= found.error_bound <= 2.0**-60
+    assert linalg.lu_factor(a).error_bound < 2.0**-50

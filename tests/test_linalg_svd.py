@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import pinv, problem, singular
+from ozaki.linalg.spectra import graded, pinv, problem, singular
 
 RNG = np.random.default_rng(58)
 
@@ -211,6 +211,61 @@ def test_small_values_of_usual_matrices_take_float64_alone(is_complex, rng, monk
     with mpmath.workprec(1600):
         assert abs(mpmath.mpf(float(number.value)) / (exact[0] / exact[11]) - 1) <= number.error_bound < 2.0**-52
         assert abs(mpmath.mpf(float(least.value)) / exact[11] - 1) <= least.error_bound < 2.0**-52
+
+
+@pytest.mark.parametrize("complex_one", [False, True])
+def test_columns_beyond_the_range_of_float64_apart(complex_one, rng):
+    """Squares of such ratios, and of complex numbers quotients by cosines, have nothing left in float64."""
+    for _ in range(2):
+        a = rng.standard_normal((6, 6)) + 1j * rng.standard_normal((6, 6)) * complex_one
+        a = ozaki.mparray(a if complex_one else a.real).ldexp(rng.permutation([0, -328, -1583, -1582, -1583, -2100]))
+        found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
+        assert found.iterations <= 3
+        with mpmath.workprec(6000):
+            values = mpmath.svd_c(judged(a), compute_uv=False)
+            check_values(found.values, found.error_bounds, list(values), relative=True)
+
+
+def test_vectors_of_values_that_have_few_bits():
+    a = np.array([[3.0, 4.0], [4.0, -3.0]]) * [1, 2.0**-30]
+    found = linalg.svd(a, accuracy=Accuracy("relative", 2.0**-53))
+    assert found.s.tolist() == [5, 5 * 2.0**-30]
+    assert abs(abs(found.u) - [[0.6, 0.8], [0.8, 0.6]]).max() < 2.0**-52 and found.vector_bounds.max() < 2.0**-50
+
+
+@np.errstate(all="ignore")
+def test_gaps_of_values_at_a_power_of_two(rng):
+    """Of 1 2^1 and 1.99 2^0 the second one has the smaller exponent, of 1 2^1 and 0.99 2^1 none, of 2 2^0 the first."""
+    a = np.eye(3) * [1 + 2.0**-40, 1, 2.0**-30] + 2.0**-60 * rng.standard_normal((3, 3)) * [1, 1, 2.0**-30]
+    found = graded.GradedDecomposition(a, 2.0**-60)
+    zero = (None, np.zeros(3))
+    before = found.vector_bounds(zero, zero)
+    assert before.max() < 1
+    shift = np.array([1, 0, 0])
+    found.values, found.exponents = found.values.ldexp(shift), found.exponents - shift
+    found._near = found._near * 2.0**shift
+    assert found.vector_bounds(zero, zero).tolist() == before.tolist()
+
+
+def test_close_values_that_float64_does_not_tell_apart():
+    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
+    turn = np.array([[1, 2, 3, 4], [-2, 1, -4, 3], [-3, 4, 1, -2], [-4, -3, 2, 1]])
+    shares = [2**80 + 5, 2**80 + 3, 2**80 + 2, 2**80]
+    a = np.zeros((5, 5), object)
+    a[:4, :4], a[4, 4] = signs @ np.diag(shares) @ turn, 1
+    found = linalg.svdvals(ozaki.mparray(a), accuracy=Accuracy("relative", 2.0**-150), dtype="mp")
+    with mpmath.workprec(1000):
+        exact = [2 * mpmath.sqrt(30) * share for share in shares] + [mpmath.mpf(1)]
+        check_values(found.values, found.error_bounds, exact, relative=True)
+    assert found.iterations <= 10
+
+
+def test_vectors_that_are_far_off_are_no_error(monkeypatch, rng):
+    """Squares of their norms are beyond float64."""
+    a = rng.standard_normal((3, 3)) * [1, 2.0**-20, 2.0**-40]
+    monkeypatch.setattr(graded, "rotated", lambda b, exponents: (b * 2.0**700, exponents))
+    found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53))
+    check_values(found.values, found.error_bounds, exact_svd(a)[1], relative=True)
 
 
 def test_values_that_are_zero_have_no_relative_accuracy():

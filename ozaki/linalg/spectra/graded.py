@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import step
 from ozaki.functions.products import matmul
-from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
+from ozaki.linalg.common.arrays import adjoint, array_library, exactly, masked, on_host, rounded
 from ozaki.linalg.common.products import UNIT, Bounds, componentwise, not_tiny, product, residual
 from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero
@@ -71,7 +71,7 @@ class GradedDecomposition:
         self.steps, before = 0, [inf, inf]
         self._measure(tolerance)
         while not self.bound <= tolerance:
-            if self.steps == _MOST_STEPS or (self.steps > 2 and not self.bound < before[0] / 2) or self.bound == inf:
+            if self.steps == _MOST_STEPS or (self.steps > 2 and not self.bound < before[0] / 2) or not self.bound < inf:
                 raise np.linalg.LinAlgError(_NOT_CONVERGING)
             before = [before[1], self.bound]
             self.steps += 1
@@ -95,8 +95,8 @@ class GradedDecomposition:
         squares = moved(squares.real if squares.is_complex else squares, np)
         if not bool((squares > 0).all()):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        bits = ceil(-log2(share))
-        self.values = square_roots(squares, bits).round_to(bits)
+        self._bits = bits = ceil(-log2(share))
+        self.values = square_roots(squares, bits).round_to(bits)  # of fewer bits, if all are such numbers as 1/2
         self._near = on_host(rounded(self.values))
         # Its diagonal is what the roots lack: less than 2**(3 - bits).
         self._g = -on_host(rounded(gram)) / self._near[:, None] / self._near
@@ -106,10 +106,11 @@ class GradedDecomposition:
         # The columns of Y are off by what the product B V' errs by.
         self._off = fine * norm_b * sizes / self._near * UP
         norm_y, missed = n**0.5 * 1.01, float(np.linalg.norm(self._off)) * UP
-        of_g = (narrow + 8 * share) * norm_y**2 + 2 * norm_y * missed + missed**2 + LEAST
+        of_g = (narrow + 8 * share) * norm_y**2 + 2 * norm_y * missed + missed * missed + LEAST
+        norm_v = frobenius_norm(v)
         self._gaps = (
             frobenius_norm(self._g) * (1 + 2.0**-40) + of_g,
-            frobenius_norm(self._h) * (1 + 2 * UNIT) + narrow * frobenius_norm(v) ** 2 + LEAST,
+            frobenius_norm(self._h) * (1 + 2 * UNIT) + narrow * norm_v * norm_v + LEAST,
         )
         most = max(self._gaps)
         self.bound = sum(self._gaps) / (2 * (1 - most) ** 2) * UP if most < 0.125 else inf
@@ -129,30 +130,33 @@ class GradedDecomposition:
         apart = np.clip(e[None, :] - e[:, None], -FARTHEST, FARTHEST)
         r = np.ldexp(near[None, :] / near[:, None], apart)
         lacking = on_host(rounded(self.values[:, None] - self.values[None, :].ldexp(apart))) / near[:, None]  # 1 - r
-        smaller = r <= 1
+        smaller = np.tri(n, dtype=bool).T  # as values descend; in float64 close ones may have r = 1 both ways
         r, lacking = np.where(smaller, r, 1 / r), np.where(smaller, lacking, lacking.T)
         squared = lacking * (1 + r)  # 1 - r^2, r the ratio of the smaller one to the larger one
         together = squared <= _APART * float((abs(g) + abs(h)).max())
         # H / 2 makes V unitary, and a skew matrix turns it: where r is near 1, errors of that must leave V unitary.
         skew = (r * (g - h) - lacking**2 * h / 2) / np.where(together, 1.0, squared)
-        skew = np.where(np.tri(n, dtype=bool).T, skew, -skew.conj().T) * ((r > 0.5) & ~together)
-        skew = h / 2 + skew + skew @ skew / 2
+        skew = np.where(smaller, skew, -skew.conj().T) * ((r > 0.5) & ~together)
         # K_ij times 2^(e_i - e_j) is what turns the columns of V'; of the smaller one of a pair it is no small number.
         apart_ones = (g - r * h) / squared, (h - r * g) / squared
         of_v = np.where(smaller, r * apart_ones[0], apart_ones[1])
         of_scaled = np.where(smaller, near[None, :] / near[:, None] * apart_ones[0], of_v * np.ldexp(1.0, -apart))
-        close = r > 0.5
-        of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * np.ldexp(1.0, -apart), of_scaled)
+        close, by = r > 0.5, np.ldexp(1.0, -apart)
+        of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * by, of_scaled)
+        # Products and this sum are in many bits: of close values K is large, and in float64 V would not stay unitary.
+        unitary, xp = np.where(close, h / 2 + skew @ skew / 2, 0.0), self._xp
+        exact_v, exact_scaled = (
+            exactly(xp.asarray(x)) + exactly(xp.asarray(y)) for x, y in ((of_v, unitary), (of_scaled, unitary * by))
+        )
         # A row of V' whose unit is below that of a column is large for what it adds to V there: V's change is exact
         # enough where it is absolutely small.
-        by_columns = on_host(rounded(self._v)) @ of_scaled
-        by_rows = on_host(rounded(self._unscaled)) @ of_v
-        units = self._of_rows[:, None] - e[None, :]
-        inside, xp = units >= 0, self._xp
-        outside = exactly(xp.asarray(np.where(inside, 0.0, by_rows))).ldexp(xp.asarray(np.where(inside, 0, units)))
-        changed = self._v + exactly(xp.asarray(np.where(inside, by_columns, 0.0))) + outside
         condition = frobenius_norm(self._b) * float(norms_on_host(self._v, 0).max()) * n
         bits = ceil(log2(condition) - log2(tolerance)) + 16
+        units, fine = self._of_rows[:, None] - e[None, :], not_tiny(2.0**-bits)
+        by_columns = product(self._v, exact_scaled, fine, multiprecision=True)
+        by_rows = product(self._unscaled, exact_v, fine, multiprecision=True)
+        by_rows = by_rows.ldexp(xp.asarray(np.where(units < 0, units, 0)))
+        changed = self._v + masked(by_columns, xp.asarray(units >= 0)) + masked(by_rows, xp.asarray(units < 0))
         self._v = changed.round_to(bits)
         self._turn_clusters(together, squared, tolerance, bits)
 
@@ -204,7 +208,7 @@ class GradedDecomposition:
 
         Columns of U beyond n are orthogonal to the others, up to the tolerance.
         """
-        bits, (ints, exponents) = self.values.bits, self.values.to_ints()
+        bits, (ints, exponents) = self._bits, self.values.to_ints()
         inverses: Any = np.diag(of_ints((1 << 2 * bits) // ints, -exponents - 2 * bits))
         fine, v = componentwise(2.0**-bits), self._unscaled
         u = matmul(self._w, moved(inverses, self._xp), accuracy=fine, dtype="mp")
@@ -229,7 +233,7 @@ class GradedDecomposition:
         n, (g, h), gaps = self._n, self._gaps, np.full(self._n, inf)
         if n > 1:
             # Distances of a value from the others, relative to it.
-            down = np.clip(np.diff(self.exponents), -FARTHEST, 0)
+            down = np.clip(np.diff(self.exponents), -FARTHEST, 1)  # 1 of values near a power of two
             between = on_host(rounded(self.values[:-1] - self.values[1:].ldexp(down)))
             gaps[:-1] = between / self._near[:-1]
             gaps[1:] = np.minimum(gaps[1:], np.ldexp(between / self._near[1:], -down))

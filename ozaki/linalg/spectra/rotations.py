@@ -22,6 +22,9 @@ _MOST_SWEEPS = 30
 _SMALL = 2.0**-44
 """Cosines of angles between columns up to which these count as orthogonal: corrections make more of them."""
 
+_NOTHING = 2.0**-1000
+"""Cosines up to which no rotation is needed: NumPy divides complex numbers by subnormal ones to NaN."""
+
 FARTHEST = 500
 """Exponents of columns farther apart count as so far: the square of such a ratio is nothing beside 1."""
 
@@ -45,7 +48,7 @@ def rotated(b: npt.NDArray[Any], exponents: Exponents) -> tuple[npt.NDArray[Any]
     again: Any = np.linalg.qr((np.triu(upper) * np.triu(by)).conj().T, mode="r")
     y, of_y = _orthogonal((np.tril(again.conj().T) * np.tril(by.T)), e)
     # V is R^H Y inv(S), too, Y being nearly unitary: where the elements of V are small that finds them.
-    units = np.clip(e[:, None] - of_y[None, :], -FARTHEST, FARTHEST)
+    units = e[:, None] - of_y[None, :]
     squares = (abs(y) ** 2).sum(axis=0)
     by_adjoint = upper.conj().T @ y / squares * np.ldexp(1.0, 2 * units.clip(None, 0))
     found = np.where(units >= 0, np.linalg.solve(upper, y), by_adjoint)
@@ -85,7 +88,8 @@ def _rotate(x: npt.NDArray[Any], e: Exponents, first: Places, second: Places) ->
     a, b = np.linalg.norm(p, axis=1), np.linalg.norm(q, axis=1)
     cosines = (p.conj() * q).sum(axis=1) / (a * b)
     sizes = abs(cosines)
-    phases = np.where(sizes > 0, cosines / np.where(sizes > 0, sizes, 1.0), 1.0)
+    some = sizes > _NOTHING
+    phases = np.where(some, cosines / np.where(some, sizes, 1.0), 1.0)
     by = np.ldexp(1.0, np.clip(e[second] - e[first], -FARTHEST, FARTHEST))
     ratio = by * (b / a)  # of the second norm to the first; above 1 where rotations have changed their order
     swap = ratio > 1

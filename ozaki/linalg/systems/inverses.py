@@ -55,6 +55,9 @@ LIMIT = f"2^{log2(LARGEST):.0f} is the limit"
 _SINGULAR = f"singular, or its condition number is too large ({LIMIT}, rows and columns scaled)"
 _DEPENDENT = f"columns are dependent, or its condition number is too large ({LIMIT}, columns scaled)"
 
+_TOO_LARGE = 2.0**100
+"""How much larger than the inverse one may be that is found on the way to it, of nearly dependent columns."""
+
 _NEARLY_SINGULAR = 2.0**80
 """A condition number, above what the inverse of a singular matrix in float64 shows, above which it is asked whether the
 matrix is singular, by an elimination modulo a prime: it takes a tenth of the time of an inverse and its residual."""
@@ -220,23 +223,39 @@ def left_inverse(a: Any, why: str = _SINGULAR, near: Any = None) -> LeftInverse:
     numpy.linalg.LinAlgError
         If the matrix is singular, or its condition number above `LARGEST`.
     """
-    xp, dtype = array_library(a), _float(a)
-    eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
-    r = _inverse(rounded(a), why) if near is None else near
-    contraction = _native_contraction(rounded(a), r, norm_a, eye)
+    high, eye, norm_a = rounded(a), array_library(a).eye(a.shape[0]), row_norm(a)
+    r = _inverse(high, why) if near is None else near
+    contraction = _native_contraction(high, r, norm_a, eye)
     step("inverse in float64: norm of I - R A up to %s", contraction)
     if contraction <= NATIVE:
         return LeftInverse(a, r, contraction, norm_a, row_norm(r), native=True)
-    asked = False
+    try:
+        return _in_many_bits(a, r, why)
+    except np.linalg.LinAlgError:
+        # Changes by some units of the last place undo such an inverse, as of tiny elements, instead of improving it.
+        if not row_norm(r) * norm_a > _NEARLY_SINGULAR:
+            raise
+    return _in_many_bits(a, _inverse(next(_changed(high)), why), why)
+
+
+def _in_many_bits(a: Any, r: Any, why: str) -> LeftInverse:
+    """As `left_inverse`, by inverses of R A, from an R in float64.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+    """
+    dtype, eye, norm_a, asked = _float(a), array_library(a).eye(a.shape[0]), row_norm(a), False
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
-        condition = _checked(norm_r * norm_a, why)
+        condition = _checked(norm_r * norm_a / _TOO_LARGE, why) * _TOO_LARGE
         # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
         rest = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
         contraction = row_norm(rest) * (1 + 2.0**-50) + 2 * tolerance * condition
         step("inverse %d: norm of I - R A up to %s", count, contraction)
         if contraction <= CONTRACTION:
+            _checked(condition, why)
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         if condition > _NEARLY_SINGULAR and not asked and len(eye) <= _MOST_ROWS:
             asked = True
