@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "processes"
 
 
-def with_threads(program, size, *args, timeout=30.0):
+def with_threads(program, size, *args, timeout=90.0):
     """What `work` returns in each thread."""
     from ozaki.distributed.communicators.threads import run
 
@@ -33,7 +33,7 @@ def with_threads(program, size, *args, timeout=30.0):
     return run(size, lambda communicator: module.work(communicator, *map(str, args)), timeout)
 
 
-def with_gloo(program, size, *args, timeout=30.0, limit=300.0, engine="gloo"):
+def with_gloo(program, size, *args, timeout=90.0, limit=300.0, engine="gloo"):
     """The line of each process of a group of PyTorch: {"result": what `work` returns}, or what `main` tells of errors.
 
     None for a process that has written none. All are killed after `limit` seconds. `timeout` is the communicator's.
@@ -52,7 +52,7 @@ def with_nccl(program, size, *args, **options):
     return with_gloo(program, size, *args, engine="nccl", **options)
 
 
-def with_mpi(program, size, *args, timeout=30.0, limit=300.0):
+def with_mpi(program, size, *args, timeout=90.0, limit=300.0):
     """As `with_gloo`, of the processes that mpiexec starts; those that are left when one ends go on."""
     needs("mpi4py")
     command = [mpiexec(), *_goes_on(), "-n", size, sys.executable, PROGRAMS / f"{program}.py", "mpi", timeout, *args]

@@ -113,9 +113,9 @@ def test_any_sharing_has_the_bits_of_one_call(data, seed):
         wanted = one()
     except ValueError as error:
         with pytest.raises(ValueError, match=str(error).split(":")[0]):
-            run(size, many, 20)
+            run(size, many)
         return
-    for found in run(size, many, 20):
+    for found in run(size, many):
         assert np.array_equal(found.view("u1"), wanted.view("u1"))
 
 
@@ -310,7 +310,7 @@ def refused(size, work, error, match):
             work(communicator)
         return True
 
-    assert all(run(size, each, 20))
+    assert all(run(size, each))
 
 
 def test_what_differs_among_processes_is_refused_on_all():
@@ -531,7 +531,7 @@ def test_an_error_on_one_process_is_known_to_the_others():
         except (TypeError, ProcessError) as error:
             errors.append((communicator.rank, type(error).__name__, str(error)))
 
-    run(3, each, 20)
+    run(3, each)
     by_rank = {rank: (name, text) for rank, name, text in errors}
     assert by_rank[0][0] == "TypeError"
     assert by_rank[1][0] == by_rank[2][0] == "ProcessError" and "process 0" in by_rank[1][1]

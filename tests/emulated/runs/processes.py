@@ -21,6 +21,9 @@ from ozaki.driver import works
 from runs.device import held_bytes
 from runs.operands import hard, matrix, same
 
+PATIENCE = 300.0
+"""Seconds that a thread waits for another, which may compile kernels for its emulated device meanwhile."""
+
 METHODS: tuple[dict[str, Any], ...] = (
     {"scheme": "residues", "slices": 14},
     {"accuracy": "fp64"},
@@ -55,7 +58,7 @@ def shares_on_devices(rng: np.random.Generator) -> None:
 
             want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
             plus = ozaki.gemm(-1.5, a, b, 0.5, c, reproducible=True, inner_scaling=False, **method)
-            for found, more in run(2, work, 20):
+            for found, more in run(2, work, PATIENCE):
                 same(want, found)
                 same(plus, more)
 
@@ -70,7 +73,7 @@ def through_memory_of_the_host(rng: np.random.Generator) -> None:
             return cp.asnumpy(distributed.matmul(x, y, Slab.Y, scheme="residues", slices=14).gather())
 
     with mock.patch.object(Threads, "_start_on_gpu", Direct._start_on_gpu):
-        for found in run(2, work, 20):
+        for found in run(2, work, PATIENCE):
             same(ozaki.matmul(a, b, scheme="residues", slices=14), found)
 
 
@@ -91,7 +94,7 @@ def in_panels(size: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, given: Any
 
     want, of_one = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, return_report=True, **method)
     plus = ozaki.gemm(-1.5, a, b, 0.5, c, reproducible=True, inner_scaling=False, **method)
-    for found, more, report in run(size, work, 20):
+    for found, more, report in run(size, work, PATIENCE):
         same(want, found)
         same(plus, more)
         assert report.sharing.layers == given.get("layers", report.sharing.layers), report
@@ -143,7 +146,7 @@ def panels_of_transposes(rng: np.random.Generator) -> None:
                     return tuple(cp.asnumpy(each.gather()) for each in found)
 
             outer = ozaki.matmul(a, a.T, reproducible=True, **method)
-            for inner, same_as_outer in run(3, work, 20):
+            for inner, same_as_outer in run(3, work, PATIENCE):
                 same(ozaki.matmul(a.T, a, reproducible=True, **method), inner)
                 same(outer, same_as_outer)
         b, c = matrix(rng, (23, 30), "f8"), matrix(rng, (50, 30), "f8")
@@ -226,7 +229,7 @@ def panels_within_limits(rng: np.random.Generator) -> None:
 
             want = ozaki.matmul(a, b, reproducible=True, inner_scaling=False, **method)
             plus = ozaki.gemm(2.0, a, b, 1.0, c, reproducible=True, inner_scaling=False, **method)
-            for found, more, shared_out in run(2, work, 20):
+            for found, more, shared_out in run(2, work, PATIENCE):
                 same(want, found)
                 same(plus, more)
                 assert limit == limits[0] or shared_out.width < 900 or shared_out.blocks != (1, 1)
@@ -257,7 +260,7 @@ def refused_on_devices(rng: np.random.Generator) -> None:
                 distributed.matmul(distributed.share_of(a, Slab.X, communicator), x)
         return True
 
-    assert all(run(2, work, 20))
+    assert all(run(2, work, PATIENCE))
 
     def alone(communicator: Any) -> bool:
         """What one GPU alone refuses is known to the other process at once, in its proof and in its panels."""
@@ -279,7 +282,7 @@ def refused_on_devices(rng: np.random.Generator) -> None:
         mock.patch.object(works.Works, "measure", refuse),
         mock.patch.object(parts.Parts, "panel_bytes", refuse),
     ):
-        assert all(run(2, alone, 20))
+        assert all(run(2, alone, PATIENCE))
 
 
 def current_devices(rng: np.random.Generator) -> None:
@@ -299,6 +302,6 @@ def current_devices(rng: np.random.Generator) -> None:
         with on_device(communicator):
             return cp.asnumpy(found), cp.asnumpy(turned)
 
-    for found, turned in run(2, work, 20):
+    for found, turned in run(2, work, PATIENCE):
         same(ozaki.matmul(a, b + 0j, scheme="residues", slices=14), found)
         same(a.conj(), turned)
