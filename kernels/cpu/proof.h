@@ -41,27 +41,13 @@ INLINE Ints floors(Doubles x, Doubles y) {
   return all;
 }
 
-// 2**exponent as two factors, neither of which leaves the range of float64, for the rows of a panel that are there.
-template <int WIDTH> struct PowersOfRows {
-  int64_t rows;
-  double first[WIDTH + 8] = {}, second[WIDTH + 8] = {};
-
-  INLINE_MEMBER PowersOfRows(const Magnitudes& s, int64_t batch, int64_t panel)
-      : rows(s.rows - panel * WIDTH < WIDTH ? s.rows - panel * WIDTH : WIDTH) {
-    for (int64_t i = 0; i < rows; i += 8) {
-      const Longs exponents = some_integers(s.exponents + batch * s.rows + panel * WIDTH + i, rows - i);
-      const Longs half = exponents >> 1;
-      store_some(first + i, powers(half), rows - i), store_some(second + i, powers(exponents - half), rows - i);
-    }
-  }
-};
-
 // A panel whose rows' neighbours along k are `of_k` apart. Rows that are not there are not written.
 template <typename Element, int WIDTH>
 INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
-  const PowersOfRows<WIDTH> power(s, batch, panel);
+  const int64_t rows = s.rows - panel * WIDTH < WIDTH ? s.rows - panel * WIDTH : WIDTH;
+  const RowFactors<double, WIDTH> power(s.exponents + batch * s.rows + panel * WIDTH, rows);
   const double* inner = s.inner.of(batch);
-  for (int64_t i = 0; i < power.rows; i++) {
+  for (int64_t i = 0; i < rows; i++) {
     const int64_t begin = batch * s.of_batch + (panel * WIDTH + i) * s.of_rows;
     for (int64_t h = 0; h < s.depth; h += 16) {
       const int64_t rest = s.count - h, index = rest > 0 ? h / SAMPLE * s.every + h % SAMPLE : 0;
@@ -82,17 +68,18 @@ INLINE void magnitudes_along_k(const Magnitudes& s, int64_t batch, int64_t panel
 // A panel whose rows are neighbours in memory. Sixteen rows of which none is there are not written.
 template <typename Element, int WIDTH>
 INLINE void magnitudes_across(const Magnitudes& s, int64_t batch, int64_t panel, int8_t* out) {
-  const PowersOfRows<WIDTH> power(s, batch, panel);
+  const int64_t rows = s.rows - panel * WIDTH < WIDTH ? s.rows - panel * WIDTH : WIDTH;
+  const RowFactors<double, WIDTH> power(s.exponents + batch * s.rows + panel * WIDTH, rows);
   const int64_t begin = batch * s.of_batch + panel * WIDTH;
   const double* inner = s.inner.of(batch);
   for (int64_t h = 0; h < s.depth; h += 4, out += 4 * WIDTH) {
-    for (int row = 0; row < power.rows; row += 16) {
+    for (int row = 0; row < rows; row += 16) {
       Ints four[4];
       for (int j = 0; j < 4; j++) {
         Doubles halves[2] = {};
         const int64_t here = h + j, index = here / SAMPLE * s.every + here % SAMPLE, at = begin + index * s.of_k;
         for (int half = 0; half < 2 && here < s.count; half++) {
-          const int64_t beside = row + 8 * half, rest = power.rows - beside;
+          const int64_t beside = row + 8 * half, rest = rows - beside;
           if (rest <= 0) break;
           const Element* y = s.imaginary ? (const Element*)s.imaginary + at + beside : nullptr;
           const Element* x = (const Element*)s.x + at + beside;

@@ -100,9 +100,8 @@ template <bool ALONG> INLINE Doubles scaled(Doubles x, const double* inner, int6
 
 // 2**exponent as two factors, neither of which leaves the range of float64.
 struct Power {
-  double first = 0, second = 0;
+  double first, second;
 
-  Power() = default;
   explicit Power(int64_t exponent) {
     const int half = (int)(exponent / 2);
     first = ldexp(1.0, half), second = ldexp(1.0, (int)exponent - half);
@@ -113,10 +112,13 @@ struct Power {
 template <typename Number, int ROWS> struct RowFactors {
   Number first[ROWS], second[ROWS];
 
-  INLINE_MEMBER RowFactors(const Split& s, int64_t batch, int64_t row) {
+  INLINE_MEMBER RowFactors(const Split& s, int64_t batch, int64_t row)
+      : RowFactors(s.exponents + batch * s.rows + row, s.rows - row) {}
+
+  // Of `rows` rows from the one on whose exponent comes first; of rows beyond them they are 1.
+  INLINE_MEMBER RowFactors(const int64_t* mu, int64_t rows) {
     for (int i = 0; i < ROWS; i += 8) {
-      const Longs exponents = some_integers(s.exponents + batch * s.rows + row + i, s.rows - row - i);
-      const Longs half = exponents >> 1;
+      const Longs exponents = some_integers(mu + i, rows - i), half = exponents >> 1;
       store_some(first + i, powers(half), 8), store_some(second + i, powers(exponents - half), 8);
     }
   }
