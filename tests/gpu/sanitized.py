@@ -1,7 +1,9 @@
 """Products by every kind of kernel on Hopper, small enough for compute-sanitizer.
 
 compute-sanitizer --tool memcheck python tests/gpu/sanitized.py
-compute-sanitizer --tool racecheck python tests/gpu/sanitized.py
+compute-sanitizer --tool racecheck python tests/gpu/sanitized.py large
+compute-sanitizer --tool racecheck python tests/gpu/sanitized.py stacks
+compute-sanitizer --tool racecheck python tests/gpu/sanitized.py sixteen
 
 Errors of racecheck in nvjet_* are cuBLAS's own; excluding its kernels makes the sanitizer fail (CUDA 13.0).
 """
@@ -46,10 +48,52 @@ TOGETHER = (  # tiles for more than two waves
 WORDS = [replace(words, core=H100) for words in PRESETS.values()]
 
 
-def main() -> int:
-    """Multiply all; return the number of products that differ from NumPy's."""
+STACKS = (  # rows and columns of a matrix, and what its kernel multiplies
+    *(("residues", 14, "f8", size) for size in (16, 32, 64, 128, 40)),
+    *(("digits", 3, "f4", size) for size in (16, 64)),
+    *(("residues", 7, "f4", size) for size in (64, 128)),
+    *(("residues", 15, "c16", size) for size in (16, 64)),
+)
+
+
+def main(kinds: list[str]) -> int:
+    """Multiply all of these kinds, without one of all kinds; return the number of products that differ from NumPy's."""
     cp.cuda.set_allocator(None)  # with a pool, memory past the end of an array is seldom unallocated
-    rng = np.random.default_rng(0)
+    for kind in kinds or _KINDS:
+        _KINDS[kind](np.random.default_rng(0))
+    return len(_differ)
+
+
+def stacks(rng: np.random.Generator) -> None:
+    """Stacks of small matrices, and products with few inner indices."""
+    for scheme, slices, dtype, size in STACKS:
+        a, b = (rng.standard_normal((9, size, size)) for _ in range(2))
+        if dtype[0] == "c":
+            a, b = a + 1j * b, b - 1j * a
+        a, b = a.astype(dtype), b.astype(dtype)
+        choices = {"scheme": scheme, "slices": slices}
+        same(f"a stack of {size}, {dtype}", ozaki.matmul(a, b, **choices), cp.asarray(a), cp.asarray(b), **choices)
+        if dtype[0] == "f":
+            x, y = a.swapaxes(1, 2), b[0]
+            same("broadcast", ozaki.matmul(x, y, accuracy="fp64"), cp.asarray(x), cp.asarray(y), accuracy="fp64")
+    a, b = rng.standard_normal((300, 100)), rng.standard_normal((100, 201))
+    for slices in (14, 15):
+        choices = {"scheme": "residues", "slices": slices}
+        same("few inner indices", ozaki.matmul(a, b, **choices), cp.asarray(a), cp.asarray(b), **choices)
+
+
+def sixteen(rng: np.random.Generator) -> None:
+    """Rows of 16-bit floats that digits prove, rows with outliers, and rows whose products are exact."""
+    for m in (1, 16, 64, 200):
+        a, b = rng.standard_normal((m, 600)), rng.standard_normal((600, 300)).astype("f2")
+        a[m // 2 :, 7] *= 100
+        a[m // 3, 9:] = 0
+        a = a.astype("f2")
+        same(f"{m} rows of 16 bits", ozaki.matmul(a, b, accuracy="fp16"), cp.asarray(a), cp.asarray(b), accuracy="fp16")
+
+
+def large(rng: np.random.Generator) -> None:
+    """Products of one matrix, each by the kernels of its size."""
     for case in COUNTED:
         counted(rng, *case)
     with mock.patch.object(choice.winograd, "_FROM", 0):
@@ -105,7 +149,6 @@ def main() -> int:
     a, b = rng.integers(-9, 10, (3, 70, 600)).astype("f4")[..., ::2], rng.integers(-9, 10, (300, 130)).astype("f8")
     for y in (b, b.astype("f4")):  # the native product: of converted copies, and of operands as they are
         same("native", a @ y, cp.asarray(a), cp.asarray(y), scheme="native")
-    return len(_differ)
 
 
 def never(words: Words) -> bool:
@@ -153,5 +196,7 @@ def compare(label: str, expected: np.ndarray, found: np.ndarray) -> None:
 
 _differ: list[str] = []
 
+_KINDS = {"large": large, "stacks": stacks, "sixteen": sixteen}
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -72,11 +72,8 @@ MOST_FACTORS = 24
 """The most inverses of factors that precondition a matrix, as `_INVERSES`; rows may be apart, too."""
 
 CONTRACTION = 2.0**-10
-"""The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
-
-NATIVE = 2.0**-20
-"""The largest bound of such a norm with which the products of a correction are native ones. They are as accurate as
-that bound, which has what a native product errs by in it, so each correction gains as many bits."""
+"""The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least. Where
+a native product proves it, products of a correction are native ones: they err by no more than that bound has in it."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,7 @@ def left_inverse(a: Any, why: str = _SINGULAR, near: Any = None) -> LeftInverse:
     r = _inverse(high, why) if near is None else near
     contraction = _native_contraction(high, r, norm_a, eye)
     step("inverse in float64: norm of I - R A up to %s", contraction)
-    if contraction <= NATIVE:
+    if contraction <= CONTRACTION:
         return LeftInverse(a, r, contraction, norm_a, row_norm(r), native=True)
     try:
         return _in_many_bits(a, r, why)
@@ -296,7 +293,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     gram = eye - native_product(adjoint(w), w)
     contraction = _square_contraction(gram, w, of_square, relative * norm_a * norm_s, relative * columns_a * columns_s)
     step("inverse in float64: norm of I - (A S)^H (A S) up to %s", contraction)
-    if contraction <= NATIVE:
+    if contraction <= CONTRACTION:
         return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s, native=True)
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)

@@ -22,7 +22,7 @@ from ozaki.linalg.common.products import UNIT, native_error, native_product
 from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
-from ozaki.linalg.systems.inverses import NATIVE
+from ozaki.linalg.systems.inverses import CONTRACTION
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.formats import is_multiprecision
 
@@ -95,7 +95,7 @@ class Inverses:
         e = xp.eye(a.shape[-1]) - native_product(self._r, self._a)
         self._unit = native_error(self._r, self._a) + UNIT
         self._contraction = (_norm(e) + self._unit * self._norm_r * self._norm_a) * UP + _TINY
-        if not (enough := on_host(self._contraction <= NATIVE)).all():
+        if not (enough := on_host(self._contraction <= _MOST_CONTRACTION)).all():
             self._look_closer(~enough)
         self._is_good = self._contraction <= _MOST_CONTRACTION
         self.good: npt.NDArray[np.bool_] = on_host(self._is_good)
@@ -186,7 +186,7 @@ def least_squares(a: Any, b: Any, target: Target) -> Solved:
     rows_d, columns_d = of_w * norm_a * norm_s, of_w * columns_a * columns_s
     missed = native_error(of_a, a) * columns_w * norm_w + columns_d * norm_w + columns_w * rows_d + columns_d * rows_d
     contraction = (_norm(gram) + missed) * UP + _TINY
-    good = contraction <= NATIVE
+    good = contraction <= CONTRACTION
     step("inverses in float64: norms of I - (A S)^H (A S) up to %s", contraction)
     x = native_product(s, native_product(of_s, native_product(of_a, unit)))
     gains = on_host(norm_s * columns_s * columns_a)[on_host(good)].max(initial=1.0)
