@@ -72,8 +72,9 @@ MOST_FACTORS = 24
 """The most inverses of factors that precondition a matrix, as `_INVERSES`; rows may be apart, too."""
 
 CONTRACTION = 2.0**-10
-"""The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least. Where
-a native product proves it, products of a correction are native ones: they err by no more than that bound has in it."""
+"""The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least.
+Where a native product proves it, products of a correction are native ones: they err by no more than that bound has in
+it."""
 
 
 @dataclass(frozen=True)
