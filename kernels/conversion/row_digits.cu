@@ -275,8 +275,10 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   columns += b * columns_step;
 #if !COUNTED
   // A few rows begin while the kernel before, of the product before, is busy with memory.
+#pragma unroll 1
   for (int h = 64 * thread; h < k; h += 64 * THREADS) prefetch(from + h);
 #endif
+#pragma unroll 1
   for (int i = thread; i < (THRESHOLDS + 1) * 8; i += THREADS)
     reinterpret_cast<uint4*>(histogram)[i] = make_uint4(0, 0, 0, 0);
   after_previous();
@@ -369,7 +371,7 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   if (warp == 0) {
 #pragma unroll
     for (int j = 0; j < 2; ++j)
-#pragma unroll 4
+#pragma unroll AT_ONCE
       for (int i = 0; i < 8; ++i) {  // eight neighbouring lanes read other banks
         const uint4 four = reinterpret_cast<const uint4*>(histogram[2 * lane + j])[(i + lane) % 8];
         reached[j] += four.x + four.y + four.z + four.w;
