@@ -37,9 +37,9 @@
 // 4096 x 4096 of them 19 microseconds of an H100, which needs about 20 for their 64 MB.
 //
 // Few rows are waited for. By count the block of a row of 8192 takes 3 to 4 microseconds of an H200: for the row, which
-// is on its way at once, and in the second-level cache if the kernel before ran for long enough, 0.3 to 1; phase 2 1.1 to
-// 1.5; the exponent, the proof and four barriers 0.8; and 0.9 until all digits are seen. Before, with a load at a time
-// and six barriers after phase 2, it was 7 to 12.
+// is on its way at once, and in the second-level cache if the kernel before ran for long enough, 0.3 to 1; phase 2 1.1
+// to 1.5; the exponent, the proof and three barriers 0.8; and 0.9 until all digits are seen. Before, with a load at a
+// time and six barriers after phase 2, it was 7 to 12.
 //
 // Phases:
 // 1. The largest magnitude, and NaN and Inf.
@@ -283,6 +283,8 @@ row_digits(const uint16_t* __restrict__ x, int64_t sb, int64_t sr, int64_t rows,
   // A few rows begin while the kernel before, of the product before, is busy with memory.
 #pragma unroll 1
   for (int h = 64 * thread; h < k; h += 64 * THREADS) prefetch(from + h);
+  const uint8_t* const summary = reinterpret_cast<const uint8_t*>(columns);
+  if (128 * thread < static_cast<int>(sizeof(Columns))) prefetch(summary + 128 * thread);
 #endif
 #pragma unroll 1
   for (int i = thread; i < (THRESHOLDS + 1) * 8; i += THREADS)
