@@ -103,7 +103,7 @@ FEW_RESIDUES = {(): 22, ("PROJECTED",): 22, ("UNDECIDED",): 21, ("PROJECTED", "U
 # of stacks what is not needed for each entry; the others keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
-    "split": 24, "row_digits": 16,
+    "split": 24, "row_digits": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
     "inner_products": 40, "stack": 336, "stack_facts": 48, "thin_gemm": 96,
@@ -686,7 +686,7 @@ CASES += [("sm_90a", *row_digits(half, 0, rows, counted=0, threads=256)) for hal
 CASES += [
     case
     for kind in (
-        *(("BFloat16", (2, 3, 2), 8, 4, 5), ("BFloat16", (2, 3, 2), 16, 1, 5), ("BFloat16", (2, 3, 2), 32, 3, 4)),
+        *(("BFloat16", (2, 3, 2), 8, 4, 5), ("BFloat16", (2, 3, 2), 16, 1, 4), ("BFloat16", (2, 3, 2), 32, 3, 4)),
         *(("BFloat16", (2, 3, 2), 64, 8, 3), ("Float16", (3, 3, 3), 8, 1, 3), ("Float16", (3, 3, 3), 64, 2, 2)),
         *(("Float16", (3, 4, 3), 8, 2, 3), ("Float16", (3, 4, 3), 64, 4, 2)),
     )
@@ -824,8 +824,8 @@ def test_every_kernel_waits_for_the_one_before():
         for body in bodies:
             before = body[body.index("{") + 1 : body.index(waits)].split("\n")
             known = all(_OF_NOBODY.fullmatch(line.strip()) for line in before)
-            # These read results of older kernels.
-            assert known or file.name in ("nonfinite.cu", "few_rows_sm90.cu"), file.name
+            # These read results of older kernels, or read nothing and prefetch.
+            assert known or file.name in ("nonfinite.cu", "few_rows_sm90.cu", "row_digits.cu"), file.name
         assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name
 
 

@@ -22,6 +22,14 @@ __device__ __forceinline__ void let_next_begin() {
 #endif
 }
 
+// Begins to bring a line of global memory into the second-level cache, which has what any kernel writes; so it is no
+// read, and may come before this kernel waits.
+__device__ __forceinline__ void prefetch(const void* address) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 // After it a kernel may read what the kernel before it wrote, and write where that one read. The next one may begin.
 __device__ __forceinline__ void after_previous() {
   wait_for_previous();

@@ -63,6 +63,8 @@ FUNCTIONS = {
         *(
             "kinds-of-rows",
             "hopper-kinds-of-rows",
+            "long-rows",
+            "hopper-long-rows",
             "many-tiles",
             "hopper-many-tiles",
             "few-of-many",

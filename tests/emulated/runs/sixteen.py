@@ -139,6 +139,22 @@ def kinds_of_rows(rng: np.random.Generator) -> None:
                 assert kinds == found, (kinds, found)
 
 
+def long_rows(rng: np.random.Generator) -> None:
+    """Rows that a block reads in rounds, of lengths at which it holds them and not, that begin anywhere in memory."""
+    half = _HALVES[rng.integers(2)]
+    for longest in (8400, 16700):
+        k = longest - 8 * int(rng.integers(25)) - int(rng.choice([0, 0, 3]))
+        first = int(rng.choice([0, 0, 5]))  # rows begin at addresses that 16 divides, or few of them do
+        left, right = (1, 3, k + 8), (1, 2, k + 8)
+        a, b = _hard(rng, left, half), _bits(rng.standard_normal(right), half)
+        expected, kinds = _wanted(a[..., first : first + k], b[..., first : first + k], half)
+        x, y = (cp.asarray(each)[..., first : first + k] for each in (a, b))
+        for engine in _engines(3, k, half):
+            got, found = _multiplied(x, y, half, engine, prepared=False)
+            _same(expected, got)
+            assert kinds == found, (kinds, found)
+
+
 def many_tiles(rng: np.random.Generator) -> None:
     """Several tiles of rows of each kind, some of which are split along k, by few multiprocessors."""
     _as_if_many(rng)

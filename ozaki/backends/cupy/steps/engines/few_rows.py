@@ -38,8 +38,9 @@ cluster, copy the digits once, and multiply 8, 16, 32 or 64 rows: of 64 3.2e9 pr
 _PADDED = (8, 16, 32, 64)
 """Rows, with padding, of which there are kernels."""
 
-_COLUMNS, _RING = 128, 192 * 1024
-"""Columns of a cluster; bytes of a ring, beside which a multiprocessor has room for a block that splits rows of A."""
+_COLUMNS, _RING = 128, 184 * 1024
+"""Columns of a cluster; bytes of a ring, beside which a multiprocessor has room for a block that splits rows of A,
+42 KB of which hold a row of 16384. With five stages of 16 rows, of 190 KB, there would be room for rows of 12288."""
 
 _MOST_BLOCKS, _LEAST_BLOCKS = 8, 4
 """Blocks of a cluster at most; and blocks of k of each at least, about as many as its ring takes at once."""
