@@ -36,7 +36,7 @@
 // Phases 3 and 4 take about 1.5. Rows are split in about 5, in which time memory gives 180 KB to each block, of the
 // 256 KB or 1 MB that it needs; phase 1 asks for up to 288 KB (of 64 rows 224 KB). Both kernels together are predicted to
 // take 9, 9 and 13 microseconds for 1, 16 and 64 rows beside 4096 x 4096, and 26, 27 and 36 beside 4096 x 14336. Beside
-// 8192 x 8192, where these counts give 30, 31 and 41, an H200 takes 43, 49 and 56 (docs/performance.md).
+// 8192 x 8192, where these counts give 30, 31 and 41, an H200 takes 39, 43 and 49 (docs/performance.md).
 #define INPUT_A FORMAT
 #define INPUT_B FORMAT
 #define OUTPUT FORMAT
