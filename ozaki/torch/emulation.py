@@ -38,9 +38,9 @@ def emulate(
     These are the products of `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `einsum`, `tensordot`, `linear`, `torch.linalg`
     and of gradients: whatever dispatches to an operator that is a matrix product (`PRODUCTS`). Other operators multiply
     matrices inside, where nobody can reach them: attention, convolutions, factorisations, and the functions that
-    `torch.cond` and its like call. They run as they are, and the account names those that are known (`INSIDE`). It
-    holds for the thread that enters the block, in an event loop for the task that does and those that it makes, and for
-    gradients. When the block ends, everything is as before.
+    `torch.cond` and its like call, which PyTorch 2.6 and 2.7 refuse inside. They run as they are, and the account names
+    those that are known (`INSIDE`). It holds for the thread that enters the block, in an event loop for the task that
+    does and those that it makes, and for gradients. When the block ends, everything is as before.
 
     What a tracer writes down inside (`make_fx`, `torch.func.linearize`) are products of the library with these options,
     for as long as the graph lives.
