@@ -330,6 +330,9 @@ def test_operands_of_8_bits_count_as_bfloat16(rng, name):
     c, report = ozaki.matmul(a, b, return_report=True)
     assert c.dtype == ml_dtypes.bfloat16 and np.array_equal(bits(c), bits(ozaki.matmul(*wide)))
     assert ozaki.matmul(a, b, accuracy="fp32").dtype == np.float32
+    added = rng.standard_normal((20, 10)).astype(a.dtype)
+    summed = ozaki.gemm(1, a, b, 1, added.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(bits(ozaki.gemm(1, a, b, 1, added)), bits(summed))
     if name == "float8_e4m3fn":
         assert report.row_kinds == (("2 digits", 20),) or dict(report.row_kinds) == {"2 digits": 20}
     plan = ozaki.plan(a, b, accuracy="bf16")
