@@ -130,6 +130,16 @@ def test_a_prepared_operand_serves_any_number_of_rows(operands, accuracy):
         assert np.array_equal(bits(by_plan), bits(expected))
 
 
+def test_a_prepared_operand_beside_another_format_is_refused(operands, accuracy):
+    """A plan, which other prepared operands lack there, would not help."""
+    a, b = operands
+    right = ozaki.prepare(b, "right", ozaki.plan(a, b))
+    other = next(dtype for name, dtype in HALVES.items() if name != accuracy)
+    for x, options in ((a.astype(other), {}), (a.astype("f4"), {}), (a, {"accuracy": "fp32"}), (a, {"dtype": "f4"})):
+        with pytest.raises(ValueError, match=f"b: prepared for a product of two {a.dtype} operands, rounded to it"):
+            ozaki.matmul(x, right, **options)
+
+
 def test_an_operand_that_is_prepared_for_others_is_refused(operands, accuracy):
     a, b = operands
     left = ozaki.prepare(a, "right", ozaki.plan((3, 30), (30, 50), accuracy=accuracy))
@@ -240,6 +250,8 @@ def test_operands_of_other_formats_are_refused(operands, accuracy):
     for x, y in ((a.astype(np.float32), b), (a, b.astype(other))):
         with pytest.raises(ValueError, match=rf"accuracy: '{accuracy}' is of two .* accuracy='fp32'"):
             ozaki.matmul(x, y, accuracy=accuracy)
+    with pytest.raises(ValueError, match=f"a is {a.dtype} and b is MPArray; convert them, or use accuracy='fp32'"):
+        ozaki.matmul(a, ozaki.mparray(b.astype(float)), accuracy=accuracy)
     named = next(name for name in HALVES if name != accuracy)
     with pytest.raises(ValueError, match=f"convert them, or use accuracy='{named}'"):
         ozaki.matmul(a.astype(other), b.astype(other), accuracy=accuracy)
