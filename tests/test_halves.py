@@ -40,6 +40,15 @@ def test_a_result_has_the_format_of_its_operands(operands, accuracy):
     assert np.array_equal(bits(by_dtype), bits(c))
 
 
+def test_numpys_other_names_of_float16(rng):
+    a = rng.standard_normal((3, 3)).astype(np.float16)
+    for dtype in ("half", "f2", "e", np.half):
+        assert ozaki.matmul(a, a, dtype=dtype).dtype == np.float16
+        assert ozaki.plan(a.shape, a.shape, dtype=dtype).dtype == "float16"
+        with pytest.raises(ValueError, match="dtype: 'float16' is of two float16 operands, but a is float64"):
+            ozaki.matmul(a.astype(float), a, dtype=dtype)
+
+
 def test_a_row_has_the_same_bits_in_every_batch(operands, accuracy):
     a, b = operands
     a[3] *= 100
