@@ -7,6 +7,7 @@ import ozaki
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch.autograd.forward_ad as forward_ad  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import ozaki.torch  # noqa: E402
@@ -242,3 +243,19 @@ def test_products_without_derivatives_refuse_tracers_and_tangents():
             call(a, forward_ad.make_dual(a, a))
     with forward_ad.dual_level():
         assert torch.equal(ozaki.matmul(a, a, **FP64), ozaki.torch.matmul(a, a, **FP64))
+
+
+# Tensors without elements, by which a program is compiled ------------------------------------------------------------
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int64", "int32", "uint8", "bool")
+
+
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("second", DTYPES)
+def test_compiled_programs_know_the_dtypes_of_products(first, second):
+    """Integers count as float64. Code that is compiled for another dtype reads the memory of a result wrongly."""
+    a, b = torch.ones(2, 3).to(getattr(torch, first)), torch.ones(3, 2).to(getattr(torch, second))
+    for options in ({}, {"accuracy": "fp64"}):
+        with FakeTensorMode() as fake:
+            foretold = ozaki.torch.matmul(fake.from_tensor(a), fake.from_tensor(b), **options)
+        assert foretold.dtype == ozaki.torch.matmul(a, b, **options).dtype
