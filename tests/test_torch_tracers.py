@@ -259,3 +259,15 @@ def test_compiled_programs_know_the_dtypes_of_products(first, second):
         with FakeTensorMode() as fake:
             foretold = ozaki.torch.matmul(fake.from_tensor(a), fake.from_tensor(b), **options)
         assert foretold.dtype == ozaki.torch.matmul(a, b, **options).dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.complex64])
+def test_results_lie_in_memory_as_compiled_programs_expect(dtype):
+    """Of a stack beside one with more axes the product computes another order; inductor refuses such a result."""
+    for of_a, of_b in (((3,), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((5, 2, 3), (2, 1)), ((3,), (5, 1, 3))):
+        a, b, c = made(*of_a, 4, 5, dtype=dtype), made(*of_b, 5, 6, dtype=dtype), made(6, dtype=dtype)
+        for function in (lambda a, b, c: ozaki.torch.matmul(a, b), lambda a, b, c: ozaki.torch.addmm(c, a, b)):
+            with FakeTensorMode() as fake:
+                foretold = function(*map(fake.from_tensor, (a, b, c)))
+            found = function(a, b, c)
+            assert found.shape == foretold.shape and found.stride() == foretold.stride()

@@ -85,7 +85,7 @@ def _options(arguments: tuple[Any, ...]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _matmul(a: Any, b: Any, *options: Any) -> Any:
-    return multiply(a, b, **_options(options))
+    return multiply(a, b, **_options(options)).contiguous()  # compiled code counts on that
 
 
 @torch.no_grad()
@@ -99,7 +99,7 @@ def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
             c = c.expand(sizes)
         except RuntimeError:
             raise ValueError(f"c: shape {tuple(c.shape)}; expected {sizes}, or one that broadcasts to it") from None
-    return gemm(alpha, a, b, beta, c, **_options(options))
+    return gemm(alpha, a, b, beta, c, **_options(options)).contiguous()
 
 
 for _device in ("CPU", "CUDA"):
