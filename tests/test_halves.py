@@ -40,6 +40,15 @@ def test_a_result_has_the_format_of_its_operands(operands, accuracy):
     assert np.array_equal(bits(by_dtype), bits(c))
 
 
+def test_numpys_other_names_of_float16(rng):
+    a = rng.standard_normal((3, 3)).astype(np.float16)
+    for dtype in ("half", "f2", "e", np.half):
+        assert ozaki.matmul(a, a, dtype=dtype).dtype == np.float16
+        assert ozaki.plan(a.shape, a.shape, dtype=dtype).dtype == "float16"
+        with pytest.raises(ValueError, match="dtype: 'float16' is of two float16 operands, but a is float64"):
+            ozaki.matmul(a.astype(float), a, dtype=dtype)
+
+
 def test_a_row_has_the_same_bits_in_every_batch(operands, accuracy):
     a, b = operands
     a[3] *= 100
@@ -128,6 +137,16 @@ def test_a_prepared_operand_serves_any_number_of_rows(operands, accuracy):
         assert np.array_equal(bits(ozaki.matmul(x, right)), bits(expected))
         by_plan = ozaki.matmul(x, right, plan=ozaki.plan(x.shape, b.shape, accuracy=accuracy))
         assert np.array_equal(bits(by_plan), bits(expected))
+
+
+def test_a_prepared_operand_beside_another_format_is_refused(operands, accuracy):
+    """A plan, which other prepared operands lack there, would not help."""
+    a, b = operands
+    right = ozaki.prepare(b, "right", ozaki.plan(a, b))
+    other = next(dtype for name, dtype in HALVES.items() if name != accuracy)
+    for x, options in ((a.astype(other), {}), (a.astype("f4"), {}), (a, {"accuracy": "fp32"}), (a, {"dtype": "f4"})):
+        with pytest.raises(ValueError, match=f"b: prepared for a product of two {a.dtype} operands, rounded to it"):
+            ozaki.matmul(x, right, **options)
 
 
 def test_an_operand_that_is_prepared_for_others_is_refused(operands, accuracy):
@@ -240,6 +259,8 @@ def test_operands_of_other_formats_are_refused(operands, accuracy):
     for x, y in ((a.astype(np.float32), b), (a, b.astype(other))):
         with pytest.raises(ValueError, match=rf"accuracy: '{accuracy}' is of two .* accuracy='fp32'"):
             ozaki.matmul(x, y, accuracy=accuracy)
+    with pytest.raises(ValueError, match=f"a is {a.dtype} and b is MPArray; convert them, or use accuracy='fp32'"):
+        ozaki.matmul(a, ozaki.mparray(b.astype(float)), accuracy=accuracy)
     named = next(name for name in HALVES if name != accuracy)
     with pytest.raises(ValueError, match=f"convert them, or use accuracy='{named}'"):
         ozaki.matmul(a.astype(other), b.astype(other), accuracy=accuracy)
@@ -330,6 +351,9 @@ def test_operands_of_8_bits_count_as_bfloat16(rng, name):
     c, report = ozaki.matmul(a, b, return_report=True)
     assert c.dtype == ml_dtypes.bfloat16 and np.array_equal(bits(c), bits(ozaki.matmul(*wide)))
     assert ozaki.matmul(a, b, accuracy="fp32").dtype == np.float32
+    added = rng.standard_normal((20, 10)).astype(a.dtype)
+    summed = ozaki.gemm(1, a, b, 1, added.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(bits(ozaki.gemm(1, a, b, 1, added)), bits(summed))
     if name == "float8_e4m3fn":
         assert report.row_kinds == (("2 digits", 20),) or dict(report.row_kinds) == {"2 digits": 20}
     plan = ozaki.plan(a, b, accuracy="bf16")

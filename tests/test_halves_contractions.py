@@ -195,3 +195,14 @@ def test_errors_of_floats_are_those_of_the_format(accuracy):
             with pytest.raises(FloatingPointError, match=message):
                 np.matmul(size, size)
         np.matmul(small / small, small)  # subnormal, and exact
+
+
+def test_masked_elements_are_refused_where_nothing_is_summed(made):
+    """No product looks at these operands. Without a masked element the result is a plain array, as of other floats."""
+    x = made(4, 4)
+    masked = np.ma.array(x, mask=np.eye(4))
+    for subscripts, count in (("ij->ji", 1), ("ii->i", 1), ("ij,ij->ij", 2), ("ij,kl->ijkl", 2)):
+        with pytest.raises(TypeError, match="operand 0: masked elements have no value"):
+            ozaki.einsum(subscripts, masked, *[x] * (count - 1))
+        plain = ozaki.einsum(subscripts, np.ma.array(x), *[x] * (count - 1))
+        assert type(plain) is np.ndarray and np.array_equal(bits(plain), bits(ozaki.einsum(subscripts, *[x] * count)))

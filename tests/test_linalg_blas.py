@@ -133,7 +133,19 @@ REFUSED = {
     "hermitian": (lambda: linalg.herk(1, A * 1j, trans=1), "^trans: 1 of a complex matrix; expected 0 or 2"),
     "alpha": (lambda: linalg.herk(1j, A), "^alpha: 1j; expected a real number"),
     "beta": (lambda: linalg.herk(1, A, 1 + 1j, A), r"^beta: \(1\+1j\); expected a real number"),
+    "16 bits": (lambda: linalg.syrk(1, A.astype("f2"), accuracy="fp16"), "^accuracy: 'fp16' is of .* so omit it"),
+    "16-bit result": (lambda: linalg.symm(1, A, B, dtype="float16"), "^dtype: 'float16' is of .* so omit it"),
 }
+
+
+@pytest.mark.parametrize("function", [linalg.hemm, linalg.herk, linalg.symm, linalg.syrk, linalg.trmm])
+def test_operands_of_16_bits_count_as_float32(function):
+    """So no function has a result of 16 bits, whose error would ask for operands that the caller has given."""
+    x = A.astype("f2")
+    operands = (x,) if function in (linalg.herk, linalg.syrk) else (x, x)
+    assert function(1, *operands).dtype == np.float32
+    with pytest.raises(ValueError, match=f"to {function.__name__} operands of 16 bits are"):
+        function(1, *operands, accuracy="fp16")
 
 
 @pytest.mark.parametrize("name", REFUSED)

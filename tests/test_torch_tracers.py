@@ -7,6 +7,7 @@ import ozaki
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch.autograd.forward_ad as forward_ad  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import ozaki.torch  # noqa: E402
@@ -242,3 +243,31 @@ def test_products_without_derivatives_refuse_tracers_and_tangents():
             call(a, forward_ad.make_dual(a, a))
     with forward_ad.dual_level():
         assert torch.equal(ozaki.matmul(a, a, **FP64), ozaki.torch.matmul(a, a, **FP64))
+
+
+# Tensors without elements, by which a program is compiled ------------------------------------------------------------
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int64", "int32", "uint8", "bool")
+
+
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("second", DTYPES)
+def test_compiled_programs_know_the_dtypes_of_products(first, second):
+    """Integers count as float64. Code that is compiled for another dtype reads the memory of a result wrongly."""
+    a, b = torch.ones(2, 3).to(getattr(torch, first)), torch.ones(3, 2).to(getattr(torch, second))
+    for options in ({}, {"accuracy": "fp64"}):
+        with FakeTensorMode() as fake:
+            foretold = ozaki.torch.matmul(fake.from_tensor(a), fake.from_tensor(b), **options)
+        assert foretold.dtype == ozaki.torch.matmul(a, b, **options).dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.complex64])
+def test_results_lie_in_memory_as_compiled_programs_expect(dtype):
+    """Of a stack beside one with more axes the product computes another order; inductor refuses such a result."""
+    for of_a, of_b in (((3,), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((5, 2, 3), (2, 1)), ((3,), (5, 1, 3))):
+        a, b, c = made(*of_a, 4, 5, dtype=dtype), made(*of_b, 5, 6, dtype=dtype), made(6, dtype=dtype)
+        for function in (lambda a, b, c: ozaki.torch.matmul(a, b), lambda a, b, c: ozaki.torch.addmm(c, a, b)):
+            with FakeTensorMode() as fake:
+                foretold = function(*map(fake.from_tensor, (a, b, c)))
+            found = function(a, b, c)
+            assert found.shape == foretold.shape and found.stride() == foretold.stride()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.interchange.halves import HalfArray, half_format_of
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.records.combination import Combination
 from ozaki.records.formats import HALVES, format_named
 from ozaki.records.options import Options
@@ -112,6 +113,8 @@ def format_of(x: Any) -> str:
     """The format of an operand as the caller gave it."""
     if isinstance(x, Prepared):
         return x.dtype
+    if isinstance(x, Numbers):  # whose dtype is that of the objects which NumPy makes of them
+        return type(x).__name__
     return half_format_of(x) or str(getattr(x, "dtype", type(x).__name__))
 
 

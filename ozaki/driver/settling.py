@@ -17,6 +17,7 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.question import Question
 from ozaki.process.warning import warn
+from ozaki.records.formats import HALVES
 from ozaki.records.plan import Chosen, Plan
 from ozaki.records.report import rounded_up
 
@@ -102,6 +103,11 @@ def question(pair: Pair, for_operands: bool = False) -> Question:
         if x.prepared:
             if for_operands:
                 raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
+            if x.format in HALVES:  # it needs no plan beside an operand of its format
+                raise ValueError(
+                    f"{name}: prepared for a product of two {x.format} operands, rounded to it; expected the other one "
+                    "of that format, too, and no option that asks for another result"
+                )
             raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
     return question_of(
         pair.sizes,

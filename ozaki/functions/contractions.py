@@ -159,7 +159,7 @@ def _array(name: str, x: Any, backend: Any, half: str | None) -> Any:
     if half is not None:
         if isinstance(x, Prepared):
             raise TypeError(f"{name}: Prepared; expected an array of {half}")
-        return x
+        return x if isinstance(x, HalfArray) else backend.asarray(name, x)
     found = widened(x) if isinstance(x, HalfArray) else as_array(name, x, backend)
     if isinstance(found, Numbers) and not isinstance(found, Integers):
         return MPArray._of(found)

@@ -462,7 +462,7 @@ def gemm(
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
     asked = Options.of("gemm", options)
-    a, b = plain_halves(a), plain_halves(b)
+    a, b, c = plain_halves(a), plain_halves(b), plain_halves(c)
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})

@@ -17,6 +17,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from ozaki.backends import backend_of
+from ozaki.call.halves import half_asked
 from ozaki.call.operands import as_array, holds_complex
 from ozaki.driver.watching import named
 from ozaki.functions.products import gemm
@@ -86,7 +87,7 @@ def trmm(
     >>> ozaki.linalg.trmm(1.0, a, b, accuracy="exact", dtype="mp")[0] - 2
     mparray([1.0e-20], bits=...)
     """
-    Options.of("trmm", options)  # refuses what is none
+    _check_options("trmm", options)
     _check("lower", lower)
     _check("diag", diag)
     _check("trans_a", trans_a, 2)
@@ -147,7 +148,7 @@ def symm(
     array([[1., 2.],
            [2., 3.]])
     """
-    Options.of("symm", options)  # refuses what is none
+    _check_options("symm", options)
     return _symmetric_times(alpha, a, b, beta, c, side, lower, False, return_report, options)
 
 
@@ -194,7 +195,7 @@ def hemm(
     array([[1.+0.j, 2.-1.j],
            [2.+1.j, 3.+0.j]])
     """
-    Options.of("hemm", options)  # refuses what is none
+    _check_options("hemm", options)
     return _symmetric_times(alpha, a, b, beta, c, side, lower, True, return_report, options)
 
 
@@ -249,7 +250,7 @@ def syrk(
     array([[ 5., 11.],
            [11., 25.]])
     """
-    Options.of("syrk", options)  # refuses what is none
+    _check_options("syrk", options)
     return _squared(alpha, a, beta, c, trans, lower, False, return_report, options)
 
 
@@ -300,11 +301,26 @@ def herk(
     array([[ 5.+0.j,  3.+8.j],
            [ 3.-8.j, 25.+0.j]])
     """
-    Options.of("herk", options)  # refuses what is none
+    _check_options("herk", options)
     for name, x in (("alpha", alpha), ("beta", beta)):
         if getattr(x, "imag", 0) != 0:
             raise ValueError(f"{name}: {x!r}; expected a real number, or the result is not Hermitian")
     return _squared(alpha, a, beta, c, trans, lower, True, return_report, options)
+
+
+def _check_options(name: str, options: ProductOptions) -> None:
+    """Refuse what is no option, and a result of 16 bits, in a function whose 16-bit operands become float32.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    half, by = half_asked(Options.of(name, options))
+    if half is not None:
+        raise ValueError(
+            f"{by} is of ozaki.matmul and gemm; to {name} operands of 16 bits are the float32 numbers that they are, "
+            "so omit it"
+        )
 
 
 def _check(name: str, x: Any, most: int = 1) -> None:

@@ -149,7 +149,7 @@ def format_named(dtype: Any, halves: bool = False) -> str | None:
         name = str(np.dtype(dtype))
     except TypeError:
         name = ""
-    if name not in (*SIGNIFICAND_BITS, *COMPLEX, "int64"):
+    if name not in (*SIGNIFICAND_BITS, *COMPLEX, "int64", *(HALVES if halves else ())):
         sixteen = ", or 'bfloat16' or 'float16', of two such operands" if halves else ""
         raise TypeError(
             f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'complex64', 'complex128', 'int64' or "

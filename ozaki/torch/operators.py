@@ -85,7 +85,7 @@ def _options(arguments: tuple[Any, ...]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _matmul(a: Any, b: Any, *options: Any) -> Any:
-    return multiply(a, b, **_options(options))
+    return multiply(a, b, **_options(options)).contiguous()  # compiled code counts on that
 
 
 @torch.no_grad()
@@ -99,7 +99,7 @@ def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any) -> Any:
             c = c.expand(sizes)
         except RuntimeError:
             raise ValueError(f"c: shape {tuple(c.shape)}; expected {sizes}, or one that broadcasts to it") from None
-    return gemm(alpha, a, b, beta, c, **_options(options))
+    return gemm(alpha, a, b, beta, c, **_options(options)).contiguous()
 
 
 for _device in ("CPU", "CUDA"):
@@ -126,14 +126,21 @@ def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *options: Any
 def _dtype(a: Any, b: Any, options: tuple[Any, ...]) -> torch.dtype:
     """The dtype of a product: that which both promote to; of 16-bit floats theirs, or float32 if options say so."""
     asked = Options(**_options(options))
-    names = [str(x.dtype).removeprefix("torch.") for x in (a, b)]
-    formats = ["bfloat16" if name.startswith(EIGHT_BITS) else name for name in names]  # which has all of these numbers
+    formats = [_counts_as(x.dtype) for x in (a, b)]
     half = half_asked(asked)[0] or half_by_default(formats, asked)
     if half is not None:
         of_half: torch.dtype = getattr(torch, half)
         return of_half
     found = torch.promote_types(*(getattr(torch, name) for name in formats))
     return torch.float32 if found in (torch.float16, torch.bfloat16) else found
+
+
+def _counts_as(dtype: torch.dtype) -> str:
+    """The format as which operands of a dtype are multiplied."""
+    name = str(dtype).removeprefix("torch.")
+    if name.startswith(EIGHT_BITS):
+        return "bfloat16"  # which has all of these numbers
+    return name if dtype.is_floating_point or dtype.is_complex else "float64"
 
 
 def product(a: Any, b: Any, options: Sequence[Any]) -> Any:
