@@ -260,6 +260,55 @@ def test_close_values_that_float64_does_not_tell_apart():
     assert found.iterations <= 10
 
 
+def reflected(shares, is_complex, rng):
+    """A matrix of known singular values: reflections by vectors of 2^k units, which are exact, on both sides."""
+    n = len(shares)
+    a = ozaki.mparray([[x if i == j else 0 for j in range(n)] for i, x in enumerate(shares)], bits=4000)
+    for left in [True, False] * 3:
+        v = rng.choice([1, -1, 1j, -1j] if is_complex else [1.0, -1.0], n)
+        v = v * (rng.permutation(n) < 2 ** rng.integers(1, n.bit_length()))
+        x = ozaki.mparray(np.eye(n) - np.outer(v, v.conj()) * (2 / (abs(v) ** 2).sum()))
+        a = ozaki.matmul(*((x, a) if left else (a, x)), accuracy="exact", dtype="mp")
+    return a
+
+
+def check_places(found, shares):
+    values = (found.s if hasattr(found, "s") else found.values).to_fractions()
+    for x, exact, bound in zip(values, shares, found.error_bounds, strict=True):
+        assert abs(x - exact) <= Fraction(float(bound)) * shares[0]
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("function", ["svdvals", "svd"])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [1 + Fraction(i * i, 2**149) for i in range(7, -1, -1)],
+        [1 + Fraction(1, 2 ** (181 // (8 - i))) for i in range(8)],
+        [1 + Fraction(1, 2**96), *[Fraction(1)] * 6, 1 - Fraction(1, 2**40)],
+    ],
+    ids=["close", "closer and closer", "equal"],
+)
+def test_close_values_of_matrices_without_scaling(shares, function, is_complex):
+    """What turns vectors of close values is large, and squares and small terms of it were lost in float64."""
+    a = reflected(shares, is_complex, np.random.default_rng(0))
+    found = getattr(linalg, function)(a, accuracy=300, dtype="mp")
+    check_places(found, shares)
+    assert found.error_bound < 2.0**-300 and found.iterations <= 12
+    if function == "svd":
+        gram = ozaki.matmul(found.vh, found.vh.conj().swapaxes(0, 1), accuracy="exact", dtype="mp")
+        assert (abs((gram - np.eye(8)).astype("complex128")) < 2.0**-290).all()
+
+
+@pytest.mark.parametrize("seed", some_first(6, [34, 39, 54, 56, 57, 58, *range(20)]))
+def test_values_that_a_correction_in_float64_puts_out_of_order(seed):
+    """Their places are those of the values in order, so the bound has to know."""
+    shares = [1 + Fraction(1, 2**56), Fraction(1), Fraction(1, 2), Fraction(1, 2) - Fraction(1, 2**57)]
+    found = linalg.svdvals(reflected(shares, False, np.random.default_rng(seed)), accuracy=80, dtype="mp")
+    check_places(found, shares)
+    assert (found.values[:-1] >= found.values[1:]).all()
+
+
 def test_vectors_that_are_far_off_are_no_error(monkeypatch, rng):
     """Squares of their norms are beyond float64."""
     a = rng.standard_normal((3, 3)) * [1, 2.0**-20, 2.0**-40]
