@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import graded, pinv, problem, singular
+from ozaki.linalg.spectra import graded, pinv, problem, singular, svd
 
 RNG = np.random.default_rng(58)
 
@@ -180,6 +180,72 @@ def test_columns_or_rows_far_apart_take_few_corrections(shape, power, complex_on
                 for j in range(len(s)):
                     assert sine(list(of_u[:, j]), list(exact[0][:, j])) <= float(angles[0, j])
                     assert sine(list(of_v[j, :].H), list(exact[2][j, :].H)) <= float(angles[1, j])
+
+
+def rows_and_columns_apart(shape, power, is_complex, columns=True):
+    rng, (m, n) = np.random.default_rng(0), shape
+    b = rng.standard_normal((m, n)) + 1j * rng.standard_normal((m, n)) * is_complex
+    powers = rng.integers(-power, power, m)[:, None] + rng.integers(-power, power, n) * columns
+    return ozaki.mparray(b if is_complex else b.real).ldexp(powers)
+
+
+@pytest.mark.parametrize("power", [60, 300])
+@pytest.mark.parametrize("shape", some_first(2, [(5, 5), (6, 4), (3, 7)]))
+@pytest.mark.parametrize("is_complex", some_first(1, [False, True]))
+def test_rows_and_columns_far_apart_take_few_corrections(shape, power, is_complex, monkeypatch):
+    """Corrections of vectors in float64 would take dozens, of as many bits as powers of two span, or not be had."""
+    monkeypatch.delattr(svd, "SingularDecomposition")
+    for columns in (True, False):
+        a = rows_and_columns_apart(shape, power, is_complex, columns)
+        if not columns and shape[0] < shape[1]:
+            a = a.swapaxes(0, 1)
+        with mpmath.workprec(5000):
+            m = judged(a)
+            u, exact, vh = mpmath.svd_c(m if m.rows >= m.cols else m.H)
+            u, vh = (u, vh) if m.rows >= m.cols else (vh.H, u.H)
+        for bits in (53, 150):
+            found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-bits), dtype="mp")
+            assert found.iterations <= 6
+            with mpmath.workprec(5000):
+                check_values(found.values, found.error_bounds, list(exact), relative=True)
+        found = linalg.svd(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
+        assert found.vector_bounds.max() < 1e-9
+        with mpmath.workprec(5000):
+            of_u, of_v = judged(found.u), judged(found.vh)
+            for j in range(len(exact)):
+                assert sine(list(of_u[:, j]), list(u[:, j])) <= float(found.vector_bounds[0, j])
+                assert sine(list(of_v[j, :].H), list(vh[j, :].H)) <= float(found.vector_bounds[1, j])
+
+
+def test_columns_that_float64_takes_for_dependent_in_large_rows():
+    """A row that is far above the others is all that float64 sees; which column is large there decides their order."""
+    large = np.array([[-1, -1, -5, 1], [-2, 3, 2, 3], [2, 0, 3, 3], [-1, 1, 0, 4.0]])
+    triangular = np.array([[7, 4, -2, 1], [0, 9, 0, 1], [0, 6, 4, 0], [0, -2, 0, 1.0]])
+    for b, columns in ((large, [95, -39, 113, -65]), (triangular, [-12, -52, -178, 224])):
+        a = ozaki.mparray(b).ldexp(np.array([[-300], [-300], [300], [-300]]) + np.array(columns))
+        found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
+        assert found.iterations <= 4
+        with mpmath.workprec(5000):
+            values = mpmath.svd_c(judged(a), compute_uv=False)
+            check_values(found.values, found.error_bounds, list(values), relative=True)
+
+
+def test_rows_and_columns_too_far_apart_are_refused_at_once(monkeypatch):
+    monkeypatch.delattr(svd, "SingularDecomposition")
+    dependent = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
+    regular = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 10]])
+    for b, power in ((dependent, 40), (regular, 600)):
+        rows, columns = np.array([[0], [-power], [-2 * power]]), np.array([0, power, -power])
+        with pytest.raises(ValueError, match=r"^accuracy: singular value 2 is zero, .* Accuracy\('normwise'"):
+            linalg.svdvals(ozaki.mparray(b).ldexp(rows + columns), accuracy=Accuracy("relative", 2.0**-53))
+
+
+def test_rows_far_apart_that_matter_little_take_float64_alone(monkeypatch):
+    monkeypatch.setattr(graded, "GradedDecomposition", None)
+    a = rows_and_columns_apart((12, 4), 20, False, columns=False).astype("float64")
+    found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53))
+    check_values(found.values, found.error_bounds, exact_svd(a)[1], relative=True)
+    assert found.iterations <= 1
 
 
 def test_equal_values_of_columns_far_apart(rng):

@@ -40,6 +40,7 @@ from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, LESS, orthonormal, ranges
+from ozaki.linalg.spectra.graded import too_small_value
 from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -607,8 +608,5 @@ def relative_to_each(
                     f"accuracy: too many bits of singular value {place}, which is about {share:.1g} times the largest; "
                     "ask for fewer, or for Accuracy('normwise', tolerance)"
                 )
-            raise ValueError(
-                f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "
-                "Accuracy('normwise', tolerance)"
-            )
+            raise ValueError(too_small_value(place))
         found.reach(goal)
