@@ -539,6 +539,23 @@ def test_condition_numbers(name, p, exact):
         assert bound <= 2.0 ** -(options.get("accuracy", 53) - 1)
 
 
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_condition_numbers_of_ill_conditioned_matrices_take_the_inverse(is_complex, monkeypatch):
+    def no_many_bits(*_):
+        raise AssertionError("singular vectors in many bits, for a value that the inverse has")
+
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", no_many_bits)
+    turn = np.kron(np.array([[1, 2], [3, -1]]), np.eye(4)) + (1j * np.eye(8) if is_complex else 0)
+    matrices = (hilbert(8, 8) @ turn, turn * 10.0 ** np.arange(0, -16, -2), turn @ np.vander(np.linspace(0, 1, 8)))
+    for a in matrices:
+        exact = exact_svd(a)[1]
+        for p in (2, -2):
+            found = linalg.cond(a, p)
+            with mpmath.workprec(1600):
+                value = exact[0] / exact[7] if p == 2 else exact[7] / exact[0]
+                assert abs(mpmath.mpf(float(found.value)) / value - 1) <= found.error_bound < 2.0**-52
+
+
 def test_condition_numbers_of_many_bits():
     a = ozaki.mparray([[1, 1], [1, 1 + 2.0**-52]]).ldexp(np.array([[0, 0], [0, 0]]))
     assert linalg.cond(a, 1).error_bound < 2.0**-52
