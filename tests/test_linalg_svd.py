@@ -675,6 +675,22 @@ def test_pseudoinverses_of_usual_matrices_take_float64_alone(shape, dtype, rng, 
     assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_pseudoinverses_of_wide_matrices_take_float64_alone(dtype, monkeypatch):
+    """Errors of the adjoint are relative to rows: of columns of like sizes, and a few powers of two apart."""
+    monkeypatch.setattr(pinv, "_Regular", None)
+    rng = np.random.default_rng(0)
+    for shape, power in (((3, 7), 0), ((5, 6), 0), ((1, 4), 0), ((4, 9), 4)):
+        a = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+        a = (a * 2.0 ** rng.integers(0, power + 1, (shape[0], 1))).astype(dtype)
+        a[:, 0] = 0
+        found = linalg.pinv(a)
+        check_pinv(a, found)
+        assert found.x.dtype == dtype and found.rank == shape[0] and found.iterations >= 1
+        assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
+        assert not found.x[0].any()
+
+
 def test_ranks_by_a_tolerance_take_float64_alone(rng, monkeypatch):
     monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", None)
     a = rng.standard_normal((20, 9)) @ rng.standard_normal((9, 20))
