@@ -9,6 +9,7 @@ from exact_linalg import complex_error, complex_solve, error, exact_solve, fract
 
 import ozaki
 from ozaki import Accuracy, linalg
+from ozaki.linalg.factors import lu
 
 SPANS = [2600, 10**5, 10**7]
 
@@ -143,6 +144,20 @@ def test_rows_too_far_apart_for_factors_are_refused_and_solved():
     ):
         linalg.lu_factor(a)
     assert linalg.solve(a, ozaki.mparray([2, 4]).ldexp([0, -3000]), dtype="float64").x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("power", "solved"), [(60, True), (80, False), (100, False)])
+def test_factors_that_no_number_of_inverses_finds_are_refused_after_a_few(power, solved, monkeypatch):
+    counts, multiply = [], lu.product_of_inverses
+    monkeypatch.setattr(lu, "product_of_inverses", lambda x, y, count: (counts.append(count), multiply(x, y, count))[1])
+    a = np.random.default_rng(0).standard_normal((20, 20))
+    a = ozaki.mparray(a).ldexp(-power * np.arange(20)[:, None])
+    if solved:
+        assert linalg.lu_factor(a, accuracy=300, dtype="mp").error_bound < 2.0**-300
+        return
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: its condition number is too large for factors"):
+        linalg.lu_factor(a, accuracy=300, dtype="mp")
+    assert len(counts) <= 12
 
 
 @pytest.mark.parametrize("seed", range(4))

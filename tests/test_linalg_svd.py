@@ -9,7 +9,7 @@ from tiers import some_first
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import graded, pinv, problem, singular
+from ozaki.linalg.spectra import graded, pinv, problem, singular, svd
 
 RNG = np.random.default_rng(58)
 
@@ -182,6 +182,72 @@ def test_columns_or_rows_far_apart_take_few_corrections(shape, power, complex_on
                     assert sine(list(of_v[j, :].H), list(exact[2][j, :].H)) <= float(angles[1, j])
 
 
+def rows_and_columns_apart(shape, power, is_complex, columns=True):
+    rng, (m, n) = np.random.default_rng(0), shape
+    b = rng.standard_normal((m, n)) + 1j * rng.standard_normal((m, n)) * is_complex
+    powers = rng.integers(-power, power, m)[:, None] + rng.integers(-power, power, n) * columns
+    return ozaki.mparray(b if is_complex else b.real).ldexp(powers)
+
+
+@pytest.mark.parametrize("power", [60, 300])
+@pytest.mark.parametrize("shape", some_first(2, [(5, 5), (6, 4), (3, 7)]))
+@pytest.mark.parametrize("is_complex", some_first(1, [False, True]))
+def test_rows_and_columns_far_apart_take_few_corrections(shape, power, is_complex, monkeypatch):
+    """Corrections of vectors in float64 would take dozens, of as many bits as powers of two span, or not be had."""
+    monkeypatch.delattr(svd, "SingularDecomposition")
+    for columns in (True, False):
+        a = rows_and_columns_apart(shape, power, is_complex, columns)
+        if not columns and shape[0] < shape[1]:
+            a = a.swapaxes(0, 1)
+        with mpmath.workprec(5000):
+            m = judged(a)
+            u, exact, vh = mpmath.svd_c(m if m.rows >= m.cols else m.H)
+            u, vh = (u, vh) if m.rows >= m.cols else (vh.H, u.H)
+        for bits in (53, 150):
+            found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-bits), dtype="mp")
+            assert found.iterations <= 6
+            with mpmath.workprec(5000):
+                check_values(found.values, found.error_bounds, list(exact), relative=True)
+        found = linalg.svd(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
+        assert found.vector_bounds.max() < 1e-9
+        with mpmath.workprec(5000):
+            of_u, of_v = judged(found.u), judged(found.vh)
+            for j in range(len(exact)):
+                assert sine(list(of_u[:, j]), list(u[:, j])) <= float(found.vector_bounds[0, j])
+                assert sine(list(of_v[j, :].H), list(vh[j, :].H)) <= float(found.vector_bounds[1, j])
+
+
+def test_columns_that_float64_takes_for_dependent_in_large_rows():
+    """A row that is far above the others is all that float64 sees; which column is large there decides their order."""
+    large = np.array([[-1, -1, -5, 1], [-2, 3, 2, 3], [2, 0, 3, 3], [-1, 1, 0, 4.0]])
+    triangular = np.array([[7, 4, -2, 1], [0, 9, 0, 1], [0, 6, 4, 0], [0, -2, 0, 1.0]])
+    for b, columns in ((large, [95, -39, 113, -65]), (triangular, [-12, -52, -178, 224])):
+        a = ozaki.mparray(b).ldexp(np.array([[-300], [-300], [300], [-300]]) + np.array(columns))
+        found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53), dtype="mp")
+        assert found.iterations <= 4
+        with mpmath.workprec(5000):
+            values = mpmath.svd_c(judged(a), compute_uv=False)
+            check_values(found.values, found.error_bounds, list(values), relative=True)
+
+
+def test_rows_and_columns_too_far_apart_are_refused_at_once(monkeypatch):
+    monkeypatch.delattr(svd, "SingularDecomposition")
+    dependent = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
+    regular = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 10]])
+    for b, power in ((dependent, 40), (regular, 600)):
+        rows, columns = np.array([[0], [-power], [-2 * power]]), np.array([0, power, -power])
+        with pytest.raises(ValueError, match=r"^accuracy: singular value 2 is zero, .* Accuracy\('normwise'"):
+            linalg.svdvals(ozaki.mparray(b).ldexp(rows + columns), accuracy=Accuracy("relative", 2.0**-53))
+
+
+def test_rows_far_apart_that_matter_little_take_float64_alone(monkeypatch):
+    monkeypatch.setattr(graded, "GradedDecomposition", None)
+    a = rows_and_columns_apart((12, 4), 20, False, columns=False).astype("float64")
+    found = linalg.svdvals(a, accuracy=Accuracy("relative", 2.0**-53))
+    check_values(found.values, found.error_bounds, exact_svd(a)[1], relative=True)
+    assert found.iterations <= 1
+
+
 def test_equal_values_of_columns_far_apart(rng):
     q = np.array([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])  # orthogonal, twice that
     a = q * 2.0 ** np.array([300, -300, 300, -300])
@@ -258,6 +324,55 @@ def test_close_values_that_float64_does_not_tell_apart():
         exact = [2 * mpmath.sqrt(30) * share for share in shares] + [mpmath.mpf(1)]
         check_values(found.values, found.error_bounds, exact, relative=True)
     assert found.iterations <= 10
+
+
+def reflected(shares, is_complex, rng):
+    """A matrix of known singular values: reflections by vectors of 2^k units, which are exact, on both sides."""
+    n = len(shares)
+    a = ozaki.mparray([[x if i == j else 0 for j in range(n)] for i, x in enumerate(shares)], bits=4000)
+    for left in [True, False] * 3:
+        v = rng.choice([1, -1, 1j, -1j] if is_complex else [1.0, -1.0], n)
+        v = v * (rng.permutation(n) < 2 ** rng.integers(1, n.bit_length()))
+        x = ozaki.mparray(np.eye(n) - np.outer(v, v.conj()) * (2 / (abs(v) ** 2).sum()))
+        a = ozaki.matmul(*((x, a) if left else (a, x)), accuracy="exact", dtype="mp")
+    return a
+
+
+def check_places(found, shares):
+    values = (found.s if hasattr(found, "s") else found.values).to_fractions()
+    for x, exact, bound in zip(values, shares, found.error_bounds, strict=True):
+        assert abs(x - exact) <= Fraction(float(bound)) * shares[0]
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("function", ["svdvals", "svd"])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [1 + Fraction(i * i, 2**149) for i in range(7, -1, -1)],
+        [1 + Fraction(1, 2 ** (181 // (8 - i))) for i in range(8)],
+        [1 + Fraction(1, 2**96), *[Fraction(1)] * 6, 1 - Fraction(1, 2**40)],
+    ],
+    ids=["close", "closer and closer", "equal"],
+)
+def test_close_values_of_matrices_without_scaling(shares, function, is_complex):
+    """What turns vectors of close values is large, and squares and small terms of it were lost in float64."""
+    a = reflected(shares, is_complex, np.random.default_rng(0))
+    found = getattr(linalg, function)(a, accuracy=300, dtype="mp")
+    check_places(found, shares)
+    assert found.error_bound < 2.0**-300 and found.iterations <= 12
+    if function == "svd":
+        gram = ozaki.matmul(found.vh, found.vh.conj().swapaxes(0, 1), accuracy="exact", dtype="mp")
+        assert (abs((gram - np.eye(8)).astype("complex128")) < 2.0**-290).all()
+
+
+@pytest.mark.parametrize("seed", some_first(6, [34, 39, 54, 56, 57, 58, *range(20)]))
+def test_values_that_a_correction_in_float64_puts_out_of_order(seed):
+    """Their places are those of the values in order, so the bound has to know."""
+    shares = [1 + Fraction(1, 2**56), Fraction(1), Fraction(1, 2), Fraction(1, 2) - Fraction(1, 2**57)]
+    found = linalg.svdvals(reflected(shares, False, np.random.default_rng(seed)), accuracy=80, dtype="mp")
+    check_places(found, shares)
+    assert (found.values[:-1] >= found.values[1:]).all()
 
 
 def test_vectors_that_are_far_off_are_no_error(monkeypatch, rng):
@@ -424,6 +539,23 @@ def test_condition_numbers(name, p, exact):
         assert bound <= 2.0 ** -(options.get("accuracy", 53) - 1)
 
 
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_condition_numbers_of_ill_conditioned_matrices_take_the_inverse(is_complex, monkeypatch):
+    def no_many_bits(*_):
+        raise AssertionError("singular vectors in many bits, for a value that the inverse has")
+
+    monkeypatch.setattr(singular.SingularDecomposition, "_to_multiprecision", no_many_bits)
+    turn = np.kron(np.array([[1, 2], [3, -1]]), np.eye(4)) + (1j * np.eye(8) if is_complex else 0)
+    matrices = (hilbert(8, 8) @ turn, turn * 10.0 ** np.arange(0, -16, -2), turn @ np.vander(np.linspace(0, 1, 8)))
+    for a in matrices:
+        exact = exact_svd(a)[1]
+        for p in (2, -2):
+            found = linalg.cond(a, p)
+            with mpmath.workprec(1600):
+                value = exact[0] / exact[7] if p == 2 else exact[7] / exact[0]
+                assert abs(mpmath.mpf(float(found.value)) / value - 1) <= found.error_bound < 2.0**-52
+
+
 def test_condition_numbers_of_many_bits():
     a = ozaki.mparray([[1, 1], [1, 1 + 2.0**-52]]).ldexp(np.array([[0, 0], [0, 0]]))
     assert linalg.cond(a, 1).error_bound < 2.0**-52
@@ -541,6 +673,22 @@ def test_pseudoinverses_of_usual_matrices_take_float64_alone(shape, dtype, rng, 
     check_pinv(a, found)
     assert found.x.dtype == dtype and found.rank == shape[1] and found.iterations >= 1
     assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_pseudoinverses_of_wide_matrices_take_float64_alone(dtype, monkeypatch):
+    """Errors of the adjoint are relative to rows: of columns of like sizes, and a few powers of two apart."""
+    monkeypatch.setattr(pinv, "_Regular", None)
+    rng = np.random.default_rng(0)
+    for shape, power in (((3, 7), 0), ((5, 6), 0), ((1, 4), 0), ((4, 9), 4)):
+        a = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)
+        a = (a * 2.0 ** rng.integers(0, power + 1, (shape[0], 1))).astype(dtype)
+        a[:, 0] = 0
+        found = linalg.pinv(a)
+        check_pinv(a, found)
+        assert found.x.dtype == dtype and found.rank == shape[0] and found.iterations >= 1
+        assert found.error_bound <= (2.0**-23 if dtype == "float32" else 2.0**-52)
+        assert not found.x[0].any()
 
 
 def test_ranks_by_a_tolerance_take_float64_alone(rng, monkeypatch):

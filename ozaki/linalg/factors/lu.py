@@ -246,6 +246,9 @@ _ILL_CONDITIONED = (
 _WELL_CONDITIONED = 2.0**30
 """A condition number of an upper triangular factor, at most with which corrections converge fast."""
 
+_MOST_GAINED = 64
+"""Bits of the condition number that a factor takes away at most, in the mean of those that may follow: 54 are usual."""
+
 
 def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
     """An order of rows, an upper triangular S for which A S is well-conditioned, and factors of A S in that order.
@@ -263,8 +266,11 @@ def _preconditioner(a: Any, order: Any, factors: Any) -> tuple[Any, Any, Any]:
         by = Powers(rows=-tops_or_zero(factors[1], 1))
         of_rows = native(xp.linalg.inv, float_scaled(factors[1], by), _ILL_CONDITIONED)
         inverse = scaled(xp.triu(of_rows), Powers(columns=by.rows))
-        if row_norm(factors[1]) * row_norm(inverse) <= _WELL_CONDITIONED:
+        condition = row_norm(factors[1]) * row_norm(inverse)
+        if condition <= _WELL_CONDITIONED:
             return order, s, factors
+        if not min(condition, 2.0**1000) <= 2.0 ** min(_MOST_GAINED * (MOST_FACTORS + 1 - count), 1000):
+            break
         s = product_of_inverses(s, inverse, count)
         product = product_within(a[order], s, 2.0**-70)
         # Columns that are far larger than others, of what is left of rows far apart, would hide these in float64.

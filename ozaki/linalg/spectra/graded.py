@@ -24,6 +24,7 @@ from ozaki.linalg.common.roots import of_ints, square_roots
 from ozaki.linalg.common.scaling import Powers, nonzero_tops, scaled, tops_or_zero
 from ozaki.linalg.common.upper import LEAST, UP, frobenius_norm, norms_on_host
 from ozaki.linalg.spectra.clusters import orthonormal, ranges
+from ozaki.linalg.spectra.orthogonalising import first_vectors
 from ozaki.linalg.spectra.rotations import FARTHEST, rotated
 from ozaki.linalg.systems.solution import formatted, in_format, missing, too_small, widened
 from ozaki.multiprecision.numbers import moved
@@ -37,6 +38,14 @@ _APART = 2.0**16
 _NOT_CONVERGING = "a: corrections of its graded singular vectors do not converge"
 
 
+def too_small_value(place: int) -> str:
+    """What is said of a singular value that is no number relative to itself."""
+    return (
+        f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "
+        "Accuracy('normwise', tolerance)"
+    )
+
+
 class GradedDecomposition:
     """Singular values and vectors of a matrix with m >= n, each value to an accuracy relative to itself.
 
@@ -46,6 +55,7 @@ class GradedDecomposition:
     tolerance : the largest error of each value, relative to itself
     full : whether U has m columns; else n
     turned : whether U and V are V and U of the matrix that was meant: `a` is its adjoint
+    rows_apart : whether rows are far apart in size, too, so that the first V' takes many bits
 
     Attributes
     ----------
@@ -60,14 +70,20 @@ class GradedDecomposition:
         If a column is zero, or corrections do not converge, as for an ill-conditioned B.
     """
 
-    def __init__(self, a: Any, tolerance: float, full: bool = False, turned: bool = False) -> None:
+    def __init__(
+        self, a: Any, tolerance: float, full: bool = False, turned: bool = False, rows_apart: bool = False
+    ) -> None:
         self._xp, (self._m, self._n), self._full, self._turned = array_library(a), a.shape, full, turned
         self._of_rows = nonzero_tops(a, 0, "columns are dependent, column")  # D
         self._b = scaled(a, Powers(columns=-self._of_rows))
-        v, self.exponents = rotated(on_host(rounded(self._b)), self._of_rows)
-        if not bool(np.isfinite(v).all()):
-            raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        self._v: Any = exactly(self._xp.asarray(v))  # V'
+        self._v: Any  # V'
+        if rows_apart:
+            self._v, self.exponents = first_vectors(self._b, self._of_rows)
+        else:
+            v, self.exponents = rotated(on_host(rounded(self._b)), self._of_rows)
+            if not bool(np.isfinite(v).all()):
+                raise np.linalg.LinAlgError(_NOT_CONVERGING)
+            self._v = exactly(self._xp.asarray(v))
         self.steps, before = 0, [inf, inf]
         self._measure(tolerance)
         while not self.bound <= tolerance:
@@ -127,7 +143,8 @@ class GradedDecomposition:
         """
         n, e, near = self._n, self.exponents, self._near
         g, h = ((x + x.conj().T) / 2 for x in (self._g, self._h))
-        apart = np.clip(e[None, :] - e[:, None], -FARTHEST, FARTHEST)
+        far = e[None, :] - e[:, None]
+        apart, by = np.clip(far, -FARTHEST, FARTHEST), np.ldexp(1.0, -np.clip(far, -1000, 1000))
         r = np.ldexp(near[None, :] / near[:, None], apart)
         lacking = on_host(rounded(self.values[:, None] - self.values[None, :].ldexp(apart))) / near[:, None]  # 1 - r
         smaller = np.tri(n, dtype=bool).T  # as values descend; in float64 close ones may have r = 1 both ways
@@ -140,8 +157,8 @@ class GradedDecomposition:
         # K_ij times 2^(e_i - e_j) is what turns the columns of V'; of the smaller one of a pair it is no small number.
         apart_ones = (g - r * h) / squared, (h - r * g) / squared
         of_v = np.where(smaller, r * apart_ones[0], apart_ones[1])
-        of_scaled = np.where(smaller, near[None, :] / near[:, None] * apart_ones[0], of_v * np.ldexp(1.0, -apart))
-        close, by = r > 0.5, np.ldexp(1.0, -apart)
+        of_scaled = np.where(smaller, near[None, :] / near[:, None] * apart_ones[0], of_v * by)
+        close = r > 0.5
         of_v, of_scaled = np.where(close, skew, of_v), np.where(close, skew * by, of_scaled)
         # Products and this sum are in many bits: of close values K is large, and in float64 V would not stay unitary.
         unitary, xp = np.where(close, h / 2 + skew @ skew / 2, 0.0), self._xp
@@ -247,17 +264,36 @@ class GradedDecomposition:
 
 
 def graded(a: Any, tolerance: float, full: bool = False) -> GradedDecomposition | None:
-    """The decomposition of a matrix with m >= n whose columns are far apart in size, or rows, if it is square.
+    """The decomposition of a matrix with m >= n whose columns or rows are far apart in size.
 
     None of other matrices, and where it is not found.
+
+    Raises
+    ------
+    ValueError
+        If the least value is zero, or less than a 2**-900th of the largest, or so, rows and columns being far apart.
     """
     m, n = a.shape
-    spans = [(int(np.ptp(tops_or_zero(a, axis))), axis) for axis in ((0, 1) if m == n else (0,))]
-    for span, axis in sorted(spans, reverse=True):
+    of_columns, of_rows = (int(np.ptp(tops_or_zero(a, axis))) for axis in (0, 1))
+    ways = [(of_columns, False)] if m > n else [(of_columns, False), (of_rows, True)]
+    for span, adjoint_of in sorted(ways, reverse=True):
         if span > _FAR:
             with suppress(np.linalg.LinAlgError):
-                return GradedDecomposition(adjoint(a) if axis else a, tolerance, full, turned=axis == 1)
+                return GradedDecomposition(adjoint(a) if adjoint_of else a, tolerance, full, adjoint_of)
+    if of_rows <= _FAR:
+        return None
+    with suppress(np.linalg.LinAlgError):
+        values = array_library(a).linalg.svd(rounded(a), compute_uv=False)
+        if not bool(values[-1] > _USUAL * values[0]):
+            try:
+                return GradedDecomposition(a, tolerance, full, rows_apart=True)
+            except OverflowError:
+                raise ValueError(too_small_value(n - 1)) from None
     return None
+
+
+_USUAL = 2.0**-40
+"""Rows far apart that leave the least value above this share of the largest change little: float64 finds the values."""
 
 
 _FAR = 24

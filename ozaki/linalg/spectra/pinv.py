@@ -137,18 +137,48 @@ def pinv(
 
 
 def _in_float64(a: Any, target: Target) -> PseudoInverse | None:
-    """The pseudoinverse of a matrix of independent columns as `inv` or `lstsq` finds it at once.
+    """The pseudoinverse of a matrix of independent columns, or rows, as `inv` or `lstsq` finds it at once.
 
     None where it does not meet the target, and of other matrices.
     """
     (m, n), xp = a.shape, array_library(a)
-    if m < n or not at_once(target, m, a):
+    if not at_once(target, max(m, n), a):
         return None
+    if m < n:
+        return _of_wide(a, target)
     found = Inverses(a).inverses(target) if m == n else least_squares(a, xp.eye(m), target)
     if not bool(found.reached):
         return None
     bounds = on_host(found.error_bounds)
     return PseudoInverse(found.x, float(bounds.max()), bounds, n, found.steps)
+
+
+def _of_wide(a: Any, target: Target) -> PseudoInverse | None:
+    """As `_in_float64`, the adjoint of the pseudoinverse of the adjoint, whose errors of columns are those of rows."""
+    (m, n), xp = a.shape, array_library(a)
+    some = xp.asarray(np.flatnonzero(tops(a, 0) != ZERO))  # relative to a row of zeros no error is small
+    if len(some) < m:
+        return None
+    tall, eye = adjoint(a[:, some]), xp.eye(len(some))
+    finer = target._replace(tolerance=target.tolerance / 64)  # columns of the pseudoinverse are about alike
+    limits = np.finfo(target.dtype)
+    unit = float(limits.eps) / 2
+    for _ in range(2):
+        found = least_squares(tall, eye, finer)
+        sizes = on_host(abs(found.x)).astype(np.float64)
+        largest, columns = float(sizes.max(initial=0.0)), sizes.max(axis=1, initial=0.0)
+        # What subnormal elements lose is less than what the largest one of a column may.
+        if not (bool(found.reached) and finer.tolerance < 2.0**-4 and float(columns.min()) > 4 * float(limits.tiny)):
+            return None
+        missed = finer.tolerance * largest / (1 - finer.tolerance - 2 * unit) / columns
+        if float(missed.max()) <= target.tolerance:
+            total = missed + unit * (1 + 4 * unit + 2.0**-20)
+            bounds = total / (1 - total) * UP
+            x = xp.zeros((n, m), dtype=found.x.dtype)
+            x[some] = adjoint(found.x)
+            return PseudoInverse(x, float(bounds.max()), bounds, m, found.steps)
+        finer = target._replace(tolerance=target.tolerance * float(columns.min()) / largest / 16)
+    return None
 
 
 def _errors(found: _Found, powers: Powers) -> tuple[Bounds, Any]:

@@ -40,6 +40,7 @@ from ozaki.linalg.determinants.singular import is_singular
 from ozaki.linalg.factors.correcting import MOST_CORRECTIONS, native
 from ozaki.linalg.spectra.blocks import NONE_FOUND, Block, block_of_small_values, block_of_values
 from ozaki.linalg.spectra.clusters import FINER, LESS, orthonormal, ranges
+from ozaki.linalg.spectra.graded import too_small_value
 from ozaki.linalg.systems.solution import in_format, missing, widened
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -58,7 +59,7 @@ class Correction(NamedTuple):
 
     Attributes
     ----------
-    left, right : of U and V, as factors, shapes (p, p) and (n, n), p the columns of U: U becomes U + U left + outside
+    alike, apart : skew matrices, shape (p, p), p the columns of U, by whose sum U is turned, and V by their difference
     outside : what U gets that does not lie in its space, of its shape, or None
     middle : what is added to B, shape (p, n)
     change : what is added to each value, shape (n,)
@@ -66,8 +67,8 @@ class Correction(NamedTuple):
     limit : up to which difference values are in a cluster
     """
 
-    left: Any
-    right: Any
+    alike: Any
+    apart: Any
     outside: Any
     middle: Any
     change: Any
@@ -184,9 +185,20 @@ class SingularDecomposition:
         # G B and B H of L9: what is lacking of vectors of small values matters little.
         shifted = self.largest * (self._of_gram_u + self._of_gram_v)
         lacking = self._weighed(self._gram_u, True) + 1.25 * self._weighed(self._gram_v, False) + 2 * shifted
-        missed = (self._norm_rest + lacking) / (1 - self._gap_v) + of_blocks
+        missed = (self._norm_rest + lacking) / (1 - self._gap_v) + of_blocks + self._inverted()
         self.errors = missed * UP
         self.bound = float(self.errors.max()) / self.largest * UP
+
+    def _between(self) -> Any:
+        """How far each value is above the next one, in float64; below zero where they are out of order."""
+        values = self.values
+        if isinstance(values, Sum):
+            return (values.high[:-1] - values.high[1:]) + (values.low[:-1] - values.low[1:])
+        return rounded(values[:-1] - values[1:])
+
+    def _inverted(self) -> float:
+        """By how much values may differ from those in descending order, which alone have a place."""
+        return -float(self._between().clip(None, 0.0).sum()) * UP if self._n > 1 else 0.0
 
     def _weighed(self, gram: Any, left: bool) -> float:
         """An upper bound of the spectral norm of G B, G the Gram residual of U (`left`), or of B H, H that of V."""
@@ -230,10 +242,7 @@ class SingularDecomposition:
         values = self.values
         gaps = np.full(n, inf)
         if n > 1:
-            if isinstance(values, Sum):
-                between = on_host((values.high[:-1] - values.high[1:]) + (values.low[:-1] - values.low[1:]))
-            else:
-                between = on_host(rounded(values[:-1] - values[1:]))
+            between = on_host(self._between())
             gaps[1:] = between  # to the next larger one
             gaps[:-1] = np.minimum(gaps[:-1], between)
         sizes, worst = on_host(magnitudes(values)), float(self.errors.max())
@@ -290,8 +299,11 @@ class SingularDecomposition:
             return
         correction = self._correction(next_tolerance * self.largest / 64)
         small, left_out = self._small_outside(correction)
-        self.u = self._added(self.u, self._gram_u, correction.left, correction.outside, bits)
-        self.v = self._added(self.v, self._gram_v, correction.right, None, bits)
+        alike, apart, n = correction.alike, correction.apart, self._n
+        # Rounded to float64 the squares of large ones would leave vectors not orthonormal.
+        large = frobenius_norm(alike) ** 2 > 2.0 ** (50 - bits)
+        self.u = self._added(self.u, self._gram_u, (alike, apart), correction.outside, bits, large)
+        self.v = self._added(self.v, self._gram_v, (alike[:n, :n], -apart[:n, :n]), None, bits, large)
         self._blocks = correction.blocks
         self.values = (self.values + exactly(correction.change)).round_to(bits)
         self._turn(bits)
@@ -306,11 +318,25 @@ class SingularDecomposition:
         self._turn(bits)
         self._order()
 
-    @staticmethod
-    def _added(x: Any, gram: Any, turn: Any, outside: Any, bits: int) -> Any:
-        """X (I + G / 2 + turn) + outside, G the Gram residual I - X^H X, which may be far below what turns."""
-        change = mparray(rounded(gram) / 2) + mparray(turn)
-        found = x + matmul(x, change, accuracy=componentwise(2.0**-bits), dtype="mp")
+    def _added(self, x: Any, gram: Any, turns: tuple[Any, Any], outside: Any, bits: int, large: bool) -> Any:
+        """X (I + G / 2) turned by a sum of two skew matrices, + outside; G the Gram residual I - X^H X.
+
+        One of these may be far below the other: so both are added in many bits.
+        """
+        alike, apart = turns
+        gram, eye = rounded(gram) / 2, self._xp.eye(len(alike))
+        if large:
+            exact = orthonormal(mparray((eye, alike, apart)), bits)
+            fine = componentwise(not_tiny(min(2.0**-bits / (frobenius_norm(gram) + LEAST), 2.0**-8)))
+            change = exact - eye + matmul(mparray(gram), exact, accuracy=fine, dtype="mp")
+        else:
+            both = alike + apart
+            change = mparray((alike, apart, both @ both / 2, gram))
+        if outside is not None:
+            high = rounded(outside)
+            change = change - adjoint(high) @ high / 2
+        fine = componentwise(not_tiny(min(2.0**-bits / (frobenius_norm(change) + LEAST), 2.0**-8)))
+        found = x + matmul(x, change.round_to(bits), accuracy=fine, dtype="mp")
         found = found if outside is None else found + outside
         return without_tiny(found.round_to(bits))[0]  # or each correction would double what elements span
 
@@ -407,16 +433,9 @@ class SingularDecomposition:
             outside = self._times(self._outside(), xp.where(s > limit, 1.0 / xp.where(s > limit, s, 1.0), 0.0))
         change = xp.diagonal(middle).real.copy()
         blocks = self._decomposed(coupling, middle, near, change, negligible)
-        left, right = by_differences + by_sums, (by_differences - by_sums)[:n, :n]
-        # The terms of second order of an orthonormal matrix: of the exponential of what turns.
-        left, right = left + left @ left / 2, right + right @ right / 2
-        if outside is not None:
-            high = rounded(outside)
-            left = left - adjoint(high) @ high / 2
-        found = Correction(left, right, outside, middle, change, blocks, limit)
-        if not all(bool(xp.isfinite(x).all()) for x in (found.left, found.right, change)):
+        if not all(bool(xp.isfinite(x).all()) for x in (by_differences, by_sums, change)):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
-        return found
+        return Correction(by_differences, by_sums, outside, middle, change, blocks, limit)
 
     def _decomposed(self, coupling: Any, middle: Any, near: Any, change: Any, negligible: float) -> list[Block]:
         """The blocks of clusters, decomposed; `change` gets what is added to their values."""
@@ -463,9 +482,14 @@ class SingularDecomposition:
         less by U^H dU + dU^H (U + dU).
         """
         a, u, v, s, n = rounded(self._a), self.u, self.v, self.values, self._n
-        du = native_product(u, self._gram_u / 2 + correction.left)
-        du = du if correction.outside is None else du + rounded(correction.outside)
-        dv = native_product(v, self._gram_v / 2 + correction.right)
+        # The terms of second order of an orthonormal matrix: of the exponential of what turns.
+        left, right = correction.alike + correction.apart, (correction.alike - correction.apart)[:n, :n]
+        left, right = left + left @ left / 2, right + right @ right / 2
+        outside = correction.outside
+        left = left if outside is None else left - adjoint(outside) @ outside / 2
+        du = native_product(u, self._gram_u / 2 + left)
+        du = du if outside is None else du + outside
+        dv = native_product(v, self._gram_v / 2 + right)
         values, of_u, of_v = added(s, correction.change), added(u, du), added(v, dv)
         x, y, d = of_u.high, of_v.high, values.high
         middle = correction.middle
@@ -584,8 +608,5 @@ def relative_to_each(
                     f"accuracy: too many bits of singular value {place}, which is about {share:.1g} times the largest; "
                     "ask for fewer, or for Accuracy('normwise', tolerance)"
                 )
-            raise ValueError(
-                f"accuracy: singular value {place} is zero, or too small to be told from it; ask for "
-                "Accuracy('normwise', tolerance)"
-            )
+            raise ValueError(too_small_value(place))
         found.reach(goal)
