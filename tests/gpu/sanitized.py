@@ -8,8 +8,8 @@ compute-sanitizer --tool racecheck python tests/gpu/sanitized.py sixteen
 Errors of racecheck in nvjet_* are cuBLAS's own; excluding its kernels makes the sanitizer fail (CUDA 13.0).
 
 It also reports that `stack` reads slices of complex elements too early, where some warps wait at the barrier of the
-block while others meet at barriers of their own before they write: with two barriers of the block in succession it finds
-nothing.
+block while others meet at barriers of their own before they write: with two barriers of the block in succession it
+finds nothing.
 """
 
 from __future__ import annotations
