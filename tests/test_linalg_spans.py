@@ -137,6 +137,18 @@ def test_least_squares_whose_solution_depends_on_tiny_elements():
     assert error(found.x, np.array([[1]])) <= found.error_bound < 2.0**-98
 
 
+def test_square_least_squares_of_rows_far_apart_are_systems(rng):
+    """With columns alone scaled the condition numbers are up to 2^320, with rows 2^35."""
+    for n in (6, 8, 9):
+        powers = rng.permutation(np.arange(n) * (200 // n) - 100)
+        a = np.ldexp(1 / (1 + np.add.outer(np.arange(n), np.arange(n))), powers[:, None])
+        b = np.ldexp(rng.standard_normal((n, 2)), powers[:, None])
+        found = linalg.lstsq(a, b)
+        assert error(found.x, exact_solve(fractions(a), fractions(b))) <= found.error_bound < 2.0**-50
+        with pytest.raises(np.linalg.LinAlgError, match="columns are dependent"):
+            linalg.lstsq(a @ np.diag([*[1.0] * (n - 1), 0.0]), b)
+
+
 def test_rows_too_far_apart_for_factors_are_refused_and_solved():
     a = ozaki.mparray([[1, 1], [1, 3]]).ldexp([[0], [-3000]])
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -218,8 +219,8 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the columns of a are dependent, its condition number is above 2^300, columns scaled, or it is too
-        ill-conditioned for so many bits.
+        If the columns of a are dependent, its condition number is above 2^300, columns scaled (of a square one rows and
+        columns), or it is too ill-conditioned for so many bits.
     ValueError, TypeError, OverflowError
         As in `solve`.
 
@@ -249,7 +250,14 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     solved = least_squares(a, columns, target) if at_once(target, columns.shape[-1], a, columns) else None
 
     def one(index: Index) -> Solution:
-        return least_squares_of(a[place(a, index)], columns[place(columns, index)], target)
+        of_a, of_b = a[place(a, index)], columns[place(columns, index)]
+        try:
+            return least_squares_of(of_a, of_b, target)
+        except np.linalg.LinAlgError:
+            if a.shape[-2] == n:  # rows may be scaled then, as they may not be of more rows than columns
+                with suppress(np.linalg.LinAlgError):
+                    return _Single(of_a).solve(of_b, target)
+            raise
 
     found = gathered(solved, batch, one)
     return returned(found if count else without_elements((*batch, n, 0), target, a), a, target, b)
