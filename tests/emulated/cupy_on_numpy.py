@@ -378,7 +378,7 @@ def install(capability: str) -> None:
             "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite", "equal",
             "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray", "isinf", "isnan", "ones", "ones_like",
             "eye", "tri", "tril", "triu", "diag", "diagonal", "sqrt", "argsort", "matmul", "dot", "vdot", "inner",
-            "tensordot", "einsum", "take",
+            "tensordot", "einsum", "take", "lexsort",
         )},
         get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None),
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda, linalg=linalg,
