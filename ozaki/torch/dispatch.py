@@ -210,7 +210,7 @@ def _composed(name: str, below: Any, x: Any, *others: Any, **named: Any) -> Any:
 def _of_keys(name: str, keys: Any, *args: Any) -> Any:
     """The same as a kernel of PyTorch.
 
-    Where modes would see the function, as in inference mode, it is taken apart here: PyTorch below 2.13 demands that
+    Where modes would see the function, as in inference mode, it is taken apart here: PyTorch 2.11 demands that
     they be reached by its own kernel, in whose place this one is.
     """
     function, keys = getattr(torch.ops.aten, name).default, keys & _AFTER_IT
