@@ -138,7 +138,7 @@ def test_least_squares_whose_solution_depends_on_tiny_elements():
 
 
 def test_square_least_squares_of_rows_far_apart_are_systems(rng):
-    """With columns alone scaled the condition numbers are up to 2^320, with rows 2^35."""
+    """Hilbert matrices: condition numbers, columns scaled, are 2^24 to 2^39, and 2^178 to 2^212 with rows far apart."""
     for n in (6, 8, 9):
         powers = rng.permutation(np.arange(n) * (200 // n) - 100)
         a = np.ldexp(1 / (1 + np.add.outer(np.arange(n), np.arange(n))), powers[:, None])
