@@ -53,6 +53,10 @@ NVLINK = 225e9
 """Bytes a second that a GPU receives from others of its host: NCCL's all-gather of 64 MiB a rank on two H100 (NV18);
 254e9 with 256 MiB."""
 
+PEER = 390e9
+"""Bytes a second that copy engines bring from another GPU of the process: 396e9 between two H200, both ways at once
+782e9; 225e9 and more between two H100."""
+
 INFINIBAND = 50e9
 """Bytes a second of a GPU from other hosts: nominal, 400 Gbit/s each (NVIDIA DGX BasePOD reference architecture, core
 components: eight ConnectX-7 for eight GPUs). To be measured."""
@@ -289,23 +293,21 @@ class OnDevices:
     Attributes
     ----------
     compute : seconds of a GPU
-    move : seconds in which the other strips of B arrive
-    first : seconds in which the first block arrives: nothing is computed meanwhile
+    move : seconds in which the other strips of B arrive, while a GPU multiplies by its own
     sends : seconds in which the first GPU sends operands and receives the result, if all lie there
-    edges : seconds of these in which nothing is computed: first strips of A and columns of B, last rows of C
+    edges : seconds of these in which another GPU computes nothing: its first rows and columns, its last block of C
     """
 
     n: int
     compute: float
     move: float
-    first: float
     sends: float
     edges: float
 
     @property
     def shared(self) -> float:
         """Seconds if operands and result are shared out."""
-        return max(self.compute, self.move) + self.first
+        return max(self.compute, self.move)
 
     @property
     def on_first(self) -> float:
@@ -321,15 +323,14 @@ def on_devices(n: int, count: int, of: Kernels, rows: int, columns: int) -> OnDe
     """
     strip = ceil(n / count)
     others = count - 1
+    rows, columns = min(rows, strip), min(columns, n)
     compute = (strip + n) * n * (of.describe + of.split) + 2 * RESIDUES * strip * n * n / of.operations
-    last = min(rows, strip) * n * ELEMENT
     return OnDevices(
         n,
         compute + strip * n * of.recombine,
-        others / count * n * n * ELEMENT / NVLINK,
-        0 if others == 0 else columns * n * ELEMENT / NVLINK,
-        (others * strip * n + min(others, 1) * n * n) * ELEMENT / NVLINK,
-        others * (2 * last + columns * n * ELEMENT) / NVLINK,
+        others / count * n * n * ELEMENT / PEER,
+        (others * strip * n + min(others, 1) * n * n) * ELEMENT / PEER,
+        others * ((rows + columns) * n + rows * columns) * ELEMENT / PEER,
     )
 
 
@@ -339,9 +340,7 @@ WINOGRAD_FROM = 8192
 
 def of_devices(n: int, count: int) -> tuple[float, float]:
     """Seconds with operands and result shared out, and with all of them on the first GPU, in blocks as they are."""
-    found = []
-    for where in ("here", "elsewhere"):
-        rows, columns = LARGEST[where]
-        winograd = min(rows, columns, ceil(n / count)) >= WINOGRAD_FROM
-        found.append(on_devices(n, count, kernels(winograd=winograd), rows, columns))
-    return found[0].shared, found[1].on_first
+    rows, columns = LARGEST["device"]
+    winograd = min(rows, columns, ceil(n / count)) >= WINOGRAD_FROM
+    found = on_devices(n, count, kernels(winograd=winograd), rows, columns)
+    return found.shared, found.on_first

@@ -44,15 +44,15 @@ class Blocks:
         return len(self.rows) * len(self.cols)
 
 
-Where = Literal["here", "host", "elsewhere"]
-"""Where the rows of A and C lie that a device computes: on it, in memory of the host, or on another device."""
+Where = Literal["device", "host"]
+"""Where the rows of A and C lie that a device computes: both on devices, or one of them in memory of the host."""
 
-LARGEST: dict[Where, tuple[int, int]] = {"here": (8192, 8192), "host": (16384, 4096), "elsewhere": (2048, 2048)}
+LARGEST: dict[Where, tuple[int, int]] = {"device": (8192, 8192), "host": (16384, 4096)}
 """Rows and columns of a block, where nothing asks for fewer (docs/explanation/many_gpus.md).
 
-8192 of both have products by Strassen-Winograd. What has to arrive before the first product begins, and to be sent
-after the last one, should be little: so columns are fewer where none lies here, and rows where another device sends
-them to all. From the host, columns of B arrive as fast as they are multiplied by some ten thousand rows.
+8192 of both have products by Strassen-Winograd. Between devices a block of 8192 columns arrives in a sixth of the time
+in which it is multiplied by as many rows. From the host, columns of B arrive as fast as they are multiplied by some ten
+thousand rows.
 """
 
 _LEAST = 128
@@ -78,15 +78,15 @@ def blocks_of(rows: range, strips: Sequence[range], k: int, room: Room, where: W
     columns = sum(map(len, strips))
     for keeps in (True, False):
         high, wide = of_rows, of_cols
-        while _held(high, wide, columns, k, room, keeps, where) > room.nbytes:
+        while _held(high, wide, columns, k, room, keeps) > room.nbytes:
             if keeps and (high, wide) == (of_rows // 2, of_cols // 2):
                 break
             if max(high, wide) <= _LEAST:
                 break
             high, wide = (max(high // 2, 1), wide) if high >= wide else (high, max(wide // 2, 1))
-        if _held(high, wide, columns, k, room, keeps, where) <= room.nbytes:
+        if _held(high, wide, columns, k, room, keeps) <= room.nbytes:
             return Blocks(_cut(rows, high), tuple(part for strip in strips for part in _cut(strip, wide)), keeps)
-    needed = _held(_LEAST, _LEAST, columns, k, room, False, where)
+    needed = _held(_LEAST, _LEAST, columns, k, room, False)
     raise MemoryError(f"{room.nbytes} bytes are left, but the smallest blocks take {needed}")
 
 
@@ -95,13 +95,12 @@ def halved(room: Room) -> Room:
     return Room(room.nbytes // 2, room.element, room.slices)
 
 
-def _held(rows: int, cols: int, columns: int, k: int, room: Room, keeps: bool, where: Where) -> int:
+def _held(rows: int, cols: int, columns: int, k: int, room: Room, keeps: bool) -> int:
     """Bytes on a device: operands and slices, un-rounded products, blocks of the result."""
     split = room.element + room.slices
     left, right = rows * k * (split + room.element), columns * k * split if keeps else 2 * cols * k * split
     arriving = 2 * cols * k * room.element
-    leaving = 4 * rows * (columns if where == "elsewhere" else cols)
-    return left + right + arriving + rows * cols * split + leaving * room.element
+    return left + right + arriving + rows * cols * (split + 4 * room.element)  # of the result, three are leaving
 
 
 def _cut(whole: range, step: int) -> tuple[range, ...]:

@@ -250,9 +250,8 @@ def _cut(task: Task, number: int, room: Room) -> Blocks:
 
 
 def _where(task: Task, number: int) -> Where:
-    """Where the rows of A and C lie that a device computes: on another one, if either does."""
-    found = {_device_of(strip) for strip in (task.a[number], task.out[number])} - {task.devices[number]}
-    return "here" if not found else "host" if found == {None} else "elsewhere"
+    """Where the rows of A and C lie that a device computes."""
+    return "host" if None in (_device_of(task.a[number]), _device_of(task.out[number])) else "device"
 
 
 def _device_of(x: Any) -> int | None:
@@ -283,19 +282,15 @@ def _blocks(
     """Compute the blocks of one device, one after another; the next columns, or rows, arrive meanwhile.
 
     Columns that lie there already come first, then those by which devices differ, so that each brings other ones and
-    takes the rest from the others. Blocks of the result leave one by one, but whole rows for another device: these
-    follow one another in its memory.
+    takes the rest from the others. Blocks of the result leave one by one.
     """
-    import cupy as cp
-
     from ozaki.backends.cupy.program.streams import using
 
     a, out, given = task.a[number], task.out[number], task.events[0][number]
-    whole_rows = _device_of(out) not in (None, mover.device)
     first = len(blocks.cols) * number // len(task.devices)
     turned = (*blocks.cols[first:], *blocks.cols[:first])
     order = sorted(turned, key=lambda cols: copies.home(cols) != mover.device)
-    (_, k, _), n = task.plan.shape, sum(strip.shape[1] for strip in task.b)
+    k = task.plan.shape[1]
     kept: dict[range, Prepared] = {}
 
     def bring_rows(rows: range) -> Any:
@@ -317,7 +312,6 @@ def _blocks(
             arrived, rows_ahead = rows_ahead, None
             plan = of_tile(task.plan, len(rows), len(order[0]))
             left = functions.prepare(arrived.ready(), "left", plan)
-            entries = cp.empty((len(rows), n), task.plan.dtype) if whole_rows else None
             for cols, following in zip_longest(order, order[1:]):
                 if stop.is_set():
                     return
@@ -334,16 +328,11 @@ def _blocks(
                         ahead = bring_cols(order[0])
                 of_left, of_right = (_for_plan(each, plan, functions) for each in (left, right))
                 block = functions.multiply(of_left, of_right, plan)
-                if entries is None:
-                    mover.send(block, out, (slice(rows.start, rows.stop), slice(cols.start, cols.stop)))
-                else:
-                    entries[:, cols.start : cols.stop] = block
+                mover.send(block, out, (slice(rows.start, rows.stop), slice(cols.start, cols.stop)))
                 mover.free_after_products()
                 arrived = used = None  # not before: later copies may take this memory
                 told(1)
             del left, of_left, of_right, right, block  # before the next rows are split
-            if entries is not None:
-                mover.send(entries, out, (slice(rows.start, rows.stop), slice(0, n)))
 
 
 def of_tile(plan: Plan, rows: int, cols: int) -> Plan:

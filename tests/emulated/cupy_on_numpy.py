@@ -338,6 +338,8 @@ def install(capability: str) -> None:
         memsetAsync=memset,
         memcpyAsync=memcpy,
         memcpyPeerAsync=memcpy_peer,
+        memcpy2DAsync=memcpy_2d,
+        memcpyDefault=4,
         memGetInfo=lambda: (room[-1], room[-1]),
         deviceCanAccessPeer=lambda device, other: int(device != other),
         deviceEnablePeerAccess=lambda other: None,
@@ -419,6 +421,17 @@ def memcpy_peer(to: int, there: int, address: int, here: int, size: int, stream:
     """cudaMemcpyPeerAsync."""
     assert (gpus.device_of(to), gpus.device_of(address)) == (there, here)
     give_to(stream, lambda: ctypes.memmove(to, address, size))
+
+
+def memcpy_2d(to: int, step_to: int, address: int, step: int, width: int, height: int, kind: int, stream: int) -> None:
+    """cudaMemcpy2DAsync, between devices."""
+    assert kind == 4 and width <= min(step_to, step) and {gpus.device_of(to), gpus.device_of(address)} <= {0, 1}
+
+    def copied() -> None:
+        for row in range(height):
+            ctypes.memmove(to + row * step_to, address + row * step, width)
+
+    give_to(stream, copied)
 
 
 room: list[int] = [2**33]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
-from ozaki.backends.cupy.program.streams import using
+from ozaki.backends.cupy.program.streams import IDLE, using
 from ozaki.backends.cupy.staging import Staging
 
 At = tuple[slice, slice]
@@ -54,8 +54,8 @@ class Mover:
 
     def __init__(self, device: int) -> None:
         self.device, self.moved = device, 0
-        self.products = cp.cuda.Stream(non_blocking=True)
-        self._copies = cp.cuda.Stream(non_blocking=True)
+        self._streams = IDLE.take(device, 3)
+        self.products, self._copies, self._sends = self._streams
         self._elsewhere: dict[int, Any] = {}  # a stream on each other device
         self._staging = Staging(device)
         self._leaving: list[list[Future[None]]] = []
@@ -90,22 +90,27 @@ class Mover:
         return Arriving(array.T if turned else array, events)
 
     def _from_peer(self, block: Any, given: Events) -> Arriving:
-        source = _device_of(block)
         turned = block.strides[0] < block.strides[1]
         straight = block.T if turned else block
+        packed = None if self._by_copy_engine(straight) else self._packed(straight, given)
+        source, events = (straight, given) if packed is None else packed
+        _wait(self._copies.ptr, events)
+        with using(self._copies.ptr):
+            array = cp.empty(straight.shape, straight.dtype)
+        _copy_rows(array, source, self._copies.ptr)
+        self.moved += straight.nbytes
+        event = _recorded(self._copies.ptr)
+        if packed is not None:
+            self._keep(event, source)
+        return Arriving(array.T if turned else array, [event])
+
+    def _packed(self, block: Any, given: Events) -> tuple[Any, Events]:
+        """A block of another device as a contiguous one there, which that device makes after the products it has."""
+        source = _device_of(block)
         stream = self._stream_of(source)
         with cp.cuda.Device(source), using(stream.ptr):
             _wait(stream.ptr, given)
-            packed = cp.ascontiguousarray(straight)  # by its own device, where elements do not follow one another
-            there = _recorded(stream.ptr)
-        _wait(self._copies.ptr, [there])
-        with using(self._copies.ptr):
-            array = cp.empty(straight.shape, straight.dtype)
-        _copy_peer(array.data.ptr, self.device, packed.data.ptr, source, straight.nbytes, self._copies.ptr)
-        self.moved += straight.nbytes
-        event = _recorded(self._copies.ptr)
-        self._keep(event, packed)
-        return Arriving(array.T if turned else array, [event])
+            return cp.ascontiguousarray(block), [_recorded(stream.ptr)]
 
     def free_after_products(self) -> None:
         """Let later copies wait for all that the products stream was given: they may use memory that this reads."""
@@ -134,17 +139,23 @@ class Mover:
             self._to_peer(block, target)
 
     def _to_peer(self, block: Any, target: Any) -> None:
-        there = _device_of(target)
-        done, stream = _recorded(self.products.ptr), self._stream_of(there)
-        with cp.cuda.Device(there), using(stream.ptr):
-            _wait(stream.ptr, [done])
-            into = target if target.flags.c_contiguous else cp.empty(target.shape, target.dtype)
-            _copy_peer(into.data.ptr, there, block.data.ptr, self.device, block.nbytes, stream.ptr)
-            if into is not target:
+        done, kept = _recorded(self.products.ptr), [block]
+        if self._by_copy_engine(target):
+            _wait(self._sends.ptr, [done])
+            _copy_rows(target, block, self._sends.ptr)
+            event = _recorded(self._sends.ptr)
+        else:
+            there = _device_of(target)
+            stream = self._stream_of(there)
+            with cp.cuda.Device(there), using(stream.ptr):
+                _wait(stream.ptr, [done])
+                into = cp.empty(target.shape, target.dtype)
+                _copy_rows(into, block, stream.ptr)
                 target[...] = into
-            event = _recorded(stream.ptr)
+                event = _recorded(stream.ptr)
+            kept.append(into)
         self.moved += block.nbytes
-        self._keep(event, block, into)
+        self._keep(event, *kept)
 
     def _write(self, left: int) -> None:
         """Wait for the first blocks that are on their way to memory of the host, until so many are left."""
@@ -155,12 +166,21 @@ class Mover:
     def finish(self) -> None:
         """Wait until all blocks have come, been computed, and been sent. No block is brought or sent after it."""
         self._staging.close()
-        self._copies.synchronize()
-        self.products.synchronize()
+        for stream in self._streams:
+            stream.synchronize()
         self._release(0)
         self._write(0)
+        IDLE.give_back(self.device, self._streams)
 
     # Memory and streams -----------------------------------------------------------------------------------------------
+
+    def _by_copy_engine(self, x: Any) -> bool:
+        """Whether copy engines move this matrix of another device: they leave its multiprocessors to products."""
+        self._stream_of(_device_of(x))
+        if x.flags.c_contiguous:
+            return True
+        whole_rows = x.strides[1] == x.itemsize and x.strides[0] >= x.shape[1] * x.itemsize
+        return whole_rows and bool(cp.cuda.runtime.deviceCanAccessPeer(self.device, _device_of(x)))
 
     def _stream_of(self, other: int) -> Any:
         """The stream of this mover on another device, which each of the two may read."""
@@ -250,6 +270,16 @@ def _wait(stream: int, events: Events) -> None:
     for each in events:
         event = each.result() if isinstance(each, Future) else each
         cp.cuda.runtime.streamWaitEvent(stream, event.ptr)
+
+
+def _copy_rows(to: Any, source: Any, stream: int) -> None:
+    """Copy a matrix into another one of its shape on another device; elements of a row follow one another in both."""
+    if to.flags.c_contiguous and source.flags.c_contiguous:
+        _copy_peer(to.data.ptr, _device_of(to), source.data.ptr, _device_of(source), to.nbytes, stream)
+    elif to.nbytes:
+        runtime, (rows, width) = cp.cuda.runtime, (to.shape[0], to.shape[1] * to.itemsize)
+        places = to.data.ptr, to.strides[0], source.data.ptr, source.strides[0]
+        runtime.memcpy2DAsync(*places, width, rows, runtime.memcpyDefault, stream)
 
 
 def _copy_peer(to: int, there: int, source: int, here: int, nbytes: int, stream: int) -> None:

@@ -183,12 +183,12 @@ def memory_of_blocks(rng: np.random.Generator) -> None:
         return replace(blocks.blocks_of(*arguments), keeps=False)
 
     where: blocks.Where
-    for where, x, y in (("elsewhere", on(0, a), on(0, b)), ("host", a, b)):
+    for where, x, y in (("device", on(0, a), on(0, b)), ("host", a, b)):
         one_modulus = mock.patch.object(cublas_residues, "_ACCUMULATORS", of_cublas)
         with of_blocks(128, 128), mock.patch.object(product, "blocks_of", not_kept), one_modulus:
             before = gpus.most[1] = gpus.held[1]
             ozaki.matmul(x, y, devices=[1], scheme="residues", slices=14)
-        most = blocks._held(128, 128, 512, 128, taken, False, where) + of_cublas
+        most = blocks._held(128, 128, 512, 128, taken, False) + of_cublas
         assert gpus.most[1] - before <= most, where
 
 

@@ -1,4 +1,4 @@
-"""The streams that programs run on: CuPy's current one, and two more for each thread and device."""
+"""The streams that programs run on: CuPy's current one, two more for each thread and device, and idle ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import cupy as cp
 from cupy.cuda import get_current_stream
 
 from ozaki.caches import CacheInfo, register
+from ozaki.locks import Lock
 
 
 class _Address(NamedTuple):
@@ -66,6 +67,43 @@ class _SideStreams:
     def clear(self) -> None:
         """Let each thread replace its streams."""
         self.cleared += 1
+
+
+class _IdleStreams:
+    """Streams that no product uses, by device, as a cache: for the next product with `devices=`.
+
+    CuPy's pool keeps freed memory for the stream that it was of. Were streams new in every product, so would be all of
+    its memory, until the device has none left and stands still while the pool frees it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._idle: dict[int, list[Any]] = {}
+
+    def take(self, device: int, count: int) -> list[Any]:
+        """So many streams of a device, the current one, in the order in which they were given back."""
+        with self._lock.held:
+            idle = self._idle.setdefault(device, [])
+            found, idle[:count] = idle[:count], []
+        return found + [cp.cuda.Stream(non_blocking=True) for _ in range(count - len(found))]
+
+    def give_back(self, device: int, streams: list[Any]) -> None:
+        """Keep streams that have nothing left to do."""
+        with self._lock.held:
+            self._idle.setdefault(device, [])[:0] = streams
+
+    def info(self, name: str) -> CacheInfo:
+        """How many streams there are."""
+        with self._lock.held:
+            return CacheInfo(name, sum(map(len, self._idle.values())), None, 0, 0)
+
+    def clear(self) -> None:
+        """Forget all streams."""
+        with self._lock.held:
+            self._idle.clear()
+
+
+IDLE = register("idle streams", _IdleStreams())
 
 
 class _Thread(local):
