@@ -42,7 +42,7 @@ def main(
     n: Annotated[int, typer.Option(min=1, help="Rows and columns of what is timed.")] = 32768,
     output: Annotated[
         Path, typer.Option(help="Folder for what was timed.", show_default="benchmarks/results/devices")
-    ] = RESULTS / "devices",
+    ] = several_devices.FOLDER,
 ) -> None:
     """Put the tables into the page."""
     if measure:
@@ -92,7 +92,8 @@ def constants() -> str:
         ["slice products", f"{of.operations / 1e12:.0f}; {quadrants.operations / 1e12:.0f} TOPS", "the same"],
         ["round an entry", f"{_pico(of.recombine)}; {_pico(quadrants.recombine)}", "the same"],
         ["add another part of k to an entry", _pico(of.add), f"{assumed}: 42 bytes at copy bandwidth, a floor"],
-        ["NVLink, received", _rate(model.NVLINK), "measured: all-gather of NCCL on two H100, 225 to 254"],
+        ["NVLink, received by NCCL", _rate(model.NVLINK), "measured: all-gather on two H100, 225 to 254"],
+        ["NVLink, received by copy engines", _rate(model.PEER), "measured: rows of a wider matrix, between two H200"],
         ["InfiniBand, received", _rate(model.INFINIBAND), f"{assumed}: 400 Gbit/s a GPU, as [built]({BASEPOD})"],
         ["PCIe, received from the host's memory", _rate(model.PCIE), "measured: `benchmarks/host_operands.py`"],
         ["post a message", f"{1e6 * model.MESSAGE:.0f} µs", f"{assumed}: a guess"],
@@ -126,6 +127,19 @@ def one_process() -> str:
             for seconds in found
             for cell in (f"{seconds:.3f}", f"{2e-12 * STRIPS**3 / seconds:.0f}", f"{one / seconds:.2f}")
         )])  # fmt: skip
+    return _table(lines)
+
+
+def measured_devices() -> str:
+    """`devices=` as measured, beside the model."""
+    lines = [["device", "n", "GPUs", "where", "measured, s", "model, s", "TFLOP/s", "times one"]]
+    for result in newest_of_devices(several_devices.FOLDER):
+        for row in result["rows"]:
+            if "model" in row:
+                lines.append([
+                    result["device"], str(result["n"]), str(row["devices"]), row["of"], f"{row['seconds']:.3f}",
+                    f"{row['model']:.3f}", f"{row['tflops']:.0f}", f"{row['times_one']:.2f}",
+                ])  # fmt: skip
     return _table(lines)
 
 
@@ -207,6 +221,7 @@ TABLES = {
     "constants": constants,
     "one-gpu": one_gpu,
     "one-process": one_process,
+    "devices": measured_devices,
     "many-gpus": many,
     "layers": layers,
     "processes": processes,

@@ -12,7 +12,11 @@ import numpy as np
 import ozaki
 from benchmarks.gpu_model import RESIDUES, of_devices
 from benchmarks.measure import WrongAnswerError
+from benchmarks.results import RESULTS
 from ozaki.distributed.layouts import part_of
+
+FOLDER = RESULTS / "devices"
+"""Where results are kept."""
 
 CALLS = 4
 """Timed calls, of which the fastest counts; one before them compiles kernels and compares bits."""

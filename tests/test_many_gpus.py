@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import distributed as processes
 from benchmarks import gpu_model as model
-from benchmarks import many_gpus
+from benchmarks import many_gpus, several_devices
 from ozaki import distributed
 from ozaki.distributed import BlockNonCyclic, ProcessGrid, Slab
 from ozaki.distributed.communicators.threads import run
@@ -98,10 +98,20 @@ def test_fewer_layers_where_c_is_large():
 
 
 def test_devices_share_out_products():
-    one, two, four = (model.on_devices(32768, count, model.kernels(), 8192, 4096) for count in (1, 2, 4))
+    one, two, four = (model.on_devices(32768, count, model.kernels(), 8192, 8192) for count in (1, 2, 4))
     assert one.shared == one.on_first == one.compute
     assert one.compute > two.shared > one.compute / 2 and two.shared > four.shared > one.compute / 4
     assert all(each.on_first > each.shared for each in (two, four))
+
+
+def test_devices_take_as_long_as_measured():
+    for result in many_gpus.newest_of_devices(several_devices.FOLDER):
+        assert result["device"] == model.DEVICE and result["n"] == many_gpus.STRIPS
+        found = {(row["devices"], row["of"]): row["seconds"] for row in result["rows"]}
+        for count in {count for count, _ in found}:
+            shared, on_first = model.of_devices(result["n"], count)
+            assert found[count, "shared out"] == pytest.approx(shared, rel=0.05)
+            assert found[count, "all on the first"] == pytest.approx(on_first, rel=0.05)
 
 
 def test_a_stale_page_fails_the_check(tmp_path, monkeypatch, capsys):
