@@ -17,7 +17,7 @@ from benchmarks import distributed, host_operands, row_files, several_devices
 from benchmarks import gpu_model as model
 from benchmarks.devices import device_of
 from benchmarks.readme import replaced
-from benchmarks.results import RESULTS, ROOT, git_commit, newest_of_devices, slug
+from benchmarks.results import ROOT, git_commit, newest_of_devices, slug
 from ozaki.distributed.sharing import shared_out
 
 DOCUMENT = ROOT / "docs" / "explanation" / "many_gpus.md"
