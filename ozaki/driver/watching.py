@@ -16,6 +16,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from ozaki.account import Ran, proven_in_words, way_of
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.blocks import Blocks
@@ -212,7 +214,7 @@ def reached(found: _Result, left: tuple[int, ...], x: Any, measure: str) -> _Res
 
     Parameters
     ----------
-    found : the result, with `error_bound` and `iterations`
+    found : the result, with `iterations` and `error_bound`, of a stack an array of bounds, of which the largest counts
     left : shape of what is multiplied by x in the equation that the result solves
     x : an array of the result
     measure : of the bound
@@ -222,7 +224,8 @@ def reached(found: _Result, left: tuple[int, ...], x: Any, measure: str) -> _Res
         return found
     name = "" if call is None else call.name
     dtype = f"{'complex ' * x.is_complex}mp{x.bits}" if numbers else str(x.dtype)
-    ran = Ran(several(found.iterations, "correction"), dtype, measure, found.error_bound)  # type: ignore[attr-defined]
+    bound = float(np.max(found.error_bound, initial=0.0))  # type: ignore[attr-defined]
+    ran = Ran(several(found.iterations, "correction"), dtype, measure, bound)  # type: ignore[attr-defined]
     sizes = " ".join(f"({' x '.join(map(str, shape))})" for shape in (left, x.shape))
     LOGGER.info("%s: %s, %s: %s; %s", name, sizes, dtype, ran.how, proven_in_words(measure, ran.bound, ran.exponent))
     for block in RECORDINGS.here():

@@ -78,32 +78,18 @@ def _sum_of_words(name: str, x: tuple[Any, ...]) -> MPArray:
         raise type(error)(f"{name}{str(error).removeprefix('x')}") from None
 
 
-def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False, stack: bool = False) -> None:
-    """Refuse what is no matrix, no square one, or one with fewer rows than columns; or, with `stack`, no stack of them.
+def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False) -> None:
+    """Refuse what is no matrix, or stack of them along leading axes; no square one, or one wider than tall.
 
     Raises
     ------
     ValueError
     """
-    if x.ndim < 2 or (x.ndim > 2 and not stack) or (square and x.shape[-2] != x.shape[-1]):
+    if x.ndim < 2 or (square and x.shape[-2] != x.shape[-1]):
         what = "a square matrix, as (3, 3)" if square else "a matrix, as (5, 3)"
-        what += ", or a stack of them" if stack else " (of a stack, call it for each matrix)"
-        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {what}")
+        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {what}, or a stack of them")
     if tall and x.shape[-2] < x.shape[-1]:
         raise ValueError(f"{name}: shape {tuple(x.shape)}; expected at least as many rows as columns")
-
-
-def as_columns(name: str, b: Any, rows: int) -> Any:
-    """Right-hand sides as the columns of a matrix.
-
-    Raises
-    ------
-    ValueError
-        If they have not as many rows as the matrix.
-    """
-    if b.ndim not in (1, 2) or b.shape[0] != rows:
-        raise ValueError(f"{name}: shape {tuple(b.shape)}; expected ({rows},) or ({rows}, columns), rows as of a")
-    return b.reshape(rows, 1) if b.ndim == 1 else b
 
 
 def columns_for(name: str, b: Any, a: Any) -> tuple[Any, tuple[int, ...]]:

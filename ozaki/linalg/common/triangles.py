@@ -36,7 +36,7 @@ def check_diagonal(name: str, a: Any) -> None:
 def read(name: str, a: Any, lower: bool, diagonal: Diagonal = "read") -> Any:
     """An operand with zeros in place of what is not read of it, on its diagonal too."""
     if isinstance(a, tuple):
-        return tuple(_read(each, lower, diagonal) if getattr(each, "ndim", 0) == 2 else each for each in a)
+        return tuple(_read(each, lower, diagonal) if getattr(each, "ndim", 0) >= 2 else each for each in a)
     if is_matrix(a):
         rows = a.tolist()
         found = [[_element(each, i - j, lower, diagonal) for j, each in enumerate(row)] for i, row in enumerate(rows)]

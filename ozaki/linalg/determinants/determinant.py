@@ -132,14 +132,13 @@ def det(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     """
     of_integers = _holds_integers(a)
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, square=True, stack=True)
+    check_matrix("a", a, square=True)
     asked = _asked(a, of_integers, accuracy, dtype, formats)
     found = _each(a, asked, lambda each: _rounded(each, asked))
     values, bounds = [each[0] for each in found], np.array([each[1] for each in found])
     steps = max((each[2] for each in found), default=0)
     result = Det(_of_stack(a, values, asked.target.dtype), _bounds_of_stack(a, bounds), steps)
-    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, result.det[..., None, None], "relative")
-    return result
+    return reached(result, a.shape, result.det[..., None, None], "relative")
 
 
 @any_arrays("a", numpy=("error_bound", "error_bounds"))
@@ -185,7 +184,7 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     -1.0 1388.45... True
     """
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, square=True, stack=True)
+    check_matrix("a", a, square=True)
     if _is_exact(accuracy):
         raise ValueError("accuracy: 'exact'; a logarithm has no end in binary, so name bits or a tolerance")
     asked = _Asked(target_of(accuracy, dtype, formats), False, _named_bits(dtype), holds_complex(a))
@@ -196,8 +195,7 @@ def slogdet(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     logabsdet = _of_stack(a, [each[1] for each in found], COMPLEX.get(form, form))
     of_parts = bounds.reshape(*a.shape[:-2], 2)
     result = SLogDet(sign, logabsdet, _bounds_of_stack(a, bounds.max(axis=1)), of_parts, steps)
-    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, logabsdet[..., None, None], "absolute")
-    return result
+    return reached(result, a.shape, logabsdet[..., None, None], "absolute")
 
 
 class _Asked(NamedTuple):

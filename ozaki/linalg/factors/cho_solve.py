@@ -10,12 +10,13 @@ from ozaki.driver.watching import named
 from ozaki.functions.products import matmul
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint
-from ozaki.linalg.common.matrices import as_columns, check_matrix, matrices
+from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
 from ozaki.linalg.common.scaling import WIDEST, Powers, scaled, tops_or_zero
 from ozaki.linalg.common.targets import target_of
 from ozaki.linalg.common.triangles import check_diagonal, read
 from ozaki.linalg.factors.cholesky import Cholesky
 from ozaki.linalg.factors.equations import Equations
+from ozaki.linalg.systems.gathering import one_by_one
 from ozaki.linalg.systems.solution import Solution
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
@@ -23,7 +24,7 @@ from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-@any_arrays("c_and_lower", "b")
+@any_arrays("c_and_lower", "b", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("cho_solve", solves=True)
@@ -43,7 +44,8 @@ def cho_solve(
         inverse of a, which the result of `cholesky` then has for later ones. Of a tuple (c, lower), as
         `scipy.linalg.cho_factor` returns it, a is exactly c c^H, c the lower triangle, or c^H c, c the upper one; the
         other triangle is not read. So the factor's own errors count there as if they were those of a.
-    b : array or MPArray, shape (n,) or (n, columns)
+    b : array or MPArray, shape (n,) or (..., n, columns)
+        As in `solve`, whose leading axes broadcast with those of the factor.
     accuracy, dtype
         As in `solve`, but that None is "dtype"; they need not be those of the factor.
 
@@ -75,7 +77,7 @@ def cho_solve(
     (b,), formats = matrices(b=b)
     equations = c_and_lower.system if isinstance(c_and_lower, Cholesky) else _product(*_checked(c_and_lower))
     target = target_of(accuracy, dtype, [*equations.formats, *formats])
-    as_columns("b", b, equations.a.shape[0])  # refuses other shapes before any work
+    columns_for("b", b, equations.a)  # refuses other shapes before any work
     return equations.solve(b, target)
 
 
@@ -109,8 +111,19 @@ def _product(c: Any, lower: bool) -> Equations:
     name = "c_and_lower[0]"
     (c,), formats = matrices(**{name: read(name, c, lower)})
     check_matrix(name, c, square=True)
-    check_diagonal(name, c)
     low = c if lower else adjoint(c)
+    one_by_one(c.shape[:-2], lambda index: _check_factor(name, low[index]))
+    return Equations(matmul(low, adjoint(low), accuracy="exact", dtype="mp"), formats)
+
+
+def _check_factor(name: str, low: Any) -> None:
+    """Refuse a lower factor that is singular, or whose elements are too far apart for an exact product.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError
+    """
+    check_diagonal(name, low)
     if isinstance(low, Numbers) and low.size:
         unit = scaled(low, Powers(rows=-tops_or_zero(low, 1)))
         if (least := int(unit.exponents[unit.signs != 0].min())) < -WIDEST:
@@ -119,4 +132,3 @@ def _product(c: Any, lower: bool) -> Equations:
                 f"c_and_lower: an element is below 2^{least} times the largest of its {where}; expected "
                 f"at least 2^-{WIDEST}, or 0"
             )
-    return Equations(matmul(low, adjoint(low), accuracy="exact", dtype="mp"), formats)

@@ -24,7 +24,7 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, where_far, without_tiny
-from ozaki.linalg.common.targets import OF_DTYPE
+from ozaki.linalg.common.targets import OF_DTYPE, Target
 from ozaki.linalg.common.triangles import mirrored, read, triangular_inverse
 from ozaki.linalg.common.upper import UP, column_norm, row_norm
 from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, cholesky_by_blocks
@@ -45,6 +45,7 @@ from ozaki.linalg.factors.correcting import (
 from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.cholesky import nearest_cholesky
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
@@ -56,7 +57,7 @@ from ozaki.records.accuracy import Accuracy
 
 class _Cholesky(NamedTuple):
     l: Any  # noqa: E741
-    error_bound: float
+    error_bound: Any
     iterations: int
 
 
@@ -65,19 +66,19 @@ class Cholesky(Bounded, _Cholesky):
 
     Attributes
     ----------
-    l : array or MPArray, shape (n, n); zeros above the diagonal
+    l : array or MPArray, shape (..., n, n); zeros above the diagonal
         If `upper`, the upper triangular factor, with zeros below the diagonal: a = l^H l.
-    error_bound : float
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         abs(a - l l^H)_ij <= error_bound norm(l_i) norm(l_j), l_i the rows of l (if `upper`, the columns) and norm the
         Euclidean one: these norms are near the square roots of a's diagonal. Proven, rounding to the dtype included.
     iterations : int
-        Corrections.
-    error_bounds : NumPy array of float64, shape (n,)
+        Corrections; of a stack the most of a matrix.
+    error_bounds : NumPy array of float64, shape (..., n)
         As `error_bound`, for each column of a; no item of the tuple, nor are those that follow.
     upper : bool
         Which factor it is.
     system
-        For `cho_solve` alone: a, and once that was called an inverse of a, with its residual.
+        For `cho_solve` alone: a, or the stack, and once that was called inverses, with their residuals.
     """
 
     upper: bool
@@ -94,7 +95,7 @@ class Cholesky(Bounded, _Cholesky):
         return found
 
 
-@any_arrays("a")
+@any_arrays("a", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("cholesky", solves=True)
@@ -110,7 +111,7 @@ def cholesky(
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), symmetric or Hermitian
+    a : array or MPArray, shape (..., n, n), symmetric or Hermitian
         As in NumPy and LAPACK only one triangle is read, the lower one, and of its diagonal the real part: where the
         other one has other numbers, a stands for another matrix.
     upper : bool, optional
@@ -161,30 +162,42 @@ def cholesky(
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
     a = mirrored(a, not upper, conjugate=True)
-    if nearest and a.size:
-        low, bounds, steps = nearest_cholesky(a, target.dtype, lambda bits: cholesky(a, accuracy=bits, dtype="mp"))
-        return _result(low, bounds, steps, upper, Equations(a, formats))
+    found_so, system = as_found(asked, a, target), Equations(a, formats)
+
+    def one(each: Any) -> Cholesky:
+        low, bounds, steps = _nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)
+        found = Cholesky.of(
+            adjoint(low).copy() if upper else low, float(bounds.max(initial=0.0)), steps, error_bounds=bounds
+        )
+        found.upper, found.system = upper, system
+        return found
+
+    factors = of_each(one, a)
+    return reached(factors, a.shape, factors.l, "row-column")
+
+
+def _nearest_of_one(a: Any, target: Target) -> tuple[Any, Bounds, int]:
+    """The floats nearest to those of the lower factor of one matrix, the errors of columns, and corrections."""
     if not a.size:
-        return _result(empty(a.shape, target.dtype, a), np.zeros(0), 0, upper, Equations(a, formats))
-    places, found_so = array_library(a).arange(a.shape[0]), as_found(asked, a, target)
+        return _of_one(a, target, False)
+    return nearest_cholesky(a, target.dtype, lambda bits: cholesky(a, accuracy=bits, dtype="mp"))
+
+
+def _of_one(a: Any, target: Target, found_so: bool) -> tuple[Any, Bounds, int]:
+    """The lower factor of one matrix, if `found_so` as float64 finds it; the errors of columns, and corrections."""
+    if not a.size:
+        return empty(a.shape, target.dtype, a), np.zeros(0), 0
+    places = array_library(a).arange(a.shape[0])
     scales = -(tops_or_zero(a[places, places][:, None], 1) // 2)  # the diagonal of a becomes about 1
     scales = scales if isinstance(a, Numbers) else where_far(scales, apart=not found_so)
     unit, cleared = without_tiny(scaled(a, Powers(scales, scales)))
     if found_so and not isinstance(unit, Numbers):
         first, errors = _found(unit)
         (low,), bounds = uncorrected(target, (first,), errors, _products(unit), (Powers(rows=-scales),))
-        return _result(low, bounds, 0, upper, Equations(a, formats))
+        return low, bounds, 0
     found = _factored(unit, target.tolerance)
     (low,), bounds = rounded_factors(target, found, _products(unit), (Powers(rows=-scales),), cleared)
-    return _result(low, bounds, found.steps, upper, Equations(a, formats))
-
-
-def _result(low: Any, bounds: Bounds, steps: int, upper: bool, system: Equations) -> Cholesky:
-    """What `cholesky` returns of a lower factor, the adjoint of which it is if `upper`."""
-    factor = adjoint(low).copy() if upper else low
-    found = Cholesky.of(factor, float(bounds.max(initial=0.0)), steps, error_bounds=bounds)
-    found.upper, found.system = upper, system
-    return reached(found, factor.shape, factor, "row-column")
+    return low, bounds, found.steps
 
 
 def _definite_tolerance(a: Any, inverse_of_factor: Any) -> float:

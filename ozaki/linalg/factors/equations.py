@@ -1,4 +1,4 @@
-"""Linear equations with a matrix that is factored, or with its transpose; inverses are found when first asked for."""
+"""Linear equations with matrices that are factored, or their transposes; inverses are found when first asked for."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ozaki.linalg.systems.solving import System
 
 
 class Equations:
-    """Linear equations with one square matrix a, and with its transpose.
+    """Linear equations with one square matrix a, or each of a stack, and with its transpose.
 
     Parameters
     ----------
-    a : square matrix, which must not change
+    a : square matrices, shape (..., n, n), which must not change
     formats : the formats that a solution depends on
     system : the equations a x = b with their inverse, if that is found already
     """
@@ -26,10 +26,10 @@ class Equations:
         self._systems = {} if system is None else {False: system}
 
     def __repr__(self) -> str:
-        return f"Equations({self.a.shape[0]})"
+        return f"Equations({self.a.shape[-1]})"
 
     def solve(self, b: Any, target: Target, trans: Transposition = 0) -> Solution:
-        """The solution for right-hand sides of shape (n,) or (n, columns).
+        """The solution for right-hand sides of shape (n,) or (..., n, columns).
 
         Raises
         ------

@@ -11,8 +11,10 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.targets import Target
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.factors.qr import orthonormal
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
@@ -22,25 +24,27 @@ class LQ(NamedTuple):
 
     Attributes
     ----------
-    l : array or MPArray, shape (m, k), k the lesser of m and n; zeros above the diagonal; (m, n) of the mode "complete"
-    q : array or MPArray, shape (k, n); (n, n) of the mode "complete"
-    error_bound : float
+    l : array or MPArray, shape (..., m, k), k the lesser of m and n; zeros above the diagonal; (..., m, n) of the mode
+        "complete"
+    q : array or MPArray, shape (..., k, n); (..., n, n) of the mode "complete"
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         abs(a - l q)_ij <= error_bound norm(row i of l) and abs(I - q q^H)_ij <= error_bound norm(row i of q) norm(row j
         of q), with Euclidean norms. Proven, rounding to the dtype included.
     error_bounds : NumPy array of float64
-        As `error_bound`, for each row i of l and of q, as many as the longer of the two has.
+        As `error_bound`, for each row i of l and of q, as many as the longer of the two has, for each matrix of a
+        stack.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     l: Any  # noqa: E741
     q: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: Bounds
     iterations: int
 
 
-@any_arrays("a", numpy=("error_bounds",))
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("lq", solves=True)
@@ -55,7 +59,8 @@ def lq(
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex, whose first k rows are independent, k the lesser of m and n
+    a : array or MPArray, shape (..., m, n), real or complex
+        Its first k rows are independent, k the lesser of m and n.
     mode : {"reduced", "complete"}, optional
         q of k rows; or of n rows, those beyond k orthonormal to all others, and l with zeros in the columns beyond.
     accuracy, dtype
@@ -87,9 +92,14 @@ def lq(
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     target = factor_target(accuracy, dtype, formats)
+    found = of_each(lambda each: _of_one(each, mode, target), a)
+    return reached(found, found.l.shape, found.q, "rowwise")
+
+
+def _of_one(a: Any, mode: Literal["reduced", "complete"], target: Target) -> LQ:
+    """The factors of one matrix."""
     try:
         q, r, bounds, steps = orthonormal(adjoint(a), target, complete=mode == "complete")
     except np.linalg.LinAlgError as error:  # whose message speaks of the columns of the adjoint
         raise np.linalg.LinAlgError(str(error).replace("column", "row")) from None
-    found = LQ(adjoint(r).copy(), adjoint(q).copy(), float(bounds.max(initial=0.0)), bounds, steps)
-    return reached(found, found.l.shape, found.q, "rowwise")
+    return LQ(adjoint(r).copy(), adjoint(q).copy(), float(bounds.max(initial=0.0)), bounds, steps)

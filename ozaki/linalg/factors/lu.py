@@ -21,7 +21,7 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, float_scaled, scaled, tops_or_zero, where_far, without_tiny
-from ozaki.linalg.common.targets import OF_DTYPE, target_of
+from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import triangular_inverse
 from ozaki.linalg.common.upper import row_norm
@@ -43,10 +43,11 @@ from ozaki.linalg.factors.correcting import (
 from ozaki.linalg.factors.equations import Equations
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.lu import nearest_lu
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
-from ozaki.linalg.systems.solving import System
+from ozaki.linalg.systems.solving import System, equilibrated
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -56,7 +57,7 @@ class _LU(NamedTuple):
     p: Any
     l: Any  # noqa: E741
     u: Any
-    error_bound: float
+    error_bound: Any
     iterations: int
     system: Any
 
@@ -66,18 +67,19 @@ class LU(Bounded, _LU):
 
     Attributes
     ----------
-    p : int array, shape (n,)
-        The rows of a in the order of those of l: a[p] is nearly l u.
-    l : array or MPArray, shape (n, n); ones on the diagonal, zeros above
-    u : array or MPArray, shape (n, n); zeros below the diagonal
-    error_bound : float
+    p : int array, shape (..., n)
+        The rows of a in the order of those of l: a[p] is nearly l u, of each matrix of a stack.
+    l : array or MPArray, shape (..., n, n); ones on the diagonal, zeros above
+    u : array or MPArray, shape (..., n, n); zeros below the diagonal
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         abs(a[p] - l u)_ij <= error_bound norm(row i of l) norm(column j of u), with Euclidean norms. Proven, rounding
         to the dtype included.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     system
-        For `lu_solve` alone: an inverse of a, with its residual, and once it is asked for one of its transpose.
-    error_bounds : NumPy array of float64, shape (n,)
+        For `lu_solve` alone: an inverse of a, with its residual, and once it is asked for one of its transpose; or
+        those of a stack.
+    error_bounds : NumPy array of float64, shape (..., n)
         As `error_bound`, for each column of a; no item of the tuple.
     """
 
@@ -87,7 +89,7 @@ class LU(Bounded, _LU):
         return self.system.a
 
 
-@any_arrays("a")
+@any_arrays("a", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("lu_factor", solves=True)
@@ -101,7 +103,7 @@ def lu_factor(
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
     accuracy : str, int or float, optional
         As in `cholesky`, of a[p] - l u. With None, a may be singular, too.
     dtype, reproducible : optional
@@ -145,34 +147,49 @@ def lu_factor(
     asked = accuracy
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
-    if nearest and a.size:
-        *of_a, bounds, steps = nearest_lu(a, target.dtype, lambda bits: lu_factor(a, accuracy=bits, dtype="mp"))
-        nearest_ones = LU.of(*of_a, float(bounds.max()), steps, Equations(a.copy(), formats), error_bounds=bounds)
-        return reached(nearest_ones, a.shape, of_a[-1], "row-column")
+    kept, found_so = a.copy(), as_found(asked, a, target)  # for systems, while the caller may change a
+    regular = None if nearest or found_so or not a.size else System(kept, formats)
+    equations = Equations(kept, formats, regular)
+
+    def one(each: Any) -> LU:
+        order, low, up, bounds, steps = _nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)
+        return LU.of(order, low, up, float(bounds.max(initial=0.0)), steps, equations, error_bounds=bounds)
+
+    found = of_each(one, a)
+    return reached(found, a.shape, found.u, "row-column")
+
+
+def _nearest_of_one(a: Any, target: Target) -> tuple[Any, Any, Any, Bounds, int]:
+    """As `_of_one`, the nearest floats, in the order of exact elimination."""
+    if not a.size:
+        return _of_one(a, target, False)
+    return nearest_lu(a, target.dtype, lambda bits: lu_factor(a, accuracy=bits, dtype="mp"))
+
+
+def _of_one(a: Any, target: Target, found_so: bool) -> tuple[Any, Any, Any, Bounds, int]:
+    """The order of rows and the factors of one matrix, the errors of columns, and corrections.
+
+    With `found_so` as float64 finds them, of a matrix that may be singular; others are proven to be regular.
+    """
     xp = array_library(a)
     if not a.size:
         no_elements = empty(a.shape, target.dtype, a)
-        nothing = xp.zeros(0, int), no_elements, no_elements, 0.0, 0, Equations(a, formats)
-        none = LU.of(*nothing, error_bounds=np.zeros(0))
-        return reached(none, a.shape, no_elements, "row-column")
-    kept = a.copy()  # for systems, while the caller may change a
-    scales, found_so = -tops_or_zero(a, 0), as_found(asked, a, target)
+        return xp.zeros(0, int), no_elements, no_elements, np.zeros(0), 0
+    scales = -tops_or_zero(a, 0)
     scales = scales if isinstance(a, Numbers) else where_far(scales, apart=not found_so)
     powers = NO_POWERS, Powers(columns=-scales)
     unit, cleared = without_tiny(scaled(a, Powers(columns=scales)))
     if found_so and not isinstance(unit, Numbers):
         order, *first, errors = _found(unit)
         (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
-        items = order, low, up, float(bounds.max()), 0, Equations(kept, formats)
-        return reached(LU.of(*items, error_bounds=bounds), a.shape, up, "row-column")
-    system = System(kept, formats)
+        return order, low, up, bounds, 0
+    if found_so:  # then no system has proven that it is regular
+        left_inverse(equilibrated(a)[1])
     if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
         left_inverse(unit, _ILL_CONDITIONED)
     order, found = _factored(unit, target.tolerance)
     (low, up), bounds = rounded_factors(target, found, _products(unit[order]), powers, cleared)
-    equations = Equations(system.a, formats, system)
-    items = order, low, up, float(bounds.max()), found.steps, equations
-    return reached(LU.of(*items, error_bounds=bounds), a.shape, up, "row-column")
+    return order, low, up, bounds, found.steps
 
 
 def _products(a: Any) -> Products:
@@ -320,7 +337,7 @@ def _factors(a: Any) -> tuple[Any, Any]:
     return packed, exchanges
 
 
-@any_arrays("factors", "b")
+@any_arrays("factors", "b", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("lu_solve", solves=True)
@@ -337,7 +354,8 @@ def lu_solve(
     Parameters
     ----------
     factors : LU
-    b : array or MPArray, shape (n,) or (n, columns)
+    b : array or MPArray, shape (n,) or (..., n, columns)
+        As in `solve`, whose leading axes broadcast with those of a.
     trans : {0, 1, 2, "N", "T", "C"}, optional
         1 or "T" for a^T x = b, 2 or "C" for a^H x = b. The first system with a transpose takes another inverse.
     accuracy, dtype

@@ -36,6 +36,7 @@ from ozaki.linalg.factors.correcting import (
 )
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.qr import nearest_qr
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import least_squares_inverse
 from ozaki.linalg.systems.solution import empty, in_format
 from ozaki.multiprecision.numbers import Numbers
@@ -47,7 +48,7 @@ from ozaki.records.accuracy import Accuracy
 class _QR(NamedTuple):
     q: Any
     r: Any
-    error_bound: float
+    error_bound: Any
     iterations: int
 
 
@@ -56,16 +57,18 @@ class QR(Bounded, _QR):
 
     Attributes
     ----------
-    q : array or MPArray, shape (m, k), k the lesser of m and n; (m, m) of the mode "complete"; None of the mode "r"
-    r : array or MPArray, shape (k, n); zeros below the diagonal; (m, n) of the mode "complete"
-    error_bound : float
+    q : array or MPArray, shape (..., m, k), k the lesser of m and n; (..., m, m) of the mode "complete"; None of the
+        mode "r"
+    r : array or MPArray, shape (..., k, n); zeros below the diagonal; (..., m, n) of the mode "complete"
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         abs(a - q r)_ij <= error_bound norm(column j of r) and abs(I - q^H q)_ij <= error_bound norm(column i of q)
         norm(column j of q), with Euclidean norms. Proven, rounding to the dtype included. Of the mode "r" it holds for
         a q that is not returned.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     error_bounds : NumPy array of float64
-        As `error_bound`, for each column j of r and of q, as many as the wider of the two has; no item of the tuple.
+        As `error_bound`, for each column j of r and of q, as many as the wider of the two has, for each matrix of a
+        stack; no item of the tuple.
     """
 
 
@@ -76,14 +79,14 @@ class PivotedQR(NamedTuple):
     ----------
     q, r, error_bound, error_bounds, iterations
         As of `QR`, with a[:, p] in place of a.
-    p : int array, shape (n,)
-        The columns of a in the order of those of r: a[:, p] is nearly q r.
+    p : int array, shape (..., n)
+        The columns of a in the order of those of r: a[:, p] is nearly q r, of each matrix of a stack.
     """
 
     q: Any
     r: Any
     p: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: Bounds
     iterations: int
 
@@ -111,7 +114,7 @@ def qr(
     dtype: Any = None,
     reproducible: Literal[False] = False,
 ) -> PivotedQR: ...
-@any_arrays("a", numpy=("error_bounds",))
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("qr", solves=True)
@@ -128,7 +131,8 @@ def qr(
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex, whose first k columns are independent, k the lesser of m and n
+    a : array or MPArray, shape (..., m, n), real or complex
+        Its first k columns are independent, k the lesser of m and n.
     mode : {"reduced", "complete", "r"}, optional
         q of k columns; of m columns, those beyond k orthonormal to all others, and r with zeros in the rows below; or r
         alone, q being None.
@@ -180,22 +184,43 @@ def qr(
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     nearest, accuracy = to_nearest(accuracy, reproducible)
-    if nearest and (pivoting or mode == "complete" or a.shape[0] < a.shape[1]):
+    if nearest and (pivoting or mode == "complete" or a.shape[-2] < a.shape[-1]):
         raise ValueError(
             "reproducible: the nearest numbers are found of q and r of a matrix with at least as many rows as columns, "
             "with mode='reduced' or 'r', and without pivoting"
         )
     target = factor_target(accuracy, dtype, formats)
-    if nearest and a.size:
-        q, r, bounds, steps = nearest_qr(a, target.dtype, lambda bits: qr(a, accuracy=bits, dtype="mp"))
-        q = None if mode == "r" else q
-        return reached(QR.of(q, r, float(bounds.max()), steps, error_bounds=bounds), a.shape, r, "columnwise")
-    p = _pivots(a) if pivoting else None
-    q, r, bounds, steps = orthonormal(a if p is None else a[:, p], target, complete=mode == "complete")
-    shape, bound = q.shape, float(bounds.max(initial=0.0))
+
+    def one(each: Any) -> QR | PivotedQR:
+        if pivoting:
+            return _pivoted(each, mode, target)
+        return _nearest_of_one(each, mode, target) if nearest else _of_one(each, mode, target)
+
+    found: QR | PivotedQR = of_each(one, a)
+    m, k = a.shape[-2], found.r.shape[-2]
+    return reached(found, (*a.shape[:-2], m, k), found.r, "columnwise")
+
+
+def _of_one(a: Any, mode: Mode, target: Target) -> QR:
+    """The factors of one matrix."""
+    q, r, bounds, steps = orthonormal(a, target, complete=mode == "complete")
     q = None if mode == "r" else q
-    found = QR.of(q, r, bound, steps, error_bounds=bounds) if p is None else PivotedQR(q, r, p, bound, bounds, steps)
-    return reached(found, shape, r, "columnwise")
+    return QR.of(q, r, float(bounds.max(initial=0.0)), steps, error_bounds=bounds)
+
+
+def _nearest_of_one(a: Any, mode: Mode, target: Target) -> QR:
+    """The floats nearest to those of the factors of one matrix."""
+    if not a.size:
+        return _of_one(a, mode, target)
+    q, r, bounds, steps = nearest_qr(a, target.dtype, lambda bits: qr(a, accuracy=bits, dtype="mp"))
+    return QR.of(None if mode == "r" else q, r, float(bounds.max()), steps, error_bounds=bounds)
+
+
+def _pivoted(a: Any, mode: Mode, target: Target) -> PivotedQR:
+    """The factors of one matrix with its columns exchanged."""
+    p = _pivots(a)
+    found = _of_one(a[:, p], mode, target)
+    return PivotedQR(found.q, found.r, p, found.error_bound, found.error_bounds, found.iterations)
 
 
 def _pivots(a: Any) -> Any:

@@ -18,7 +18,7 @@ from ozaki.linalg.common.upper import UP, least_magnitudes, magnitudes
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.functions.doubled import Doubled
 from ozaki.linalg.functions.enclosed import Enclosed, multiplied, total
-from ozaki.linalg.systems.gathering import one_by_one, stacked
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.solution import empty, in_format, too_small, widened
 from ozaki.linalg.systems.stacks import at_once
 from ozaki.multiprecision.objects import mparray
@@ -103,21 +103,10 @@ def expm(a: Any, *, accuracy: str | float | None = None, dtype: Any = None) -> E
              [ -1.47152,   1.10364]], bits=102)
     """
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, square=True, stack=True)
+    check_matrix("a", a, square=True)
     target = factor_target(accuracy, dtype, formats, "of an exponential it is relative to its largest element")
-    batch, n = a.shape[:-2], a.shape[-1]
-    found = one_by_one(batch, lambda index: _exponential(a[index], target)) if a.size else []
-    steps = max((each.iterations for each in found), default=0)
-    if not batch and found:
-        return reached(found[0], a.shape, found[0].expm, "normwise")
-    x = stacked([each.expm for each in found], batch) if found else empty(a.shape, target.dtype, a)
-    bounds, of_columns = np.zeros(batch), np.zeros((*batch, n))  # what no element has is exact
-    if found:
-        bounds = np.array([each.error_bound for each in found]).reshape(batch)
-        of_columns = np.array([each.error_bounds for each in found]).reshape(*batch, n)
-    result = Expm(x, bounds if batch else 0.0, of_columns, steps)
-    reached(result._replace(error_bound=bounds.max(initial=0.0)), a.shape, x, "normwise")
-    return result
+    found = of_each(lambda each: _exponential(each, target), a)
+    return reached(found, a.shape, found.expm, "normwise")
 
 
 def _exponential(a: Any, target: Target) -> Expm:
@@ -130,6 +119,8 @@ def _exponential(a: Any, target: Target) -> Expm:
     OverflowError
         If an element is too large for the dtype, or all are too small.
     """
+    if not a.size:
+        return Expm(empty(a.shape, target.dtype, a), 0.0, np.zeros(0), 0)  # what no element has is exact
     if (quick := _in_float64(a, target)) is not None:
         return quick
     given, powers = _balanced(Enclosed(exactly(a)))

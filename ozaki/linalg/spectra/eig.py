@@ -12,10 +12,11 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import Sum, array_library, exactly
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, tops
-from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import UP
 from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.process.environment import default_environment
@@ -28,21 +29,21 @@ class GeneralEigenvalues(NamedTuple):
 
     Attributes
     ----------
-    values : array or MPArray, shape (n,)
-        Real where all are, which only those of real matrices are; else complex. Conjugate pairs of real matrices are
-        exact conjugates. In no order.
-    error_bound : float
+    values : array or MPArray, shape (..., n)
+        Real where all are, which only those of real matrices are; else complex, of a stack all. Conjugate pairs of real
+        matrices are exact conjugates. In no order.
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The largest of `error_bounds`.
-    error_bounds : NumPy array of float64, shape (n,)
+    error_bounds : NumPy array of float64, shape (..., n)
         To each value belongs an exact eigenvalue, to all together all, with their multiplicities, that differs from it
         by no more than this, relative to the largest abs of all exact ones ("normwise", the default) or to its own
         ("relative"). Proven, rounding to the dtype included.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     values: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: npt.NDArray[np.float64]
     iterations: int
 
@@ -53,22 +54,22 @@ class GeneralEigen(NamedTuple):
     Attributes
     ----------
     values, error_bound, error_bounds, iterations : as of `GeneralEigenvalues`
-    vectors : array or MPArray, shape (n, n)
+    vectors : array or MPArray, shape (..., n, n)
         Column i belongs to value i; its Euclidean norm is 1, but for roundings of float64. Real where values are.
-    vector_bounds : NumPy array of float64, shape (n,)
+    vector_bounds : NumPy array of float64, shape (..., n)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         values are not proven to belong to different eigenvalues.
     """
 
     values: Any
     vectors: Any
-    error_bound: float
+    error_bound: Any
     vector_bounds: npt.NDArray[np.float64]
     error_bounds: npt.NDArray[np.float64]
     iterations: int
 
 
-@any_arrays("a", numpy=("error_bounds",))
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("eigvals", solves=True)
@@ -77,7 +78,7 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
     accuracy, dtype
         As in `eig`.
 
@@ -102,12 +103,17 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     >>> found.values.tolist(), found.error_bound < 2.0**-53
     ([1j, -1j], True)
     """
-    values, _, error_bound, _, error_bounds, iterations = _eig(a, accuracy, dtype, with_vectors=False)
-    found = GeneralEigenvalues(values, error_bound, error_bounds, iterations)
-    return reached(found, 2 * values.shape, values, "eigenvalue")
+    given, target, asked = _checked(a, accuracy, dtype)
+
+    def one(each: Any) -> GeneralEigenvalues:
+        values, _, error_bound, _, error_bounds, iterations = _of_one(each, target, asked, with_vectors=False)
+        return GeneralEigenvalues(values, error_bound, error_bounds, iterations)
+
+    found = of_each(one, given)
+    return reached(found, given.shape, found.values, "eigenvalue")
 
 
-@any_arrays("a", numpy=("error_bounds", "vector_bounds"))
+@any_arrays("a", numpy=("error_bound", "error_bounds", "vector_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("eig", solves=True)
@@ -116,7 +122,7 @@ def eig(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
     accuracy : Accuracy, str, int or float, optional
         Of the eigenvalues: "fp64", a number of bits or a tolerance t, before they are rounded to their dtype. None is
         off by more than t times the largest abs of all, or, with `Accuracy("relative", t)`, times its own. Up to 900
@@ -155,16 +161,21 @@ def eig(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     >>> found.values, found.error_bound < 2.0**-150, bool(found.vector_bounds.max() < 2.0**-100)
     (mparray([2.0, 1.0], bits=...), True, True)
     """
-    found = _eig(a, accuracy, dtype, with_vectors=True)
-    return reached(found, 2 * found.values.shape, found.vectors, "eigenvalue")
+    given, target, asked = _checked(a, accuracy, dtype)
+    found = of_each(lambda each: _of_one(each, target, asked, with_vectors=True), given)
+    return reached(found, given.shape, found.vectors, "eigenvalue")
 
 
-def _eig(a: Any, accuracy: Any, dtype: Any, with_vectors: bool) -> GeneralEigen:
-    """What `eig` returns; without vectors an empty array in their place."""
+def _checked(a: Any, accuracy: Any, dtype: Any) -> tuple[Any, Target, str | None]:
+    """Square matrices, what is asked of their eigenvalues, and the format that is named, if one is."""
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
-    target, asked, n = target_of(accuracy, dtype, formats), format_named(dtype), a.shape[0]
-    xp = array_library(a)
+    return a, target_of(accuracy, dtype, formats), format_named(dtype)
+
+
+def _of_one(a: Any, target: Target, asked: str | None, with_vectors: bool) -> GeneralEigen:
+    """What `eig` returns of one matrix; without vectors an empty array in their place."""
+    xp, n = array_library(a), a.shape[0]
     if not n or tops(a, 0).max() == ZERO:
         values, vectors = empty((n,), target.dtype, a), in_format(xp.eye(n), target.dtype)
         return GeneralEigen(values, vectors, 0.0, np.zeros(n), np.zeros(n), 0)

@@ -11,8 +11,9 @@ from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import taken
 from ozaki.linalg.common.results import Bounded
-from ozaki.linalg.common.targets import target_of
+from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.solution import empty, formatted
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -22,7 +23,7 @@ from ozaki.records.formats import part_of
 class _Eigen(NamedTuple):
     values: Any
     vectors: Any
-    error_bound: float
+    error_bound: Any
     vector_bounds: npt.NDArray[np.float64]
     iterations: int
 
@@ -32,25 +33,25 @@ class Eigen(Bounded, _Eigen):
 
     Attributes
     ----------
-    values : array or MPArray, shape (n,), real, ascending
+    values : array or MPArray, shape (..., n), real, ascending
         With `subset_by_index` those at some places, and so are all arrays here.
-    vectors : array or MPArray, shape (n, n); its columns
-    error_bound : float
+    vectors : array or MPArray, shape (..., n, n); its columns
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The largest of `error_bounds`.
-    vector_bounds : NumPy array of float64, shape (n,)
+    vector_bounds : NumPy array of float64, shape (..., n)
         The sine of the angle between each vector, as it is returned, and an exact one is at most this; inf where
         eigenvalues lie so close that their errors leave open which is which. Of a pair the angle is that of the inner
         product x^H b y.
     iterations : int
-        Corrections.
-    error_bounds : NumPy array of float64, shape (n,)
+        Corrections; of a stack the most of a matrix.
+    error_bounds : NumPy array of float64, shape (..., n)
         An attribute, no item of the tuple. No eigenvalue differs from the exact one of the same place by more than this
         times the largest abs of the exact ones ("normwise", the default), or times itself ("relative"). Proven,
         rounding to the dtype included.
     """
 
 
-@any_arrays("a", "b", numpy=("vector_bounds",))
+@any_arrays("a", "b", numpy=("error_bound", "vector_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("eigh", solves=True)
@@ -68,12 +69,12 @@ def eigh(
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), symmetric or Hermitian
+    a : array or MPArray, shape (..., n, n), symmetric or Hermitian
         As in NumPy and LAPACK only one triangle is read, the lower one by default, and of its diagonal the real part:
         where the other one has other numbers, a stands for another matrix.
-    b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
-        Default: the identity. Of the vectors V of a pair V^H b V is the identity, but for rounding. An ill-conditioned
-        b costs time, not digits.
+    b : array or MPArray, shape (..., n, n), symmetric or Hermitian and positive definite, optional
+        Its leading axes and those of a broadcast. Default: the identity. Of the vectors V of a pair V^H b V is the
+        identity, but for rounding. An ill-conditioned b costs time, not digits.
     lower : bool, optional
         False: of a and b the upper triangle is read.
     UPLO : {"L", "U"}, optional
@@ -121,16 +122,20 @@ def eigh(
     (mparray([1.0, 3.0], bits=...), True)
     """
     a, b, formats = operands(a, b, lower, UPLO)
-    places = places_of(subset_by_index, a.shape[0])
+    places = places_of(subset_by_index, a.shape[-1])
     target = target_of(accuracy, dtype, formats)
+    found = of_each(lambda *each: _of_one(*each, target=target, places=places), *([a] if b is None else [a, b]))
+    return reached(found, a.shape, found.vectors, "eigenvalue")
+
+
+def _of_one(a: Any, b: Any = None, *, target: Target, places: slice) -> Eigen:
+    """The eigenvalues and eigenvectors of one matrix, or of one pair."""
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
-        none = Eigen.of(values, vectors, 0.0, np.zeros(0), 0, error_bounds=np.zeros(0))
-        return reached(none, a.shape, vectors, "eigenvalue")
+        return Eigen.of(values, vectors, 0.0, np.zeros(0), 0, error_bounds=np.zeros(0))
     problem = HermitianProblem.of(a, b)
     found, values, errors = problem.solved(target, False, places)
     result, bounds = problem.rounded_values(values, errors, target, places)
     vectors, kept = formatted(taken(found.vectors, (..., places)), problem.of_vectors, target.dtype)
     angles = found.vector_bounds(kept, places)
-    decomposed = Eigen.of(result, vectors, float(bounds.max()), angles, found.steps, error_bounds=bounds)
-    return reached(decomposed, a.shape, vectors, "eigenvalue")
+    return Eigen.of(result, vectors, float(bounds.max()), angles, found.steps, error_bounds=bounds)

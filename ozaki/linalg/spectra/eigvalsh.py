@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.targets import target_of_real
+from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -24,25 +25,25 @@ class Eigenvalues(NamedTuple):
 
     Attributes
     ----------
-    values : array or MPArray, shape (n,), real, ascending
+    values : array or MPArray, shape (..., n), real, ascending
         With `subset_by_index` those at some places, and so are `error_bounds`.
-    error_bound : float
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         The largest of `error_bounds`.
-    error_bounds : NumPy array of float64, shape (n,)
+    error_bounds : NumPy array of float64, shape (..., n)
         No eigenvalue differs from the exact one of the same place by more than this times the largest abs of the exact
         ones ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype
         included.
     iterations : int
-        Corrections of eigenvectors: mostly none.
+        Corrections of eigenvectors: mostly none; of a stack the most of a matrix.
     """
 
     values: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: npt.NDArray[np.float64]
     iterations: int
 
 
-@any_arrays("a", "b", numpy=("error_bounds",))
+@any_arrays("a", "b", numpy=("error_bound", "error_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("eigvalsh", solves=True)
@@ -61,8 +62,8 @@ def eigvalsh(
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), symmetric or Hermitian
-    b : array or MPArray, shape (n, n), symmetric or Hermitian and positive definite, optional
+    a : array or MPArray, shape (..., n, n), symmetric or Hermitian
+    b : array or MPArray, shape (..., n, n), symmetric or Hermitian and positive definite, optional
         Default: the identity. An ill-conditioned one costs time, not digits.
     lower, UPLO, subset_by_index, accuracy, dtype
         As in `eigh`.
@@ -94,21 +95,30 @@ def eigvalsh(
     (np.float64(1.11153...e-10), True)
     """
     a, b, formats = operands(a, b, lower, UPLO)
-    places = places_of(subset_by_index, a.shape[0])
+    places = places_of(subset_by_index, a.shape[-1])
     nearest, accuracy = to_nearest(accuracy, reproducible)
     if nearest and b is not None:
         raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
     target = target_of_real(accuracy, dtype, formats)
-    if nearest and a.size:
-        result, bounds, steps = nearest_eigenvalues(
-            a, target, lambda bits: eigvalsh(a, accuracy=bits, dtype="mp"), places
-        )
-        return reached(Eigenvalues(result, float(bounds.max()), bounds, steps), a.shape, result, "eigenvalue")
+    one = _nearest_of_one if nearest else _of_one
+    found = of_each(lambda *each: one(*each, target=target, places=places), *([a] if b is None else [a, b]))
+    return reached(found, a.shape, found.values, "eigenvalue")
+
+
+def _of_one(a: Any, b: Any = None, *, target: Target, places: slice) -> Eigenvalues:
+    """The eigenvalues of one matrix, or of one pair."""
     if not a.size:
-        values = empty((0,), part_of(target.dtype), a)
-        return reached(Eigenvalues(values, 0.0, np.zeros(0), 0), a.shape, values, "eigenvalue")
+        return Eigenvalues(empty((0,), part_of(target.dtype), a), 0.0, np.zeros(0), 0)
     problem = HermitianProblem.of(a, b)
     found, values, errors = problem.solved(target, True, places)
     result, bounds = problem.rounded_values(values, errors, target, places)
-    kept = Eigenvalues(result, float(bounds.max()), bounds, found.steps)
-    return reached(kept, a.shape, result, "eigenvalue")
+    return Eigenvalues(result, float(bounds.max()), bounds, found.steps)
+
+
+def _nearest_of_one(a: Any, *, target: Target, places: slice) -> Eigenvalues:
+    """The floats nearest to the eigenvalues of one matrix."""
+    if not a.size:
+        return _of_one(a, target=target, places=places)
+    in_bits = lambda bits: eigvalsh(a, accuracy=bits, dtype="mp")  # noqa: E731
+    result, bounds, steps = nearest_eigenvalues(a, target, in_bits, places)
+    return Eigenvalues(result, float(bounds.max()), bounds, steps)

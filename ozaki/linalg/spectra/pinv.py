@@ -21,6 +21,7 @@ from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.spectra.ranks import counted_above, limit
 from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.linalg.systems.stacks import Inverses, at_once, least_squares
@@ -35,26 +36,26 @@ class PseudoInverse(NamedTuple):
 
     Attributes
     ----------
-    x : array or MPArray, shape (n, m)
-    error_bound : float
+    x : array or MPArray, shape (..., n, m)
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         No element differs from the exact one by more than this times the largest element of its column. Proven,
         rounding to the dtype included.
-    error_bounds : NumPy array of float64, shape (m,)
+    error_bounds : NumPy array of float64, shape (..., m)
         The same of each column; `error_bound` is the largest.
-    rank : int
+    rank : int, or NumPy array of int of the shape of a stack
         Of a, or how many singular values are above `rtol` times the largest.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     x: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: npt.NDArray[np.float64]
-    rank: int
+    rank: Any
     iterations: int
 
 
-@any_arrays("a", numpy=("error_bounds",))
+@any_arrays("a", numpy=("error_bound", "error_bounds", "rank"))
 @default_environment
 @np.errstate(all="ignore")
 @named("pinv", solves=True)
@@ -69,7 +70,7 @@ def pinv(
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex
+    a : array or MPArray, shape (..., m, n), real or complex
         Of independent columns, or rows if it is wide, unless `rtol` is given.
     rtol : float, optional
         Singular values that are no larger than this times the largest count as zeros. Default: none does, and a matrix
@@ -110,11 +111,16 @@ def pinv(
     if rtol is not None and not 0 < rtol < 1:
         raise ValueError(f"rtol: {rtol!r}; expected {expected}")
     target = factor_target(accuracy, dtype, formats, "of columns it is relative to the largest element")
+    found = of_each(lambda each: _of_one(each, rtol, target), a)
+    return reached(found, a.shape, found.x, "normwise")
+
+
+def _of_one(a: Any, rtol: float | None, target: Target) -> PseudoInverse:
+    """The pseudoinverse of one matrix."""
     if not a.size or (rtol is not None and bool((tops(a, 0) == ZERO).all())):
-        x = empty(a.shape[::-1], target.dtype, a)
-        return reached(PseudoInverse(x, 0.0, np.zeros(a.shape[0]), 0, 0), a.shape, x, "normwise")
+        return PseudoInverse(empty(a.shape[::-1], target.dtype, a), 0.0, np.zeros(a.shape[0]), 0, 0)
     if rtol is None and (quick := _in_float64(a, target)) is not None:
-        return reached(quick, a.shape, quick.x, "normwise")
+        return quick
     wide = a.shape[0] < a.shape[1]
     tall = adjoint(a) if wide else a
     method = _Regular(tall) if rtol is None else _Truncated(tall, rtol)
@@ -132,8 +138,7 @@ def pinv(
         if goal < SMALLEST:
             raise ValueError(_UNREACHED)
     x, bounds = _rounded(found.x, powers, errors, target)
-    result = PseudoInverse(x, float(bounds.max()), bounds, method.rank, method.steps)
-    return reached(result, a.shape, x, "normwise")
+    return PseudoInverse(x, float(bounds.max()), bounds, method.rank, method.steps)
 
 
 def _in_float64(a: Any, target: Target) -> PseudoInverse | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import isfinite
 from operator import index
 from typing import Any, NamedTuple
@@ -49,10 +50,23 @@ def operands(a: Any, b: Any, lower: bool, uplo: str | None) -> tuple[Any, Any, l
     found, formats = matrices(**{name: read(name, x, lower, "real") for name, x in given.items()})
     for name, x in zip(given, found, strict=True):
         check_matrix(name, x, square=True)
-        if x.shape != found[0].shape:
-            raise ValueError(f"{name}: shape {tuple(x.shape)} does not fit a of shape {tuple(found[0].shape)}")
+        check_axes(name, x, found[0])
     found = [mirrored(x, lower, conjugate=True) if x.size else x for x in found]
     return found[0], found[1] if len(found) > 1 else None, formats
+
+
+def check_axes(name: str, x: Any, a: Any) -> None:
+    """Refuse matrices of other sizes than those of a, or leading axes that do not fit its.
+
+    Raises
+    ------
+    ValueError
+    """
+    if x.shape[-2:] == a.shape[-2:]:
+        with suppress(ValueError):
+            np.broadcast_shapes(x.shape[:-2], a.shape[:-2])
+            return
+    raise ValueError(f"{name}: shape {tuple(x.shape)} does not fit a of shape {tuple(a.shape)}")
 
 
 def places_of(subset: Any, n: int) -> slice:

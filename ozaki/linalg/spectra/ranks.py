@@ -20,6 +20,7 @@ from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.norms import matrix_norms, relative_format, vector_norms
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.spectra.svd import Scaled
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import LARGEST, LIMIT, left_inverse
 from ozaki.linalg.systems.refinement import Inversion
 from ozaki.linalg.systems.solution import solution
@@ -36,15 +37,15 @@ class Condition(NamedTuple):
 
     Attributes
     ----------
-    value : number or MPArray, real
-    error_bound : float
+    value : number, MPArray without axes, or array of the shape of a stack; real
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         It differs from the exact one by no more than this times that. Proven, rounding to the dtype included.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     value: Any
-    error_bound: float
+    error_bound: Any
     iterations: int
 
 
@@ -53,25 +54,25 @@ class Rank(NamedTuple):
 
     Attributes
     ----------
-    rank : int
+    rank : int, or NumPy array of int of the shape of a stack
         How many computed singular values are above the tolerance; of tol=0 `least`.
-    least, most : int
+    least, most : as `rank`
         How many are proven to be above it, and how many are not proven to be at most the tolerance: the rank is one of
         `least` to `most`, and proven where these are equal.
-    error_bound : float
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         No singular value that this rests on is off by more than this times the largest of all.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
-    rank: int
-    least: int
-    most: int
-    error_bound: float
+    rank: Any
+    least: Any
+    most: Any
+    error_bound: Any
     iterations: int
 
 
-@any_arrays("a")
+@any_arrays("a", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("cond", solves=True)
@@ -86,7 +87,7 @@ def cond(
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex; square but for p = None, 2 and -2
+    a : array or MPArray, shape (..., m, n), real or complex; square but for p = None, 2 and -2
     p : {None, 2, -2, 1, -1, inf, -inf, "fro"}, optional
         The norm whose product of a and its inverse it is, as in `numpy.linalg.cond`. None and 2: the largest singular
         value over the smallest one, -2 the smallest over the largest.
@@ -128,8 +129,14 @@ def cond(
         raise ValueError(f"p: {p!r}; expected None, 2, -2, 1, -1, inf, -inf or 'fro'")
     check_matrix("a", a, square=p not in (2, -2))
     target = target_of_real(accuracy, dtype, formats)
-    if not a.size:
+    if 0 in a.shape[-2:]:
         raise np.linalg.LinAlgError("a: no elements; a condition number is one of a matrix that has some")
+    found = of_each(lambda each: _condition(each, p, target), a)
+    return reached(found, a.shape, found.value, "relative")
+
+
+def _condition(a: Any, p: Any, target: Target) -> Condition:
+    """The condition number of one matrix."""
     bits = ceil(-log2(target.tolerance)) + 12
     if p in (2, -2):
         above, below, error, steps = _singular_values(a, bits)
@@ -142,8 +149,7 @@ def cond(
     found, bounds = relative_format(value.reshape(1), error + 2.0**-bits, target, array_library(a))
     step("condition number: relative error up to %s", float(bounds[0]))
     number = found.reshape(())
-    result = Condition(number[()] if isinstance(number, np.ndarray) else number, float(bounds[0]), steps)
-    return reached(result, a.shape, number, "relative")
+    return Condition(number[()] if isinstance(number, np.ndarray) else number, float(bounds[0]), steps)
 
 
 def _singular_values(a: Any, bits: int) -> tuple[Any, Any, float, int]:
@@ -254,7 +260,7 @@ def _inverse(a: Any, bits: int) -> tuple[Any, float, int]:
 # Ranks ---------------------------------------------------------------------------------------------------------------
 
 
-@any_arrays("A")
+@any_arrays("A", numpy=("rank", "least", "most", "error_bound"))
 @default_environment
 @np.errstate(all="ignore")
 @named("matrix_rank", solves=True)
@@ -263,7 +269,7 @@ def matrix_rank(A: Any, tol: float | None = None, *, rtol: float | None = None) 
 
     Parameters
     ----------
-    A : array or MPArray, shape (m, n), real or complex
+    A : array or MPArray, shape (..., m, n), real or complex
     tol : float, optional
         What singular values are compared with. 0 asks for the rank itself.
     rtol : float, optional
@@ -309,10 +315,16 @@ def matrix_rank(A: Any, tol: float | None = None, *, rtol: float | None = None) 
     if tol is not None and rtol is not None:
         raise ValueError("rtol: given with tol; expected one of them")
     if tol is None and rtol is None:
-        rtol = max(a.shape, default=1) * 2.0 ** (1 - precision_of(formats[0]))
-    found = _rank(a, tol, rtol)
-    step("rank %d to %d, singular values off by up to %s", found.least, found.most, found.error_bound)
+        rtol = max(a.shape[-2:]) * 2.0 ** (1 - precision_of(formats[0]))
+    found = of_each(lambda each: _rank(each, tol, rtol), a)
     return reached(found, a.shape, a, "singular value")
+
+
+def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
+    """The rank of one matrix."""
+    found = _counted(a, tol, rtol)
+    step("rank %d to %d, singular values off by up to %s", found.least, found.most, found.error_bound)
+    return found
 
 
 _MOST_BITS = 2.0**-250
@@ -322,7 +334,7 @@ _OF_ZERO = 2.0**-850
 """The same of 0."""
 
 
-def _rank(a: Any, tol: float | None, rtol: float | None) -> Rank:
+def _counted(a: Any, tol: float | None, rtol: float | None) -> Rank:
     exact = tol == 0 or rtol == 0
     if exact:  # which scaling does not change
         rows = Powers(rows=-tops_or_zero(a, 1))

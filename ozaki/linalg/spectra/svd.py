@@ -16,6 +16,7 @@ from ozaki.linalg.common.targets import Target, target_of, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.spectra.graded import GradedDecomposition, graded
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
+from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -28,18 +29,18 @@ class SingularValues(NamedTuple):
 
     Attributes
     ----------
-    values : array or MPArray, shape (min(m, n),), real, descending
-    error_bound : float
+    values : array or MPArray, shape (..., min(m, n)), real, descending
+    error_bound : float, or NumPy array of float64 of the shape of a stack
         No value differs from the exact one of the same place by more than this times the largest exact one
         ("normwise", the default), or times itself ("relative"). Proven, rounding to the dtype included.
-    error_bounds : NumPy array of float64, shape (min(m, n),)
+    error_bounds : NumPy array of float64, shape (..., min(m, n))
         The same of each value; `error_bound` is the largest.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     values: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: npt.NDArray[np.float64]
     iterations: int
 
@@ -49,29 +50,29 @@ class SVD(NamedTuple):
 
     Attributes
     ----------
-    u : array or MPArray, shape (m, m), or (m, k) without `full_matrices`
-    s : array or MPArray, shape (k,), real, descending
-    vh : array or MPArray, shape (n, n), or (k, n)
+    u : array or MPArray, shape (..., m, m), or (..., m, k) without `full_matrices`
+    s : array or MPArray, shape (..., k), real, descending
+    vh : array or MPArray, shape (..., n, n), or (..., k, n)
     error_bound, error_bounds : of s, as of `SingularValues`
-    vector_bounds : NumPy array of float64, shape (2, k)
+    vector_bounds : NumPy array of float64, shape (..., 2, k)
         The sine of the angle between each of the first k columns of u, as it is returned, and an exact left singular
         vector is at most that of the first row, between rows of vh and exact right ones at most that of the second;
         inf where singular values lie so close that their errors leave open which is which, and for left vectors (right
         ones, if a is wide) of a matrix that is not square also where one cannot be told from 0.
     iterations : int
-        Corrections.
+        Corrections; of a stack the most of a matrix.
     """
 
     u: Any
     s: Any
     vh: Any
-    error_bound: float
+    error_bound: Any
     error_bounds: npt.NDArray[np.float64]
     vector_bounds: npt.NDArray[np.float64]
     iterations: int
 
 
-@any_arrays("a", numpy=("error_bounds",))
+@any_arrays("a", numpy=("error_bound", "error_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("svdvals", solves=True)
@@ -80,7 +81,7 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex
+    a : array or MPArray, shape (..., m, n), real or complex
     accuracy : Accuracy, str, int or float, optional
         Before values are rounded to their dtype. "fp64", a number of bits or a tolerance t: none is off by more than t
         times the largest of all. `Accuracy("relative", t)`: by no more than t times itself. Up to 900 bits. Default:
@@ -118,17 +119,21 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     target = target_of_real(accuracy, dtype, formats)
+    found = of_each(lambda each: _values_of_one(each, target), a)
+    return reached(found, a.shape, found.values, _MEASURES[target.measure])
+
+
+def _values_of_one(a: Any, target: Target) -> SingularValues:
+    """The singular values of one matrix."""
     if not a.size:
-        values = empty((0,), part_of(target.dtype), a)
-        return reached(SingularValues(values, 0.0, np.zeros(0), 0), a.shape, values, "singular value")
+        return SingularValues(empty((0,), part_of(target.dtype), a), 0.0, np.zeros(0), 0)
     scale = Scaled(a)
     found = scale.decomposition(target, vectors=False)
     values, bounds = scale.rounded(found, target)
-    result = SingularValues(values, float(bounds.max()), bounds, found.steps)
-    return reached(result, a.shape, values, _MEASURES[target.measure])
+    return SingularValues(values, float(bounds.max()), bounds, found.steps)
 
 
-@any_arrays("a", numpy=("error_bounds", "vector_bounds"))
+@any_arrays("a", numpy=("error_bound", "error_bounds", "vector_bounds"))
 @default_environment
 @np.errstate(all="ignore")
 @named("svd", solves=True)
@@ -139,7 +144,7 @@ def svd(
 
     Parameters
     ----------
-    a : array or MPArray, shape (m, n), real or complex
+    a : array or MPArray, shape (..., m, n), real or complex
     full_matrices : bool, optional
         Whether u and vh are square; else they have min(m, n) columns and rows, which takes less time and memory.
     accuracy : Accuracy, str, int or float, optional
@@ -174,8 +179,14 @@ def svd(
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     target = target_of(accuracy, dtype, formats)
+    found = of_each(lambda each: _of_one(each, full_matrices, target), a)
+    return reached(found, a.shape, found.s, _MEASURES[target.measure])
+
+
+def _of_one(a: Any, full_matrices: bool, target: Target) -> SVD:
+    """The decomposition of one matrix."""
     if not a.size:
-        return reached(_of_nothing(a, full_matrices, target), a.shape, empty((0,), target.dtype, a), "singular value")
+        return _of_nothing(a, full_matrices, target)
     scale = Scaled(a)
     found = scale.decomposition(target, vectors=True, full=full_matrices)
     values, bounds = scale.rounded(found, target)
@@ -183,8 +194,7 @@ def svd(
     angles = found.vector_bounds((u, of_u), (v, of_v))
     if scale.wide:
         u, v, angles = v, u, angles[::-1].copy()
-    result = SVD(u, values, adjoint(v), float(bounds.max()), bounds, angles, found.steps)
-    return reached(result, a.shape, values, _MEASURES[target.measure])
+    return SVD(u, values, adjoint(v), float(bounds.max()), bounds, angles, found.steps)
 
 
 _MEASURES = {"normwise": "singular value", "relative": "relative"}

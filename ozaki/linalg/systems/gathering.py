@@ -1,23 +1,27 @@
-"""Solutions of a stack put together: those that were found at once, and the ones that were found matrix by matrix."""
+"""Results of a stack put together: those that were found at once, and the ones that were found matrix by matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ozaki.driver.watching import reached, step
 from ozaki.linalg.common.arrays import array_library, on_host
+from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.stacks import Solved
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
 
 Index = tuple[int, ...]
 
 T = TypeVar("T")
+Result = TypeVar("Result", bound=Any)
 
 
 def gathered(solved: Solved | None, batch: Index, one: Callable[[Index], Solution]) -> Solution:
@@ -67,11 +71,65 @@ def one_by_one(batch: Index, one: Callable[[Index], T]) -> list[T]:
     return found
 
 
+def of_each(one: Callable[..., Result], *operands: Any) -> Result:
+    """What a function finds of one matrix, or of each matrix of stacks, one after the other, put together.
+
+    Parameters
+    ----------
+    one : a function of as many matrices, which returns a named tuple
+    operands : matrices, or stacks of them, whose leading axes broadcast
+
+    Returns
+    -------
+    Result
+        Of one matrix what the function returns. Of a stack the same kind of tuple: arrays, and `error_bounds` that are
+        no item, have the leading axes of the stack, numbers are NumPy arrays of its shape; of `iterations` it is the
+        largest. What else there is, as None, is that of the first matrix. If there is no matrix, shapes and dtypes are
+        those of the identity, which is factored in its place.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
+        From the function; of a stack the message ends with the index.
+    """
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in operands))
+    if not batch:
+        return one(*operands)
+    if 0 in batch:
+        return _together([one(*map(_identity, operands))], batch)
+    return _together(one_by_one(batch, lambda index: one(*(x[place(x, index)] for x in operands))), batch)
+
+
+def _identity(like: Any) -> Any:
+    """A matrix with ones on its diagonal, of the shape and the dtype of those of a stack."""
+    xp = array_library(like)
+    if isinstance(like, Numbers):
+        return mparray(xp.eye(*like.shape[-2:], dtype="complex128" if like.is_complex else "float64"))
+    return xp.eye(*like.shape[-2:], dtype=like.dtype)
+
+
+def _together(found: list[Result], batch: Index) -> Result:
+    """As `of_each`, of results in row-major order; of one for all where the stack has no matrix."""
+    first = found[0]
+
+    def joined(name: str) -> Any:
+        each = [getattr(one, name) for one in found]
+        if name == "iterations":
+            return 0 if 0 in batch else max(each)
+        if isinstance(each[0], int | float):
+            return np.array(each)[: prod(batch)].reshape(batch)
+        return stacked(each, batch) if hasattr(each[0], "shape") else each[0]
+
+    names = {*first._fields, *(("error_bounds",) if isinstance(first, Bounded) else ())}
+    together: Result = first._replace(**{name: joined(name) for name in names})
+    return together
+
+
 def stacked(each: list[Any], batch: Index) -> Any:
-    """Arrays of one shape, of which there is at least one, as a stack with the leading axes `batch`."""
+    """Arrays of one shape, of which there is one at least, as a stack with the leading axes `batch`, which may be 0."""
     numbers = isinstance(each[0], Numbers)  # which NumPy's functions take
     found = (np if numbers else array_library(each[0])).stack(each)
-    return found.reshape(batch + each[0].shape)
+    return found[: prod(batch)].reshape(batch + each[0].shape)
 
 
 @contextmanager
@@ -79,7 +137,7 @@ def named_in_stack(index: Index) -> Iterator[None]:
     """Errors about a matrix of a stack say which one it is."""
     try:
         yield
-    except (np.linalg.LinAlgError, ValueError, OverflowError) as error:
+    except (np.linalg.LinAlgError, ValueError, TypeError, OverflowError) as error:
         if not index:
             raise
         raise type(error)(f"{error} (matrix {[*index]} of the stack)") from None
@@ -106,8 +164,7 @@ def without_elements(shape: Index, target: Target, like: Any) -> Solution:
 
 def returned(found: Solution, a: Any, target: Target, b: Any = None) -> Solution:
     """A solution as the caller gets it, logged and recorded; of one right-hand side b without an axis of columns."""
-    bound = float(np.max(found.error_bound, initial=0.0))
-    reached(found._replace(error_bound=bound), a.shape, found.x, target.measure)
+    reached(found, a.shape, found.x, target.measure)
     if b is None or b.ndim > 1:
         return found
     bounds = found.error_bounds[..., 0] if target.measure == "relative" else found.error_bounds

@@ -123,7 +123,7 @@ def solve(
     """
     a = structured(a, assume_a, lower, transposed)
     (a, b), formats = matrices(a=a, b=b)
-    check_matrix("a", a, square=True, stack=True)
+    check_matrix("a", a, square=True)
     columns, batch = columns_for("b", b, a)
     nearest, asked = to_nearest(accuracy, reproducible)
     target = target_of(asked, dtype, formats)
@@ -178,7 +178,7 @@ def inv(
              [-2.0,  6.0]], bits=102)
     """
     (a,), formats = matrices(a=a)
-    check_matrix("a", a, square=True, stack=True)
+    check_matrix("a", a, square=True)
     nearest, accuracy = to_nearest(accuracy, reproducible)
     target = target_of(accuracy, dtype, formats)
     if nearest:
@@ -239,7 +239,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     array([0., 1., 2., 3., 4., 5.])
     """
     (a, b), formats = matrices(a=a, b=b)
-    check_matrix("a", a, tall=True, stack=True)
+    check_matrix("a", a, tall=True)
     columns, batch = columns_for("b", b, a)
     target = target_of(accuracy, dtype, formats)
     n, count = a.shape[-1], columns.shape[-1]

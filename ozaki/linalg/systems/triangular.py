@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.driver.watching import named, reached
+from ozaki.driver.watching import inside, named
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg.common.arrays import adjoint, array_library, rounded
-from ozaki.linalg.common.matrices import as_columns, check_matrix, matrices
+from ozaki.linalg.common.arrays import adjoint, rounded
+from ozaki.linalg.common.matrices import check_matrix, columns_for, matrices
 from ozaki.linalg.common.scaling import ZERO, Exponents, Powers, scaled, tops, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import check_diagonal, read, with_ones
 from ozaki.linalg.common.upper import magnitudes
+from ozaki.linalg.systems.gathering import of_each, one_by_one, returned, without_elements
 from ozaki.linalg.systems.inverses import LIMIT
 from ozaki.linalg.systems.solution import Solution, solution
 from ozaki.linalg.systems.solving import System
@@ -25,7 +26,7 @@ from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
 
-@any_arrays("a", "b")
+@any_arrays("a", "b", numpy=("error_bound",))
 @default_environment
 @np.errstate(all="ignore")
 @named("solve_triangular", solves=True)
@@ -46,9 +47,10 @@ def solve_triangular(
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), real or complex
+    a : array or MPArray, shape (..., n, n), real or complex
         One triangle is read; what stands in the other, NaN too, counts as 0.
-    b : array or MPArray, shape (n,) or (n, columns)
+    b : array or MPArray, shape (n,) or (..., n, columns)
+        As in `solve`.
     trans : {0, 1, 2, "N", "T", "C"}, optional
         1 or "T" for a^T x = b, 2 or "C" for a^H x = b.
     lower : bool, optional
@@ -89,20 +91,26 @@ def solve_triangular(
     check_flag("unit_diagonal", unit_diagonal)
     (a, b), formats = matrices(a=read("a", a, lower, "ones" if unit_diagonal else "read"), b=b)
     check_matrix("a", a, square=True)
-    columns = as_columns("b", b, a.shape[0])
+    columns, batch = columns_for("b", b, a)
     target = target_of(accuracy, dtype, formats)
     if unit_diagonal:
         a = with_ones(a)
-    check_diagonal("a", a)
+    one_by_one(a.shape[:-2], lambda index: check_diagonal("a", a[index]))
     if of_a:
-        a, lower = adjoint(a) if of_a == 2 else a.swapaxes(0, 1), not lower
-    if not columns.size:
-        return System(array_library(a).eye(a.shape[0]), formats).solve(b, target)
+        a, lower = adjoint(a) if of_a == 2 else a.swapaxes(-1, -2), not lower
+    if 0 in (shape := (*batch, *columns.shape[-2:])):
+        return returned(without_elements(shape, target, a), a, target, b)
+    found = of_each(lambda x, y: _of_one(x, y, formats, target, lower), a, columns)
+    return returned(found, a, target, b)
+
+
+def _of_one(a: Any, b: Any, formats: list[str], target: Target, lower: bool) -> Solution:
+    """The solution of one system, shapes (n, n) and (n, columns)."""
     with suppress(np.linalg.LinAlgError):  # of substitution, whose bound may be too large
-        found = _substituted(a, columns, target, lower)
-        return reached(found._replace(x=found.x.reshape(b.shape)), a.shape, found.x, target.measure)
+        return _substituted(a, b, target, lower)
     try:
-        return System(a, formats).solve(b, target)
+        with inside():
+            return System(a, formats).solve(b, target)
     except np.linalg.LinAlgError:
         message = f"a: too ill-conditioned, for substitution and for an inverse ({LIMIT}, rows and columns scaled)"
         raise np.linalg.LinAlgError(message) from None
