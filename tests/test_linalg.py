@@ -736,7 +736,7 @@ EYE, ONE = np.eye(2), np.ones(2)
 
 REFUSED = {
     "not square": (lambda: linalg.solve(np.ones((2, 3)), ONE), ValueError, r"^a: shape \(2, 3\); expected a square"),
-    "stack": (lambda: linalg.cholesky(np.ones((2, 3, 3))), ValueError, "of a stack, call it for each"),
+    "vector": (lambda: linalg.cholesky(np.ones(3)), ValueError, r"^a: shape \(3,\); .* or a stack of them"),
     "rows": (lambda: linalg.solve(EYE, np.ones(3)), ValueError, r"^b: shape \(3,\); expected \(2,\)"),
     "wide": (lambda: linalg.lstsq(np.ones((2, 3)), ONE), ValueError, "^a: .*as many rows as columns"),
     "mode of qr": (lambda: linalg.qr(EYE, "economic"), ValueError, "^mode: 'economic'; expected 'reduced', "),

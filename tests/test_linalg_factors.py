@@ -225,7 +225,7 @@ REFUSED = {
     "mode": (lambda: linalg.qr(EYE, "full"), ValueError, "^mode: 'full'; expected 'reduced', 'complete' or 'r'"),
     "mode of lq": (lambda: linalg.lq(EYE, "r"), ValueError, "^mode: 'r'; expected 'reduced' or 'complete'"),
     "pivoting": (lambda: linalg.qr(EYE, pivoting=2), TypeError, "^pivoting: 2; expected True or False"),
-    "stack": (lambda: linalg.qr(np.ones((2, 2, 2))), ValueError, r"^a: shape \(2, 2, 2\)"),
+    "vector": (lambda: linalg.qr(np.ones(2)), ValueError, r"^a: shape \(2,\); expected a matrix"),
     "upper": (lambda: linalg.cholesky(EYE, upper="U"), TypeError, "^upper: 'U'; expected True or False"),
     "trans": (lambda: linalg.lu_solve(linalg.lu_factor(EYE), ONE, 4), ValueError, "^trans: 4; expected 0, 1 or 2"),
     "factor": (lambda: linalg.cho_solve(EYE, ONE), TypeError, "^c_and_lower: ndarray; expected a Cholesky"),

@@ -16,7 +16,7 @@ from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.upper import UP
 from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import logged, of_each
 from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.process.environment import default_environment
@@ -110,7 +110,7 @@ def eigvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
         return GeneralEigenvalues(values, error_bound, error_bounds, iterations)
 
     found = of_each(one, given)
-    return reached(found, given.shape, found.values, "eigenvalue")
+    return logged(found, given, found.values, "eigenvalue")
 
 
 @any_arrays("a", numpy=("error_bound", "error_bounds", "vector_bounds"))

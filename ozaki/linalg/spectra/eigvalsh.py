@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.driver.watching import named, reached
+from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.nearest.asking import to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import logged, of_each
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -102,7 +102,7 @@ def eigvalsh(
     target = target_of_real(accuracy, dtype, formats)
     one = _nearest_of_one if nearest else _of_one
     found = of_each(lambda *each: one(*each, target=target, places=places), *([a] if b is None else [a, b]))
-    return reached(found, a.shape, found.values, "eigenvalue")
+    return logged(found, a, found.values, "eigenvalue")
 
 
 def _of_one(a: Any, b: Any = None, *, target: Target, places: slice) -> Eigenvalues:

@@ -20,7 +20,7 @@ from ozaki.linalg.common.upper import LEAST, UP
 from ozaki.linalg.norms import matrix_norms, relative_format, vector_norms
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
 from ozaki.linalg.spectra.svd import Scaled
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import logged, of_each
 from ozaki.linalg.systems.inverses import LARGEST, LIMIT, left_inverse
 from ozaki.linalg.systems.refinement import Inversion
 from ozaki.linalg.systems.solution import solution
@@ -132,7 +132,7 @@ def cond(
     if 0 in a.shape[-2:]:
         raise np.linalg.LinAlgError("a: no elements; a condition number is one of a matrix that has some")
     found = of_each(lambda each: _condition(each, p, target), a)
-    return reached(found, a.shape, found.value, "relative")
+    return logged(found, a, found.value, "relative")
 
 
 def _condition(a: Any, p: Any, target: Target) -> Condition:

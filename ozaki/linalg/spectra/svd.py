@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.driver.watching import named, reached
+from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import Sum, adjoint, array_library, on_host, taken
 from ozaki.linalg.common.matrices import check_matrix, matrices
@@ -16,7 +16,7 @@ from ozaki.linalg.common.targets import Target, target_of, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.spectra.graded import GradedDecomposition, graded
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import logged, of_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -120,7 +120,7 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     check_matrix("a", a)
     target = target_of_real(accuracy, dtype, formats)
     found = of_each(lambda each: _values_of_one(each, target), a)
-    return reached(found, a.shape, found.values, _MEASURES[target.measure])
+    return logged(found, a, found.values, _MEASURES[target.measure])
 
 
 def _values_of_one(a: Any, target: Target) -> SingularValues:
@@ -180,7 +180,7 @@ def svd(
     check_matrix("a", a)
     target = target_of(accuracy, dtype, formats)
     found = of_each(lambda each: _of_one(each, full_matrices, target), a)
-    return reached(found, a.shape, found.s, _MEASURES[target.measure])
+    return logged(found, a, found.s, _MEASURES[target.measure])
 
 
 def _of_one(a: Any, full_matrices: bool, target: Target) -> SVD:

@@ -100,6 +100,12 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
     return _together(one_by_one(batch, lambda index: one(*(x[place(x, index)] for x in operands))), batch)
 
 
+def logged(found: Result, a: Any, x: Any, measure: str) -> Result:
+    """`reached`, of x with a number, vector or matrix for each matrix of a; of a stack all count as matrices."""
+    missing = a.ndim - x.ndim if a.ndim > 2 else 0
+    return reached(found, a.shape, x[(..., *[None] * missing)] if missing else x, measure)
+
+
 def _identity(like: Any) -> Any:
     """A matrix with ones on its diagonal, of the shape and the dtype of those of a stack."""
     xp = array_library(like)
