@@ -13,7 +13,6 @@ RNG = np.random.default_rng(58)
 SHIFT = 4 * np.eye(3)
 A = RNG.integers(-9, 10, (3, 2, 3, 3)) / 8 + SHIFT
 COMPLEX = A + 1j * RNG.integers(-9, 10, (3, 2, 3, 3)) / 16
-TALL, WIDE = A[..., :2], A[..., :2, :]
 KINDS = {
     "float64": lambda x: x.real,
     "float32": lambda x: x.real.astype(np.float32),

@@ -220,3 +220,37 @@ def test_pseudoinverses(device, rng):
         assert isinstance(x, device.xp.ndarray) and rank == shape[1] and bound == bounds.max() < 2.0**-52
         missed = mparray(device.asnumpy(x)) - linalg.pinv(a, accuracy=100, dtype="mp").x
         assert (abs(missed.astype("float64")).max(axis=0) <= bounds * abs(device.asnumpy(x)).max(axis=0) * 1.001).all()
+
+
+_STACKED = {
+    "svd": matrix,
+    "eigh": hermitian,
+    "eigvalsh": hermitian,
+    "eigvals": matrix,
+    "qr": matrix,
+    "lq": matrix,
+    "cholesky": hermitian,
+    "lu_factor": matrix,
+    "pinv": matrix,
+    "cond": matrix,
+    "matrix_rank": matrix,
+}
+"""Functions that take the matrices of a stack one after the other, and what draws matrices for them."""
+
+
+@pytest.mark.parametrize("name", _STACKED)
+def test_stacks_that_are_taken_one_by_one(device, rng, name):
+    """Results lie where the stack does, and are those of each matrix there."""
+    function = getattr(linalg, name)
+    for form in device.some(FORMATS, 1, rng):
+        options = {} if name == "matrix_rank" else FORMATS[form]
+        a = np.stack([_STACKED[name](rng, form) for _ in range(2)])
+        found = function(device.asarray(a), **options)
+        assert type(found.error_bound) is np.ndarray and found.error_bound.shape == (2,)
+        for i in range(2):
+            alone = function(device.asarray(a[i]), **options)
+            assert found.error_bound[i] == alone.error_bound
+            for x, y in zip(found, alone, strict=True):
+                if isinstance(x, MPArray | device.xp.ndarray) and not isinstance(y, int | float):
+                    assert type(x) is type(y) or not y.shape, form
+                    assert (back(device, x[i]) == back(device, y)).all(), form

@@ -102,7 +102,8 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
 
 def logged(found: Result, a: Any, x: Any, measure: str) -> Result:
     """`reached`, of x with a number, vector or matrix for each matrix of a; of a stack all count as matrices."""
-    missing = a.ndim - x.ndim if a.ndim > 2 else 0
+    axes = np.ndim(found.error_bound)
+    missing = axes + 2 - x.ndim if axes else 0
     return reached(found, a.shape, x[(..., *[None] * missing)] if missing else x, measure)
 
 
