@@ -214,6 +214,9 @@ def test_the_right_sides_of_factored_stacks():
         expected = linalg.solve(np.tril(A), b)
         assert found.x.shape == expected.x.shape and found.error_bounds.shape == expected.error_bounds.shape
         assert (abs(found.x - expected.x) <= 4e-16 * abs(expected.x).max(initial=0)).all()
+    relative = ozaki.Accuracy("relative", 2.0**-40)
+    assert linalg.solve_triangular(A[0, 0], np.ones(3), accuracy=relative).error_bounds.shape == (3,)
+    assert linalg.solve_triangular(A, np.ones(3), accuracy=relative).error_bounds.shape == (3, 2, 3)
     for call in (linalg.lu_solve, linalg.cho_solve):
         with pytest.raises(ValueError, match=r"^b: shape \(4, 1, 3, 1\); expected \(3,\) or \(\.\.\., 3, columns\)"):
             call(lu if call is linalg.lu_solve else low, np.ones((4, 1, 3, 1)))
@@ -224,7 +227,9 @@ def test_the_matrices_of_pairs_broadcast():
     found = linalg.eigh(a, b)
     for index in np.ndindex(3, 2):
         assert same(found.values[index], linalg.eigh(a[index], b[index[0], 0]).values)
-    assert linalg.eigvalsh(a[0, 0], b).values.shape == (3, 1, 3)
+    with ozaki.recording() as run:
+        assert linalg.eigvalsh(a[0, 0], b).values.shape == (3, 1, 3)
+    assert run.results.entries[0].batch == (3, 1)
     with pytest.raises(ValueError, match=r"^b: shape \(4, 1, 3, 3\) does not fit a of shape \(3, 2, 3, 3\)$"):
         linalg.eigh(a, np.broadcast_to(SHIFT, (4, 1, 3, 3)))
 

@@ -315,7 +315,7 @@ def test_what_is_refused(function):
     eye, nan = np.eye(2), np.array([[1.0, 0.0], [np.nan, 1.0]])
     for call, error, message in (
         (lambda: function(np.ones((2, 3))), ValueError, r"^a: shape \(2, 3\); expected a square matrix"),
-        (lambda: function(np.ones((2, 2, 2))), ValueError, r"^a: shape \(2, 2, 2\); expected a square matrix"),
+        (lambda: function(np.ones((2, 2, 3))), ValueError, r"^a: shape \(2, 2, 3\); .* or a stack of them"),
         (lambda: function(eye, np.eye(3)), ValueError, r"^b: shape \(3, 3\) does not fit a of shape \(2, 2\)"),
         (lambda: function(eye, np.ones(2)), ValueError, r"^b: shape \(2,\); expected a square matrix"),
         (lambda: function(eye, nan), ValueError, r"^b: element \[1, 0\] is nan"),

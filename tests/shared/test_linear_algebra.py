@@ -223,7 +223,6 @@ def test_pseudoinverses(device, rng):
 
 
 _STACKED = {
-    "svd": matrix,
     "eigh": hermitian,
     "eigvalsh": hermitian,
     "eigvals": matrix,
