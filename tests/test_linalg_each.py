@@ -133,6 +133,25 @@ def test_matrices_without_elements_in_a_stack(name):
         assert (getattr(found, item) is None) if y is None else getattr(found, item).shape == (3, 2, *np.shape(y))
 
 
+def test_an_empty_stack_takes_no_time():
+    """What stands in for the matrices of a stack without any is an exponential that takes no product."""
+    for kind in KINDS.values():
+        with ozaki.recording() as run:
+            assert linalg.expm(kind(COMPLEX[:0]), accuracy=900, dtype="mp").expm.shape == (0, 2, 3, 3)
+        assert run.inside == 0
+
+
+@pytest.mark.parametrize("function", [linalg.eig, linalg.eigvals, linalg.expm])
+def test_results_of_complex_zeros_are_complex(function):
+    """As those of any complex matrix, alone and in a stack."""
+    for zeros in (np.zeros((2, 3, 3), complex), np.zeros((2, 3, 3), "complex64")):
+        for a in (zeros, mparray(zeros)):
+            for found in (function(a), function(a[0])):
+                for x in (found[0], getattr(found, "vectors", found[0])):
+                    assert x.is_complex if isinstance(a, MPArray) else x.dtype == a.dtype
+    assert not function(mparray(np.zeros((2, 3, 3))))[0].is_complex
+
+
 SINGULAR = np.stack([[np.eye(3)] * 2, [np.eye(3), np.ones((3, 3))], [np.eye(3)] * 2])
 REFUSED = {
     "qr": (lambda: linalg.qr(SINGULAR), np.linalg.LinAlgError, "^a: columns are dependent"),

@@ -96,8 +96,9 @@ class Enclosed:
         return Enclosed(x, total(*(term.error for term in terms), *lost))
 
     def eye(self) -> Enclosed:
-        """The identity."""
-        return Enclosed(mparray(self.x.library.eye(self.x.shape[0])))
+        """The identity, complex if the matrix is."""
+        kind = complex if self.x.is_complex else float
+        return Enclosed(mparray(self.x.library.eye(self.x.shape[0], dtype=kind)))
 
     def halved(self, count: int) -> Enclosed:
         """The matrix divided by a power of two."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import named, reached
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import Sum, array_library, exactly
@@ -17,7 +18,7 @@ from ozaki.linalg.common.upper import UP
 from ozaki.linalg.spectra.eigenvectors import rounded_vectors
 from ozaki.linalg.spectra.spectrum import moduli, spectrum
 from ozaki.linalg.systems.gathering import logged, of_each
-from ozaki.linalg.systems.solution import empty, formatted, in_format, missing, too_small
+from ozaki.linalg.systems.solution import formatted, in_format, missing, too_small
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -177,7 +178,8 @@ def _of_one(a: Any, target: Target, asked: str | None, with_vectors: bool) -> Ge
     """What `eig` returns of one matrix; without vectors an empty array in their place."""
     xp, n = array_library(a), a.shape[0]
     if not n or tops(a, 0).max() == ZERO:
-        values, vectors = empty((n,), target.dtype, a), in_format(xp.eye(n), target.dtype)
+        kind = complex if holds_complex(a) else float
+        values, vectors = (in_format(x, target.dtype) for x in (xp.zeros(n, kind), xp.eye(n, dtype=kind)))
         return GeneralEigen(values, vectors, 0.0, np.zeros(n), np.zeros(n), 0)
     found = spectrum(a, target, with_vectors)
     form = target.dtype
