@@ -261,6 +261,9 @@ def test_nearest_floats_of_stacks(function):
         alone = function(a[i], reproducible=True)
         assert all(same(getattr(found, item)[i], getattr(alone, item)) for item in names(found))
     assert function(a[:0], reproducible=True).error_bound.shape == (0,)
+    for stack in (a, a[:0], a[:, :0, :0]):  # the option is wrong, no matrix is
+        with pytest.raises(ValueError, match=r"^reproducible: the result has the format mp80; [^(]*$"):
+            function(stack, reproducible=True, dtype="mp80")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

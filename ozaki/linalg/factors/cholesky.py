@@ -43,7 +43,7 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
-from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
@@ -161,6 +161,8 @@ def cholesky(
     asked = accuracy
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
+    if nearest:
+        check_format(target.dtype)
     a = mirrored(a, not upper, conjugate=True)
     found_so, system = as_found(asked, a, target), Equations(a, formats)
 

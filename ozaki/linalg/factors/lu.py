@@ -41,7 +41,7 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
-from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.lu import nearest_lu
 from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
@@ -147,6 +147,8 @@ def lu_factor(
     asked = accuracy
     nearest, accuracy = to_nearest(None if accuracy == OF_DTYPE else accuracy, reproducible)
     target = factor_target(accuracy, dtype, formats)
+    if nearest:
+        check_format(target.dtype)
     kept, found_so = a.copy(), as_found(asked, a, target)  # for systems, while the caller may change a
     regular = None if nearest or found_so or not a.size else System(kept, formats)
     equations = Equations(kept, formats, regular)

@@ -34,7 +34,7 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
-from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.qr import nearest_qr
 from ozaki.linalg.systems.gathering import of_each
 from ozaki.linalg.systems.inverses import least_squares_inverse
@@ -190,6 +190,8 @@ def qr(
             "with mode='reduced' or 'r', and without pivoting"
         )
     target = factor_target(accuracy, dtype, formats)
+    if nearest:
+        check_format(target.dtype)
 
     def one(each: Any) -> QR | PivotedQR:
         if pivoting:

@@ -9,7 +9,6 @@ import numpy as np
 from ozaki.linalg.common.arrays import masked
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
-from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.factors import Factorise, FactorProblem
 from ozaki.linalg.nearest.intervals import Interval, Mask
@@ -30,7 +29,6 @@ def nearest_cholesky(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Bou
     numpy.linalg.LinAlgError, ValueError, OverflowError
         As `factorise`; a LinAlgError for an entry that cannot be decided (`settled`).
     """
-    check_format(dtype)
     problem = _Definite(a, factorise)
     (low,), _ = settled(problem, dtype, a)
     if lost_vectors(low, 0) or lost_vectors(low, 1):

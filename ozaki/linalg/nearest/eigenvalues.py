@@ -17,7 +17,6 @@ from ozaki.linalg.common.arrays import array_library, exactly_on_host
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.targets import MOST_BITS, Target
 from ozaki.linalg.common.upper import LEAST, UP
-from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import vector_errors
 from ozaki.linalg.nearest.intervals import Interval, Rounded, exponent_of, rounded
 from ozaki.linalg.nearest.settling import AFFORDABLE, levels
@@ -51,7 +50,6 @@ def nearest_eigenvalues(
     OverflowError
         If an eigenvalue is too large for the dtype, or all, of a "relative" target one of them, are too small.
     """
-    check_format(target.dtype)
     part = part_of(target.dtype)
     matrix = exactly_on_host(a)
     values, steps = np.full(len(matrix), np.nan, part), 0

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Exponents, Powers, scaled, tops_or_zero
-from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.factors import Factorise, FactorProblem
 from ozaki.linalg.nearest.intervals import Interval, Mask
@@ -49,7 +48,6 @@ def nearest_lu(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Any, Any,
         As `factorise`; a LinAlgError for an entry that cannot be decided (`settled`), and where two rows are so nearly
         alike as pivots that it cannot be decided which is the larger.
     """
-    check_format(dtype)
     problem = _Square(a, factorise)
     try:
         (low, high), _ = settled(problem, dtype, a)

@@ -11,7 +11,6 @@ from ozaki.linalg.common.arrays import times_signs
 from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero
 from ozaki.linalg.common.upper import norms_on_host
-from ozaki.linalg.nearest.asking import check_format
 from ozaki.linalg.nearest.bounds import product_errors, vector_errors
 from ozaki.linalg.nearest.cholesky import rooted
 from ozaki.linalg.nearest.factors import Factorise, FactorProblem
@@ -34,7 +33,6 @@ def nearest_qr(a: Any, dtype: str, factorise: Factorise) -> tuple[Any, Any, Boun
     numpy.linalg.LinAlgError, ValueError, OverflowError
         As `factorise`; a LinAlgError for an entry that cannot be decided (`settled`).
     """
-    check_format(dtype)
     problem = _Tall(a, factorise)
     (q, r), _ = settled(problem, dtype, a)
     if lost_vectors(q, 0) or lost_vectors(r, 0) or lost_vectors(r, 1):

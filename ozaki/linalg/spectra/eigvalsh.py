@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ozaki.driver.watching import named
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import Target, target_of_real
-from ozaki.linalg.nearest.asking import to_nearest
+from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
 from ozaki.linalg.systems.gathering import logged, of_each
@@ -100,6 +100,8 @@ def eigvalsh(
     if nearest and b is not None:
         raise ValueError("reproducible: the nearest numbers are found of eigenvalues of one matrix, not of a pair")
     target = target_of_real(accuracy, dtype, formats)
+    if nearest:
+        check_format(target.dtype)
     one = _nearest_of_one if nearest else _of_one
     found = of_each(lambda *each: one(*each, target=target, places=places), *([a] if b is None else [a, b]))
     return logged(found, a, found.values, "eigenvalue")
