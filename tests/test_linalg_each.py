@@ -104,6 +104,27 @@ def test_a_stack_has_what_each_call_finds(name, kind):
     assert (a == before).all()
 
 
+LAYOUTS = {
+    "backwards": lambda a: a[::-1, :, ::-1, ::-1],
+    "other axes first": lambda a: a.swapaxes(0, 1),
+    "transposed": lambda a: a.swapaxes(-1, -2),
+    "the same matrix several times": lambda a: np.broadcast_to(a[:1, :1], (2, 2, *a.shape[2:])),
+}
+"""Views of a stack, whose Hermitian matrices stay Hermitian."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["svd, wide", "eigh", "qr, pivots", "cholesky", "lu_factor", "pinv, tall", "eig"])
+def test_stacks_of_any_layout(name, layout):
+    function, a = FUNCTIONS[name]
+    view = LAYOUTS[layout](a)
+    view.flags.writeable = False
+    found = function(view)
+    for index in np.ndindex(view.shape[:2]):
+        alone = function(view[index])
+        assert all(same(getattr(found, item)[index], getattr(alone, item)) for item in names(found))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_empty_stack_has_the_shapes_and_dtypes_of_others(name, kind):
@@ -163,6 +184,11 @@ REFUSED = {
         "^a: not positive definite",
     ),
     "lu_factor": (lambda: linalg.lu_factor(SINGULAR), np.linalg.LinAlgError, "^a: singular"),
+    "lu_factor as found, of rows far apart": (
+        lambda: linalg.lu_factor(SINGULAR * np.array([[1e200], [1], [1e-200]]), accuracy=None),
+        np.linalg.LinAlgError,
+        "^a: singular",
+    ),
     "pinv": (lambda: linalg.pinv(SINGULAR), np.linalg.LinAlgError, "^a: neither columns nor rows are independent"),
     "cond": (lambda: linalg.cond(SINGULAR), np.linalg.LinAlgError, "^a: singular"),
     "solve_triangular": (

@@ -185,7 +185,7 @@ def _of_one(a: Any, target: Target, found_so: bool) -> tuple[Any, Any, Any, Boun
         order, *first, errors = _found(unit)
         (low, up), bounds = uncorrected(target, tuple(first), errors, _products(unit[order]), powers)
         return order, low, up, bounds, 0
-    if found_so:  # then no system has proven that it is regular
+    if found_so:  # elements of a column are too far apart for float64: no system has shown yet that a is regular
         left_inverse(equilibrated(a)[1])
     if cleared:  # then the factors are those of another matrix, whose inverse proves that it is regular, too
         left_inverse(unit, _ILL_CONDITIONED)

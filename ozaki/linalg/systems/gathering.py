@@ -61,7 +61,7 @@ def one_by_one(batch: Index, one: Callable[[Index], T]) -> list[T]:
 
     Raises
     ------
-    numpy.linalg.LinAlgError, ValueError, OverflowError
+    numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
         From `one`; of a stack the message ends with the index.
     """
     found = []
@@ -82,10 +82,10 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
     Returns
     -------
     Result
-        Of one matrix what the function returns. Of a stack the same kind of tuple: arrays, and `error_bounds` that are
-        no item, have the leading axes of the stack, numbers are NumPy arrays of its shape; of `iterations` it is the
-        largest. What else there is, as None, is that of the first matrix. If there is no matrix, shapes and dtypes are
-        those of the identity, which is factored in its place.
+        Of one matrix what the function returns. Of a stack the same kind of tuple: arrays have the leading axes of the
+        stack, also `error_bounds` that are no item of the tuple, and in place of numbers there are NumPy arrays with
+        these axes alone, but `iterations` is the largest. What else there is, as None, is that of the first matrix. Of
+        a stack without matrices, shapes and dtypes are those that the function finds for the identity.
 
     Raises
     ------
@@ -101,7 +101,10 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
 
 
 def logged(found: Result, a: Any, x: Any, measure: str) -> Result:
-    """`reached`, of x with a number, vector or matrix for each matrix of a; of a stack all count as matrices."""
+    """`reached`, where x has a number or a vector for each matrix of a, not a matrix.
+
+    Of a stack these are logged and recorded as matrices of one column, so that axes before these are leading ones.
+    """
     axes = np.ndim(found.error_bound)
     missing = axes + 2 - x.ndim if axes else 0
     return reached(found, a.shape, x[(..., *[None] * missing)] if missing else x, measure)
@@ -116,7 +119,7 @@ def _identity(like: Any) -> Any:
 
 
 def _together(found: list[Result], batch: Index) -> Result:
-    """As `of_each`, of results in row-major order; of one for all where the stack has no matrix."""
+    """As `of_each`, of results in row-major order; of a stack without matrices one that has the kinds and shapes."""
     first = found[0]
 
     def joined(name: str) -> Any:
@@ -133,7 +136,7 @@ def _together(found: list[Result], batch: Index) -> Result:
 
 
 def stacked(each: list[Any], batch: Index) -> Any:
-    """Arrays of one shape, of which there is one at least, as a stack with the leading axes `batch`, which may be 0."""
+    """Arrays of one shape as a stack with the leading axes `batch`; where one of these is 0, `each` has one, too."""
     numbers = isinstance(each[0], Numbers)  # which NumPy's functions take
     found = (np if numbers else array_library(each[0])).stack(each)
     return found[: prod(batch)].reshape(batch + each[0].shape)
