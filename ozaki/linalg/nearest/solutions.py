@@ -42,7 +42,7 @@ def nearest_solutions(
     if 0 in shape:
         if a.size:  # no entry shows that it is regular
             solve(a, b, 53)
-        return without_elements(shape, target, a)
+        return without_elements(shape, target, a, b)
 
     def one(index: Index) -> Solution:
         x, y = a[place(a, index)], b[place(b, index)]

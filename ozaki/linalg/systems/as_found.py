@@ -61,7 +61,7 @@ def solution_as_found(a: Any, columns: Any, batch: Index, target: Target, b: Any
     """
     shape = (*batch, *columns.shape[-2:])
     if 0 in shape:
-        none = without_elements(shape, target, a)
+        none = without_elements(shape, target, a, b)
         x, backward_errors, bounds = none.x, none.error_bounds, none.error_bounds
     else:
         x, backward_errors = _found(a, columns, batch, target)

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import reached, step
 from ozaki.linalg.common.arrays import array_library, on_host
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.systems.solution import Solution, empty
+from ozaki.linalg.systems.solution import Solution, in_format
 from ozaki.linalg.systems.stacks import Solved
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
@@ -165,11 +166,12 @@ def place(x: Any, index: Index) -> Index:
     return tuple(i if size > 1 else 0 for i, size in zip(index[len(index) - len(sizes) :], sizes, strict=True))
 
 
-def without_elements(shape: Index, target: Target, like: Any) -> Solution:
-    """The solution with this shape, which has no element, in the library of `like`."""
+def without_elements(shape: Index, target: Target, *operands: Any) -> Solution:
+    """The solution with this shape, which has no element: complex if an operand is, and in their library."""
     batch, of_bounds = shape[:-2], shape if target.measure == "relative" else (*shape[:-2], shape[-1])
     bound = np.zeros(batch) if batch else 0.0
-    return Solution.of(empty(shape, target.dtype, like), bound, 0, error_bounds=np.zeros(of_bounds))
+    x = array_library(operands[0]).zeros(shape, complex if any(map(holds_complex, operands)) else float)
+    return Solution.of(in_format(x, target.dtype), bound, 0, error_bounds=np.zeros(of_bounds))
 
 
 def returned(found: Solution, a: Any, target: Target, b: Any = None) -> Solution:

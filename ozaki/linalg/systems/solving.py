@@ -244,7 +244,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     target = target_of(accuracy, dtype, formats)
     n, count = a.shape[-1], columns.shape[-1]
     if not n or 0 in batch:
-        return returned(without_elements((*batch, n, count), target, a), a, target, b)
+        return returned(without_elements((*batch, n, count), target, a, b), a, target, b)
     if not count:  # columns of a may be dependent nevertheless
         columns = array_library(a).zeros((a.shape[-2], 1))
     solved = least_squares(a, columns, target) if at_once(target, columns.shape[-1], a, columns) else None
@@ -260,7 +260,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
             raise
 
     found = gathered(solved, batch, one)
-    return returned(found if count else without_elements((*batch, n, 0), target, a), a, target, b)
+    return returned(found if count else without_elements((*batch, n, 0), target, a, b), a, target, b)
 
 
 class System:
@@ -296,7 +296,7 @@ class System:
         columns, batch = columns_for("b", b, self.a)
         shape = (*batch, *columns.shape[-2:])
         if 0 in shape:
-            return returned(without_elements(shape, target, b), self.a, target, b)
+            return returned(without_elements(shape, target, self.a, b), self.a, target, b)
         inverses = self._inverses if at_once(target, columns.shape[-1], self.a, columns) else None
         solved = None if inverses is None else inverses.solve(columns, target)
 

@@ -99,7 +99,7 @@ def solve_triangular(
     if of_a:
         a, lower = adjoint(a) if of_a == 2 else a.swapaxes(-1, -2), not lower
     if 0 in (shape := (*batch, *columns.shape[-2:])):
-        return returned(without_elements(shape, target, a), a, target, b)
+        return returned(without_elements(shape, target, a, b), a, target, b)
     found = of_each(lambda x, y: _of_one(x, y, formats, target, lower), a, columns)
     return returned(found, a, target, b)
 
