@@ -5,7 +5,15 @@ from math import comb, lcm
 
 import numpy as np
 import pytest
-from exact_linalg import complex_error, complex_solve, error, exact_solve, fractions, product_error
+from exact_linalg import (
+    complex_error,
+    complex_product_error,
+    complex_solve,
+    error,
+    exact_solve,
+    fractions,
+    product_error,
+)
 
 import ozaki
 from ozaki import Accuracy, linalg
@@ -147,6 +155,28 @@ def test_square_least_squares_of_rows_far_apart_are_systems(rng):
         assert error(found.x, exact_solve(fractions(a), fractions(b))) <= found.error_bound < 2.0**-50
         with pytest.raises(np.linalg.LinAlgError, match="columns are dependent"):
             linalg.lstsq(a @ np.diag([*[1.0] * (n - 1), 0.0]), b)
+
+
+@pytest.mark.parametrize(("n", "is_complex"), [(5, False), (9, False), (5, True)])
+def test_least_squares_of_rows_far_apart(n, is_complex, rng):
+    """Hilbert matrices of one row more, rows 2^260 apart: condition numbers, columns scaled, are 2^205 to 2^275."""
+    powers = rng.permutation(np.linspace(-130, 130, n + 1).astype(int))
+    a = 1 / (1 + np.add.outer(np.arange(n + 1), np.arange(n)))
+    a = a * (1 + 1j * rng.integers(-3, 4, a.shape) / 8) if is_complex else a
+    b = rng.standard_normal((n + 1, 2))
+    for of_b in (0, powers[:, None]):
+        given = ozaki.mparray(a).ldexp(powers[:, None]), ozaki.mparray(b).ldexp(of_b)
+        found = linalg.lstsq(*(x.astype(a.dtype) for x in given))
+        if is_complex:
+            missed = complex_error(ozaki.mparray(found.x), *complex_solve(*given))
+        else:
+            of_a = fractions(given[0])
+            missed = error(found.x, exact_solve(of_a.T @ of_a, of_a.T @ fractions(given[1])))
+        assert missed <= found.error_bound < 2.0**-50
+    q, r, bound, _ = linalg.qr(given[0].astype(a.dtype), accuracy=100, dtype="mp")
+    error_of = complex_product_error if is_complex else product_error
+    of_factors = [x if is_complex else fractions(x) for x in (given[0], q, r)]
+    assert error_of(*of_factors, by_columns=True) <= bound < 2.0**-98
 
 
 def test_rows_too_far_apart_for_factors_are_refused_and_solved():

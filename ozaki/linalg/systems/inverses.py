@@ -58,6 +58,11 @@ _DEPENDENT = f"columns are dependent, or its condition number is too large ({LIM
 _TOO_LARGE = 2.0**100
 """How much larger than the inverse one may be that is found on the way to it, of nearly dependent columns."""
 
+_LARGEST_FACTOR = LARGEST**2
+"""The largest condition number of the triangular factor of A S in least squares, where S is the inverse of that of A up
+to roundings of 2**-53. Of rows far apart, large ones first, S has columns as large as rows of A are small, and the
+factor is the identity and, above its diagonal, 2**-53 times up to the condition number of A; so is its inverse."""
+
 _NEARLY_SINGULAR = 2.0**80
 """A condition number, above what the inverse of a singular matrix in float64 shows, above which it is asked whether the
 matrix is singular, by an elimination modulo a prime: it takes a tenth of the time of an inverse and its residual."""
@@ -310,8 +315,8 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         step("inverse %d: norm of I - (A S)^H (A S) up to %s", count, contraction)
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
-        s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT))
-        s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
+        factor = xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT, _LARGEST_FACTOR))
+        s = product_of_inverses(_shaken(s, 1) if count == 1 else s, _shaken(factor, 2 * count + 1), count)
     raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
 
 
@@ -342,11 +347,11 @@ def _checked(condition: float, why: str) -> float:
     return condition
 
 
-def _inverse(x: Any, why: str) -> Any:
+def _inverse(x: Any, why: str, limit: float = LARGEST) -> Any:
     """The library's own inverse of a matrix, or, where that finds x singular, of one that differs by roundings.
 
-    An inverse whose norm is beyond `LARGEST` is that of a matrix that is singular but for tiny elements: where some are
-    of rows and columns that are far apart, pivots may be such, though x is far from singular.
+    Where its norm times that of x is beyond the limit, x counts as singular but for tiny elements: where some are of
+    rows and columns that are far apart, pivots may be such, though x is far from singular.
 
     Raises
     ------
@@ -359,7 +364,7 @@ def _inverse(x: Any, why: str) -> Any:
             found = xp.linalg.inv(changed)
         except np.linalg.LinAlgError:
             continue
-        if bool(xp.isfinite(found).all()) and row_norm(found) * row_norm(changed) <= LARGEST:
+        if bool(xp.isfinite(found).all()) and row_norm(found) * row_norm(changed) <= limit:
             return found
     raise np.linalg.LinAlgError(f"a: {why}")
 
