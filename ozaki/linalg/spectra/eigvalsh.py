@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.targets import Target, target_of_real
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
+from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
-from ozaki.linalg.systems.gathering import logged, of_each
+from ozaki.linalg.systems.gathering import completed, logged, of_each
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -102,8 +104,13 @@ def eigvalsh(
     target = target_of_real(accuracy, dtype, formats)
     if nearest:
         check_format(target.dtype)
-    one = _nearest_of_one if nearest else _of_one
-    found = of_each(lambda *each: one(*each, target=target, places=places), *([a] if b is None else [a, b]))
+    given = [a] if b is None else [a, b]
+    one = partial(_nearest_of_one if nearest else _of_one, target=target, places=places)
+    quick = None if nearest or b is not None else stacks.eigenvalues(a, target, places)
+    if quick is None:
+        found = of_each(one, *given)
+    else:
+        found = completed(Eigenvalues(quick.values, quick.error_bound, quick.error_bounds, 0), quick.reached, one, a)
     return logged(found, a, found.values, "eigenvalue")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.scaling import ZERO, Powers, scaled, tops, without_tiny
 from ozaki.linalg.common.targets import Target, target_of, target_of_real
 from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
+from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.graded import GradedDecomposition, graded
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
-from ozaki.linalg.systems.gathering import logged, of_each
+from ozaki.linalg.systems.gathering import completed, logged, of_each
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -119,7 +121,13 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     target = target_of_real(accuracy, dtype, formats)
-    found = of_each(lambda each: _values_of_one(each, target), a)
+    one = partial(_values_of_one, target=target)
+    quick = stacks.singular_values(adjoint(a) if a.shape[-2] < a.shape[-1] else a, target)
+    if quick is None:
+        found = of_each(one, a)
+    else:
+        values, bounds = quick.values[..., ::-1].copy(), quick.error_bounds[..., ::-1].copy()
+        found = completed(SingularValues(values, quick.error_bound, bounds, 0), quick.reached, one, a)
     return logged(found, a, found.values, _MEASURES[target.measure])
 
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import reached, step
@@ -99,6 +100,32 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
     if 0 in batch:
         return _together([one(*map(_identity, operands))], batch)
     return _together(one_by_one(batch, lambda index: one(*(x[place(x, index)] for x in operands))), batch)
+
+
+def completed(found: Result, meet: npt.NDArray[np.bool_], one: Callable[..., Result], a: Any) -> Result:
+    """What was found of all matrices of a stack at once, those that do not `meet` the target in its place from `one`.
+
+    Parameters
+    ----------
+    found : a named tuple of arrays with the leading axes of a, and `iterations`; these are written to
+    meet : of which matrices the target is met, shape of the leading axes
+    one, a : as of `of_each`
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
+        As `of_each`.
+    """
+    for index in map(tuple, np.argwhere(~meet).tolist()):
+        with named_in_stack(index):
+            single = one(a[index])
+        if not index:
+            return single
+        for name in found._fields:
+            if name != "iterations":
+                getattr(found, name)[index] = getattr(single, name)
+        found = found._replace(iterations=max(found.iterations, single.iterations))
+    return found
 
 
 def logged(found: Result, a: Any, x: Any, measure: str) -> Result:

@@ -1,0 +1,174 @@
+"""Eigenvalues and singular values in float64, all matrices of a stack at once (docs/linalg.md, L16).
+
+The library's own eigenvectors take one residual by slices and native products to correct the values, as L11 has it. A
+stack takes as many calls as one matrix. What this leaves, as values that lie close together and elements that are far
+apart, is decomposed matrix by matrix.
+
+Functions here raise nothing that depends on the numbers: NaN and Inf make bounds that reach no target.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
+from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product
+from ozaki.linalg.common.slices import count_for, exponents, parts, power, residual_by_slices, tops
+from ozaki.linalg.common.targets import Target
+from ozaki.linalg.common.upper import UP
+from ozaki.linalg.systems.stacks import at_once
+from ozaki.records.formats import part_of
+
+_MOST_ROWS = 64
+"""Rows of eigenvectors, at most: of larger matrices Python's share of the time is small."""
+
+_TINY = 2.0**-500
+"""More than everything that underflows makes up, of matrices whose largest elements are about 1: in norms these are
+numbers whose squares do."""
+
+_FARTHEST = 1000
+"""Exponents of the largest elements of matrices that are decomposed here, at most, of abs."""
+
+
+class Values(NamedTuple):
+    """Values of a stack, rounded to their format, and of which matrices they meet the target.
+
+    Attributes
+    ----------
+    values : array, shape (..., count), ascending
+    error_bounds : NumPy array of float64, of the same shape
+    reached : NumPy array of bools, shape (...)
+    """
+
+    values: Any
+    error_bounds: Bounds
+    reached: Any
+
+    @property
+    def error_bound(self) -> Any:
+        """The largest bound of each matrix; a float of one matrix."""
+        found = self.error_bounds.max(axis=-1)
+        return found if found.ndim else float(found)
+
+
+def eigenvalues(a: Any, target: Target, places: slice) -> Values | None:
+    """The eigenvalues of Hermitian matrices, shape (..., n, n), at some places; None if these are not taken here."""
+    if not _takes(target, a.shape[-1], a):
+        return None
+    unit, by = _about_one(a)
+    try:
+        values, vectors = array_library(a).linalg.eigh(unit)
+    except np.linalg.LinAlgError:  # which names no matrix
+        return None
+    refined, errors = _refined(unit, values, vectors, target.tolerance)
+    return _rounded(refined, errors, by, target, places)
+
+
+def singular_values(a: Any, target: Target) -> Values | None:
+    """The singular values of matrices, shape (..., m, n), m >= n, ascending; None if these are not taken here.
+
+    They are the largest n eigenvalues of [[0, A], [A^H, 0]], of which [u; v] and [u; -v] are eigenvectors, u and v
+    singular vectors.
+    """
+    xp, (m, n) = array_library(a), a.shape[-2:]
+    if not _takes(target, m + n, a):
+        return None
+    unit, by = _about_one(a)
+    try:
+        u, s, vh = xp.linalg.svd(unit, full_matrices=True)
+    except np.linalg.LinAlgError:
+        return None
+    whole, vectors = (xp.zeros((*a.shape[:-2], m + n, m + n), unit.dtype) for _ in range(2))
+    whole[..., :m, m:], whole[..., m:, :m] = unit, adjoint(unit)
+    values = xp.zeros((*a.shape[:-2], m + n))
+    values[..., :n], values[..., m:] = -s, s[..., ::-1]
+    left, right = u[..., :n] * 0.5**0.5, adjoint(vh) * 0.5**0.5
+    vectors[..., :m, :n], vectors[..., m:, :n] = left, -right
+    vectors[..., :m, n:m] = u[..., n:]
+    vectors[..., :m, m:], vectors[..., m:, m:] = left[..., ::-1], right[..., ::-1]
+    refined, errors = _refined(whole, values, vectors, target.tolerance)
+    return _rounded(refined, errors, by, target, slice(m, m + n))
+
+
+def _takes(target: Target, rows: int, a: Any) -> bool:
+    """Whether values of a are found here for a target, by eigenvectors of so many rows."""
+    return 0 not in a.shape and rows <= _MOST_ROWS and at_once(target, rows, a)
+
+
+def _about_one(a: Any) -> tuple[Any, Any]:
+    """Matrices times powers of two, so that the largest part of an element is in [1/2, 1); and minus their exponents.
+
+    Zeros in place of those with NaN or Inf, or with a largest element of more than 2**1000 or less than 2**-1000.
+    """
+    xp, sizes = array_library(a), parts(a).max(axis=(-2, -1))
+    by = exponents(xp.where(xp.isfinite(sizes), sizes, 0.0))
+    usual = xp.isfinite(sizes) & (abs(by) <= _FARTHEST)
+    by = xp.where(usual, by, 0)
+    return xp.where(usual[..., None, None], a, 0.0) * power(-by)[..., None, None], by
+
+
+def _refined(a: Any, values: Any, x: Any, tolerance: float) -> tuple[Sum, Any]:
+    """Values with errors of second order, and upper bounds of these; inf where a value is too close to another.
+
+    Parameters
+    ----------
+    a : Hermitian matrices with elements of about 1
+    values, x : approximate eigenvalues, ascending, and eigenvectors
+    tolerance : of the values, relative to the largest
+    """
+    xp, n = array_library(a), a.shape[-1]
+    diagonal = ..., xp.arange(n), xp.arange(n)
+    # P = A X - X D of L5, as minus a residual of [A, X] and [X; -D].
+    minus_d = xp.zeros_like(x)
+    minus_d[diagonal] = -values
+    left, right = xp.concatenate([a, x], axis=-1), xp.concatenate([x, minus_d], axis=-2)
+    count = count_for(tolerance / (64 * n * n), left, right)
+    (high, low), missed = residual_by_slices(xp.zeros(()), left, right, count, x_tops=tops(left, -1))
+    rest = -(high + low)
+    of_rest = n * (missed + UNIT * abs(rest).max(axis=-2)).max(axis=-1) * UP
+    # Frobenius norms from here on.
+    adjoint_x, norm_x, norm_rest = adjoint(x), _frobenius(x), _frobenius(rest)
+    of_product = native_error(adjoint_x, x) + 4 * UNIT
+    gram = (_frobenius(xp.eye(n) - native_product(adjoint_x, x)) + of_product * (norm_x**2 + 1)) * UP
+    coupling = native_product(adjoint_x, rest)
+    missed = (of_product * norm_x * norm_rest + (1 + gram) * of_rest) * UP + _TINY
+    half = (coupling + adjoint(coupling)) / 2
+    size = (_frobenius(half) + missed) * UP
+    largest = abs(values).max(axis=-1) * UP
+    missed = (missed + 2 * UNIT * size + 5 * gram**2 * largest + 2 * gram * size) * UP
+    change = half[diagonal].real.copy()
+    half[diagonal] = 0.0
+    # A value that is a block of its own in L11, all others being at least so far away.
+    away = xp.full((*values.shape[:-1], n + 1), np.inf)
+    away[..., 1:-1] = (values[..., 1:] - values[..., :-1]) * (1 - 2.0**-50)
+    away = xp.minimum(away[..., 1:], away[..., :-1]) - 2 * size[..., None]
+    coupled = ((abs(half) ** 2).sum(axis=-2) ** 0.5 + _TINY) * UP
+    apart = (away >= 6 * size[..., None]) & (2 * coupled <= away) & (gram <= 0.25)[..., None]
+    second = 2 * coupled * (coupled / xp.where(apart, away, 1.0))
+    errors = xp.where(apart, (second + missed[..., None]) * UP, np.inf)
+    return added(values, change), errors
+
+
+def _frobenius(x: Any) -> Any:
+    """Upper bounds of the Frobenius norms of matrices."""
+    squares = (x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x).sum(axis=(-2, -1))
+    return squares**0.5 * UP + _TINY
+
+
+def _rounded(x: Sum, errors: Any, by: Any, target: Target, places: slice) -> Values:
+    """Values times 2**by at some places, rounded to the format of the target."""
+    xp = array_library(x)
+    sizes = (abs(x.high) * (2 - UP) - errors).clip(0)
+    high, low, errors = x.high[..., places], x.low[..., places], errors[..., places]
+    sizes = sizes[..., places] if target.measure == "relative" else sizes.max(axis=-1)[..., None]
+    reached = (errors <= target.tolerance * sizes).all(axis=-1)
+    up = power(by)[..., None]
+    found = (high * up).astype(part_of(target.dtype), copy=False)
+    # What it lost is seen where that is a float64 number: it was multiplied by a power of two.
+    kept = found.astype(np.float64, copy=False) / up
+    missing = (abs(high - kept) + abs(low)) * UP
+    bounds = (errors + missing) / xp.where(sizes > 0, sizes, 1.0) * UP
+    held = xp.isfinite(found) & (bounds < 1)  # too large or too small for the format
+    return Values(found, on_host(bounds), on_host(reached & held.all(axis=-1)))
