@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, inf, log2
 from typing import Any, NamedTuple
 
@@ -21,10 +22,10 @@ from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.spectra.ranks import counted_above, limit
 from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import completed, of_each
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
-from ozaki.linalg.systems.stacks import Inverses, at_once, least_squares
+from ozaki.linalg.systems.stacks import Inverses, Solved, at_once, least_squares
 from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -111,8 +112,26 @@ def pinv(
     if rtol is not None and not 0 < rtol < 1:
         raise ValueError(f"rtol: {rtol!r}; expected {expected}")
     target = factor_target(accuracy, dtype, formats, "of columns it is relative to the largest element")
-    found = of_each(lambda each: _of_one(each, rtol, target), a)
+    one = partial(_of_one, rtol=rtol, target=target)
+    quick = _of_stack(a, target) if rtol is None and a.ndim > 2 else None
+    found = of_each(one, a) if quick is None else completed(*quick, one, a)
     return reached(found, a.shape, found.x, "normwise")
+
+
+def _of_stack(a: Any, target: Target) -> tuple[PseudoInverse, npt.NDArray[np.bool_]] | None:
+    """The pseudoinverses of a stack, and which of them meet the target; None if they are not found at once."""
+    m, n = a.shape[-2:]
+    if m < n or not a.size or not at_once(target, m, a):
+        return None
+    found = _as_inverses(a, target)
+    bounds, ranks = on_host(found.error_bounds), np.full(a.shape[:-2], n)
+    return PseudoInverse(found.x, bounds.max(axis=-1), bounds, ranks, found.steps), on_host(found.reached)
+
+
+def _as_inverses(a: Any, target: Target) -> Solved:
+    """As `inv` or `lstsq` find inverses of independent columns at once."""
+    m, n = a.shape[-2:]
+    return Inverses(a).inverses(target) if m == n else least_squares(a, array_library(a).eye(m), target)
 
 
 def _of_one(a: Any, rtol: float | None, target: Target) -> PseudoInverse:
@@ -146,12 +165,12 @@ def _in_float64(a: Any, target: Target) -> PseudoInverse | None:
 
     None where it does not meet the target, and of other matrices.
     """
-    (m, n), xp = a.shape, array_library(a)
+    m, n = a.shape
     if not at_once(target, max(m, n), a):
         return None
     if m < n:
         return _of_wide(a, target)
-    found = Inverses(a).inverses(target) if m == n else least_squares(a, xp.eye(m), target)
+    found = _as_inverses(a, target)
     if not bool(found.reached):
         return None
     bounds = on_host(found.error_bounds)

@@ -16,10 +16,11 @@ from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import check_diagonal, read, with_ones
 from ozaki.linalg.common.upper import magnitudes
-from ozaki.linalg.systems.gathering import of_each, one_by_one, returned, without_elements
+from ozaki.linalg.systems.gathering import Index, gathered, one_by_one, place, returned, without_elements
 from ozaki.linalg.systems.inverses import LIMIT
 from ozaki.linalg.systems.solution import Solution, solution
 from ozaki.linalg.systems.solving import System
+from ozaki.linalg.systems.stacks import Inverses, at_once
 from ozaki.linalg.systems.substitution import Substitution, condition
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
@@ -100,8 +101,18 @@ def solve_triangular(
         a, lower = adjoint(a) if of_a == 2 else a.swapaxes(-1, -2), not lower
     if 0 in (shape := (*batch, *columns.shape[-2:])):
         return returned(without_elements(shape, target, a, b), a, target, b)
-    found = of_each(lambda x, y: _of_one(x, y, formats, target, lower), a, columns)
-    return returned(found, a, target, b)
+    solved = None
+    if a.shape[-1] <= _MOST_ROWS and at_once(target, columns.shape[-1], a, columns):
+        solved = Inverses(a).solve(columns, target)
+
+    def one(index: Index) -> Solution:
+        return _of_one(a[place(a, index)], columns[place(columns, index)], formats, target, lower)
+
+    return returned(gathered(solved, batch, one), a, target, b)
+
+
+_MOST_ROWS = 64
+"""Rows of matrices of which inverses are tried, those of a stack at once: of larger ones substitution is quicker."""
 
 
 def _of_one(a: Any, b: Any, formats: list[str], target: Target, lower: bool) -> Solution:
