@@ -179,6 +179,17 @@ def test_least_squares_of_rows_far_apart(n, is_complex, rng):
     assert error_of(*of_factors, by_columns=True) <= bound < 2.0**-98
 
 
+@pytest.mark.parametrize("power", [200, 218, 240])
+def test_least_squares_of_rows_far_apart_and_columns_that_float64_takes_for_equal(power):
+    """Condition numbers, columns scaled, are some 2^30 times this power of two."""
+    first, rest = np.array([[7.0], [0], [-3], [-2]]), np.array([[1.0], [-1], [1], [0.5]])
+    a = ozaki.mparray(first @ [[1, 1]]) + ozaki.mparray(rest @ [[0, 1]]).ldexp(-power)
+    a = a.ldexp(np.array([[-36], [-26], [60], [31]]))
+    found, of_a = linalg.lstsq(a, np.ones(4), accuracy=100), fractions(a)
+    exact = exact_solve(of_a.T @ of_a, of_a.T @ fractions(np.ones((4, 1))))
+    assert error(found.x, exact) <= found.error_bound < 2.0**-98
+
+
 def test_rows_too_far_apart_for_factors_are_refused_and_solved():
     a = ozaki.mparray([[1, 1], [1, 3]]).ldexp([[0], [-3000]])
     with pytest.raises(

@@ -63,6 +63,10 @@ _LARGEST_FACTOR = LARGEST**2
 to roundings of 2**-53. Of rows far apart, large ones first, S has columns as large as rows of A are small, and the
 factor is the identity and, above its diagonal, 2**-53 times up to the condition number of A; so is its inverse."""
 
+_SHAKEN = 2.0**40
+"""A condition number above which an S in float64 is too rough for least squares: I - (A S)^H (A S) is some 2**-53 times
+that."""
+
 _NEARLY_SINGULAR = 2.0**80
 """A condition number, above what the inverse of a singular matrix in float64 shows, above which it is asked whether the
 matrix is singular, by an elimination modulo a prime: it takes a tenth of the time of an inverse and its residual."""
@@ -301,9 +305,12 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     step("inverse in float64: norm of I - (A S)^H (A S) up to %s", contraction)
     if contraction <= CONTRACTION:
         return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s, native=True)
+    # Not where S may be good enough as it is.
+    s = _shaken(s, 1) if norm_a * norm_s > _SHAKEN else s
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)
-        condition = _checked(max(norm_a * norm_s, columns_a * columns_s), _DEPENDENT)
+        condition = max(norm_a * norm_s, columns_a * columns_s)
+        _checked(condition / _TOO_LARGE, _DEPENDENT)
         tolerance = min(2.0**-60 / condition, 2.0**-8)
         w = matmul(a, s, accuracy=componentwise(tolerance), dtype=dtype)
         # Row and column norms of what w differs from A S: the tolerance, and the rounding to float64.
@@ -314,9 +321,10 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         contraction = _square_contraction(gram, w, 2 * fine, rows, columns)
         step("inverse %d: norm of I - (A S)^H (A S) up to %s", count, contraction)
         if contraction <= CONTRACTION:
+            _checked(condition, _DEPENDENT)
             return LeastSquaresInverse(given, s, contraction, norm_a, norm_s, columns_a, columns_s)
         factor = xp.triu(_inverse(xp.linalg.qr(w, mode="r"), _DEPENDENT, _LARGEST_FACTOR))
-        s = product_of_inverses(_shaken(s, 1) if count == 1 else s, _shaken(factor, 2 * count + 1), count)
+        s = product_of_inverses(s, _shaken(factor, 2 * count + 1), count)
     raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
 
 
