@@ -253,3 +253,20 @@ def test_stacks_that_are_taken_one_by_one(device, rng, name):
                 if isinstance(x, MPArray | device.xp.ndarray) and not isinstance(y, int | float):
                     assert type(x) is type(y) or not y.shape, form
                     assert (back(device, x[i]) == back(device, y)).all(), form
+
+
+@pytest.mark.parametrize("name", ["eigvalsh", "svdvals", "pinv", "solve_triangular"])
+def test_stacks_that_are_found_at_once(device, rng, name):
+    """Results lie where the stack does, and agree with NumPy's within both bounds; one matrix is left to others."""
+    a = np.asarray(rng.standard_normal((3, 5, 5))) + 3 * np.eye(5)
+    a[1] = np.eye(5)
+    a[2] = a[2] + a[2].T
+    function = getattr(linalg, name)
+    others = [rng.standard_normal((5, 2))] if name == "solve_triangular" else []
+    found, wanted = function(device.asarray(a), *map(device.asarray, others)), function(a, *others)
+    x, y = found[0], wanted[0]
+    assert type(x) is device.xp.ndarray and type(found.error_bound) is np.ndarray
+    sizes = abs(y).max(axis=tuple(range(1, y.ndim)))
+    missed = abs(device.asnumpy(x) - y).max(axis=tuple(range(1, y.ndim)))
+    assert (missed <= (found.error_bound + wanted.error_bound) * sizes * 1.01).all()
+    assert found.error_bound.max() < 3e-16

@@ -86,7 +86,8 @@ def eigvalsh(
     The library's own eigenvectors X and eigenvalues D, in float64, leave residuals P = a X - X D and G = I - X^H X.
     The eigenvalues of a are those of D + (X^H P + P^H X) / 2, but for terms of second order, which are bounded: the
     squares of norms of columns over the distances of eigenvalues. Eigenvalues that are too close for that are those of
-    a block. So float64 results take one product of this library, and no correction of vectors (docs/linalg.md, L11).
+    a block. So float64 results take one product of this library, and no correction of vectors (docs/linalg.md, L11);
+    those of up to 64 rows take none, all of a stack at once (L16).
 
     Examples
     --------

@@ -121,7 +121,7 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> tuple[Sum, Any]:
     xp, n = array_library(a), a.shape[-1]
     diagonal = ..., xp.arange(n), xp.arange(n)
     # P = A X - X D of L5, as minus a residual of [A, X] and [X; -D].
-    minus_d = xp.zeros_like(x)
+    minus_d = xp.zeros(x.shape, x.dtype)
     minus_d[diagonal] = -values
     left, right = xp.concatenate([a, x], axis=-1), xp.concatenate([x, minus_d], axis=-2)
     count = count_for(tolerance / (64 * n * n), left, right)
