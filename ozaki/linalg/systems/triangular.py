@@ -77,8 +77,8 @@ def solve_triangular(
     -----
     With <a> the comparison matrix, abs(a_ii) on the diagonal and -abs(a_ij) elsewhere, no error of an element of x is
     larger than that of inv(<a>) abs(b - a x), which is found by substitution, too, in blocks of rows (docs/linalg.md,
-    L8). Matrices of up to 64 rows are inverted first, all of a stack at once, as by `solve` (L13): where that is enough,
-    it is quicker.
+    L8). Matrices of up to 64 rows are inverted first, all of a stack at once, as by `solve` (L13): it is quicker, where
+    it is enough.
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 8.2.
 
     Examples
