@@ -18,19 +18,20 @@ Diagonal = Literal["read", "real", "ones"]
 
 
 def check_diagonal(name: str, a: Any) -> None:
-    """Refuse a triangular matrix that is singular: one with a zero on its diagonal.
+    """Refuse a triangular matrix, or one of a stack, that is singular: with a zero on its diagonal.
 
     Raises
     ------
     numpy.linalg.LinAlgError
     """
-    rows = array_library(a).arange(a.shape[0])
-    diagonal = a[rows, rows]
+    rows = array_library(a).arange(a.shape[-1])
+    diagonal = a[..., rows, rows]
     zeros = (diagonal.signs == 0) if isinstance(a, Numbers) else diagonal == 0
-    places = np.flatnonzero(on_host(zeros.all(axis=-1) if zeros.ndim == 2 else zeros))
-    if places.size:
-        i = int(places[0])
-        raise np.linalg.LinAlgError(f"{name}: singular, element [{i}, {i}] on the diagonal is zero")
+    places = np.argwhere(on_host(zeros.all(axis=-1) if zeros.ndim == a.ndim else zeros))
+    if len(places):
+        *index, i = places[0].tolist()
+        which = f" (matrix {index} of the stack)" if index else ""
+        raise np.linalg.LinAlgError(f"{name}: singular, element [{i}, {i}] on the diagonal is zero{which}")
 
 
 def read(name: str, a: Any, lower: bool, diagonal: Diagonal = "read") -> Any:

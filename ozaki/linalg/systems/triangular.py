@@ -16,7 +16,7 @@ from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import check_diagonal, read, with_ones
 from ozaki.linalg.common.upper import magnitudes
-from ozaki.linalg.systems.gathering import Index, gathered, one_by_one, place, returned, without_elements
+from ozaki.linalg.systems.gathering import Index, gathered, place, returned, without_elements
 from ozaki.linalg.systems.inverses import LIMIT
 from ozaki.linalg.systems.solution import Solution, solution
 from ozaki.linalg.systems.solving import System
@@ -97,7 +97,7 @@ def solve_triangular(
     target = target_of(accuracy, dtype, formats)
     if unit_diagonal:
         a = with_ones(a)
-    one_by_one(a.shape[:-2], lambda index: check_diagonal("a", a[index]))
+    check_diagonal("a", a)
     if of_a:
         a, lower = adjoint(a) if of_a == 2 else a.swapaxes(-1, -2), not lower
     if 0 in (shape := (*batch, *columns.shape[-2:])):
