@@ -1,14 +1,16 @@
 """Eigenvalues and singular values of stacks that are found at once: bounds hold by exact elimination of fractions."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
+import mpmath
 import numpy as np
 import pytest
 from exact_linalg import eigenvalues_below, fractions
 
 import ozaki
 from ozaki import Accuracy, linalg
-from ozaki.linalg.spectra import eigvalsh, svd
+from ozaki.linalg.spectra import eigh, eigvalsh, svd
 
 RNG = np.random.default_rng(16)
 RELATIVE = Accuracy("relative", 2.0**-53)
@@ -72,6 +74,35 @@ def test_bounds_of_eigenvalues(name):
         assert hold(parts(a[index]), found.values[index], found.error_bounds[index], range(a.shape[-1]))
 
 
+def number(x, i, j):
+    """Element (i, j) of an array or an `MPArray` of complex numbers, in mpmath's."""
+    return mpmath.mpc(*(mpmath.mpf(part.numerator) / part.denominator for part in (x.real[i, j], x.imag[i, j])))
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_bounds_of_eigenvectors(name):
+    a = hermitian(STACKS[name])
+    found, values = linalg.eigh(a), linalg.eigvalsh(a)
+    assert found.vectors.dtype == a.dtype and found.vector_bounds.shape == a.shape[:-1]
+    both = (found.error_bounds + values.error_bounds) * abs(values.values).max(axis=-1, keepdims=True)
+    assert (abs(found.values - values.values) <= both * 1.001).all()
+    with mpmath.workprec(400):
+        for index in np.ndindex(a.shape[:-2]):
+            exact = linalg.eigh(ozaki.mparray(a[index]), accuracy=150)
+            x, y = (ozaki.mparray(each) for each in (found.vectors[index], exact.vectors))
+            x, y = (SimpleNamespace(real=fractions(each.real), imag=fractions(each.imag)) for each in (x, y))
+            for j in range(a.shape[-1]):
+                if not np.isfinite(found.vector_bounds[index][j]):
+                    continue
+                assert exact.vector_bounds[j] < 1e-30
+                u, v = ([number(each, i, j) for i in range(a.shape[-1])] for each in (x, y))
+                cosine = abs(mpmath.fdot(u, v, conjugate=True)) / mpmath.norm(u) / mpmath.norm(v)
+                sine = mpmath.sqrt(max(0, 1 - cosine**2))
+                assert sine <= found.vector_bounds[index][j] + 1e-30
+    if "random" in name or "complex" in name:
+        assert found.vector_bounds.max() < (1e-6 if "single" in name else 1e-15)
+
+
 @pytest.mark.parametrize("columns", [1, 2, 5])
 @pytest.mark.parametrize("name", STACKS)
 def test_bounds_of_singular_values(name, columns):
@@ -95,11 +126,15 @@ def test_random_ones_are_found_at_once(relative, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(eigvalsh, "_of_one", refused)
+    monkeypatch.setattr(eigh, "_of_one", refused)
     monkeypatch.setattr(svd, "_values_of_one", refused)
     options = {"accuracy": RELATIVE} if relative else {}
     a = drawn(50, 6, 6)
     with ozaki.recording() as run:
         values, singular = linalg.eigvalsh(hermitian(a), **options), linalg.svdvals(a[..., :5], **options)
+        vectors = linalg.eigh(hermitian(a), **options)
+    assert np.array_equal(vectors.values, values.values) and vectors.iterations == 1
+    assert (vectors.vector_bounds < 1e-13).all() and vectors.vectors.flags.c_contiguous
     assert run.inside == 0 and values.iterations == singular.iterations == 0
     assert max(values.error_bound.max(), singular.error_bound.max()) < 2.3e-16
     for found, matrices in ((values, hermitian(a)), (singular, None)):

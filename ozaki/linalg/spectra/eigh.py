@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import taken
 from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import Target, target_of
+from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import completed, of_each
 from ozaki.linalg.systems.solution import empty, formatted
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -112,7 +114,8 @@ def eigh(
     step gains some 50 bits. Within such a cluster X is multiplied by the eigenvectors of the cluster's block of
     X^H a X (JJIAM 36, 2019). Then I + K, with these, is made orthonormal.
     The bound rests on X^H a X = D + N - G D and the theorems of Weyl and Ostrowski (docs/linalg.md, L5). With b the
-    residuals are a X - b X D and I - X^H b X (L11).
+    residuals are a X - b X D and I - X^H b X (L11). Matrices of up to 64 rows take no product of this library, all of
+    a stack at once, unless eigenvalues lie close together (L16).
 
     Examples
     --------
@@ -124,7 +127,14 @@ def eigh(
     a, b, formats = operands(a, b, lower, UPLO)
     places = places_of(subset_by_index, a.shape[-1])
     target = target_of(accuracy, dtype, formats)
-    found = of_each(lambda *each: _of_one(*each, target=target, places=places), *([a] if b is None else [a, b]))
+    one = partial(_of_one, target=target, places=places)
+    quick = stacks.eigenvectors(a, target, places) if b is None else None
+    if quick is None:
+        found = of_each(one, *([a] if b is None else [a, b]))
+    else:
+        (values, bounds, meet), bound = quick.values, quick.values.error_bound
+        at_once = Eigen.of(values, quick.vectors, bound, quick.vector_bounds, 1, error_bounds=bounds)
+        found = completed(at_once, meet, one, a)
     return reached(found, a.shape, found.vectors, "eigenvalue")
 
 

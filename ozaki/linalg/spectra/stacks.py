@@ -1,8 +1,8 @@
-"""Eigenvalues and singular values in float64, all matrices of a stack at once (docs/linalg.md, L16).
+"""Eigenvalues, their vectors and singular values in float64, all matrices of a stack at once (docs/linalg.md, L16).
 
-The library's own eigenvectors take one residual by slices and native products to correct the values, as L11 has it. A
-stack takes as many calls as one matrix. What this leaves, as values that lie close together and elements that are far
-apart, is decomposed matrix by matrix.
+The library's own eigenvectors take one residual by slices and native products to correct the values, as L11 has it, and
+a few more for the vectors themselves. A stack takes as many calls as one matrix. What this leaves, as values that lie
+close together and elements that are far apart, is decomposed matrix by matrix.
 
 Functions here raise nothing that depends on the numbers: NaN and Inf make bounds that reach no target.
 """
@@ -27,6 +27,12 @@ _MOST_ROWS = 64
 _TINY = 2.0**-500
 """More than everything that underflows makes up, of matrices whose largest elements are about 1: in norms these are
 numbers whose squares do."""
+
+_FINER = 2.0**-16
+"""How much sharper a residual is than values need, from which angles of vectors are bounded: by its share of gaps."""
+
+_MOST_TURNED = 2.0**-27
+"""By how much eigenvectors of float64 are turned, at most: squares of that are left."""
 
 _FARTHEST = 1000
 """Exponents of the largest elements of matrices that are decomposed here, at most, of abs."""
@@ -53,6 +59,21 @@ class Values(NamedTuple):
         return found if found.ndim else float(found)
 
 
+class Vectors(NamedTuple):
+    """Values and vectors of a stack, rounded to their formats, and of which matrices the values meet the target.
+
+    Attributes
+    ----------
+    values : as of `Values`, which has the bounds and says which matrices meet the target
+    vectors : array, shape (..., n, count)
+    vector_bounds : NumPy array of float64, shape (..., count): upper bounds of the sines of angles to exact vectors
+    """
+
+    values: Values
+    vectors: Any
+    vector_bounds: Bounds
+
+
 def eigenvalues(a: Any, target: Target, places: slice) -> Values | None:
     """The eigenvalues of Hermitian matrices, shape (..., n, n), at some places; None if these are not taken here."""
     if not _takes(target, a.shape[-1], a):
@@ -62,8 +83,43 @@ def eigenvalues(a: Any, target: Target, places: slice) -> Values | None:
         values, vectors = array_library(a).linalg.eigh(unit)
     except np.linalg.LinAlgError:  # which names no matrix
         return None
-    refined, errors = _refined(unit, values, vectors, target.tolerance)
-    return _rounded(refined, errors, by, target, places)
+    found = _refined(unit, values, vectors, target.tolerance)
+    return _rounded(found.values, found.errors, by, target, places)
+
+
+def eigenvectors(a: Any, target: Target, places: slice) -> Vectors | None:
+    """As `eigenvalues`, with eigenvectors that are corrected once."""
+    if not _takes(target, a.shape[-1], a):
+        return None
+    xp, (unit, by) = array_library(a), _about_one(a)
+    try:
+        values, x = xp.linalg.eigh(unit)
+    except np.linalg.LinAlgError:
+        return None
+    found = _refined(unit, values, x, _FINER * target.tolerance)
+    of_values = _rounded(found.values, found.errors, by, target, places)
+    # The residual of Y = X + X C and D + diag(change) is P + A X C - X C D - Y diag(change).
+    turned = native_product(x, found.turns)
+    rest = found.rest + (native_product(unit, turned) - turned * values[..., None, :])
+    rest = rest - (x + turned) * found.change[..., None, :]
+    norm_turned, largest = _frobenius(turned), abs(values).max(axis=-1) * UP
+    terms = (_frobenius(unit) + largest) * norm_turned + _frobenius(found.rest)
+    terms = terms + (_frobenius(x) + norm_turned) * abs(found.change).max(axis=-1)
+    error = (found.of_rest + (native_error(unit, turned) + 8 * UNIT) * terms) * UP + _TINY
+    # Lower bounds of the distances of each value to the exact ones of its neighbours.
+    high, errors = found.values.high, found.errors + 2 * UNIT * largest[..., None]
+    between = (high[..., 1:] - high[..., :-1]) * (1 - 2.0**-50)
+    none = xp.full((*between.shape[:-1], 1), np.inf)
+    above = xp.concatenate([between - errors[..., 1:], none], axis=-1)
+    gaps = xp.minimum(above, xp.concatenate([none, between - errors[..., :-1]], axis=-1))
+    sines = xp.where(gaps > 0, (_euclidean(rest) + error[..., None]) / xp.where(gaps > 0, gaps, 1.0), np.inf)
+    vector, lost = added(x, turned)
+    kept = vector[..., places].astype(target.dtype)
+    missed = abs(vector[..., places] - kept) + abs(lost[..., places])
+    length = 1 - found.gram - norm_turned  # of columns of Y, at least
+    bounds = (sines[..., places] + _euclidean(missed)) / length[..., None] * UP
+    reached = of_values.reached & on_host((norm_turned <= _MOST_TURNED) & xp.isfinite(kept).all(axis=(-2, -1)))
+    return Vectors(of_values._replace(reached=reached), kept, on_host(bounds))
 
 
 def singular_values(a: Any, target: Target) -> Values | None:
@@ -88,8 +144,8 @@ def singular_values(a: Any, target: Target) -> Values | None:
     vectors[..., :m, :n], vectors[..., m:, :n] = left, -right
     vectors[..., :m, n:m] = u[..., n:]
     vectors[..., :m, m:], vectors[..., m:, m:] = left[..., ::-1], right[..., ::-1]
-    refined, errors = _refined(whole, values, vectors, target.tolerance)
-    return _rounded(refined, errors, by, target, slice(m, m + n))
+    found = _refined(whole, values, vectors, target.tolerance)
+    return _rounded(found.values, found.errors, by, target, slice(m, m + n))
 
 
 def _takes(target: Target, rows: int, a: Any) -> bool:
@@ -109,8 +165,29 @@ def _about_one(a: Any) -> tuple[Any, Any]:
     return xp.where(usual[..., None, None], a, 0.0) * power(-by)[..., None, None], by
 
 
-def _refined(a: Any, values: Any, x: Any, tolerance: float) -> tuple[Sum, Any]:
-    """Values with errors of second order, and upper bounds of these; inf where a value is too close to another.
+class _Refined(NamedTuple):
+    """What is known of the eigenvalues D and eigenvectors X that float64 finds of Hermitian matrices A.
+
+    Attributes
+    ----------
+    values, errors : D with errors of second order, and upper bounds of these; inf where a value is too close to another
+    change : what was added to D for that, in float64
+    rest, of_rest : A X - X D, rounded, and an upper bound of the Frobenius norm of what it is off by
+    gram : an upper bound of that of I - X^H X
+    turns : C, with which X + X C has errors of second order
+    """
+
+    values: Sum
+    errors: Any
+    change: Any
+    rest: Any
+    of_rest: Any
+    gram: Any
+    turns: Any
+
+
+def _refined(a: Any, values: Any, x: Any, tolerance: float) -> _Refined:
+    """What corrects values and vectors.
 
     Parameters
     ----------
@@ -131,7 +208,8 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> tuple[Sum, Any]:
     # Frobenius norms from here on.
     adjoint_x, norm_x, norm_rest = adjoint(x), _frobenius(x), _frobenius(rest)
     of_product = native_error(adjoint_x, x) + 4 * UNIT
-    gram = (_frobenius(xp.eye(n) - native_product(adjoint_x, x)) + of_product * (norm_x**2 + 1)) * UP
+    orthogonal = xp.eye(n) - native_product(adjoint_x, x)
+    gram = (_frobenius(orthogonal) + of_product * (norm_x**2 + 1)) * UP
     coupling = native_product(adjoint_x, rest)
     missed = (of_product * norm_x * norm_rest + (1 + gram) * of_rest) * UP + _TINY
     half = (coupling + adjoint(coupling)) / 2
@@ -141,20 +219,32 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> tuple[Sum, Any]:
     change = half[diagonal].real.copy()
     half[diagonal] = 0.0
     # A value that is a block of its own in L11, all others being at least so far away.
-    away = xp.full((*values.shape[:-1], n + 1), np.inf)
-    away[..., 1:-1] = (values[..., 1:] - values[..., :-1]) * (1 - 2.0**-50)
-    away = xp.minimum(away[..., 1:], away[..., :-1]) - 2 * size[..., None]
-    coupled = ((abs(half) ** 2).sum(axis=-2) ** 0.5 + _TINY) * UP
+    between = (values[..., 1:] - values[..., :-1]) * (1 - 2.0**-50)
+    none = xp.full((*between.shape[:-1], 1), np.inf)
+    away = xp.minimum(xp.concatenate([between, none], axis=-1), xp.concatenate([none, between], axis=-1))
+    away = away - 2 * size[..., None]
+    coupled = _euclidean(half)
     apart = (away >= 6 * size[..., None]) & (2 * coupled <= away) & (gram <= 0.25)[..., None]
     second = 2 * coupled * (coupled / xp.where(apart, away, 1.0))
     errors = xp.where(apart, (second + missed[..., None]) * UP, np.inf)
-    return added(values, change), errors
+    distances = values[..., None, :] - values[..., :, None]
+    turns = coupling / xp.where(distances == 0, np.inf, distances)
+    turns[diagonal] = orthogonal[diagonal] / 2
+    return _Refined(added(values, change), errors, change, rest, of_rest, gram, turns)
 
 
 def _frobenius(x: Any) -> Any:
     """Upper bounds of the Frobenius norms of matrices."""
-    squares = (x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x).sum(axis=(-2, -1))
-    return squares**0.5 * UP + _TINY
+    return _squares(x).sum(axis=(-2, -1)) ** 0.5 * UP + _TINY
+
+
+def _euclidean(x: Any) -> Any:
+    """Upper bounds of the Euclidean norms of the columns of matrices."""
+    return _squares(x).sum(axis=-2) ** 0.5 * UP + _TINY
+
+
+def _squares(x: Any) -> Any:
+    return x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
 
 
 def _rounded(x: Sum, errors: Any, by: Any, target: Target, places: slice) -> Values:

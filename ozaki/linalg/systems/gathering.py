@@ -107,7 +107,7 @@ def completed(found: Result, meet: npt.NDArray[np.bool_], one: Callable[..., Res
 
     Parameters
     ----------
-    found : a named tuple of arrays with the leading axes of a, and `iterations`; these are written to
+    found : a result of arrays with the leading axes of a, and `iterations`; these are written to
     meet : of which matrices the target is met, shape of the leading axes
     one, a : as of `of_each`
 
@@ -121,9 +121,8 @@ def completed(found: Result, meet: npt.NDArray[np.bool_], one: Callable[..., Res
             single = one(a[index])
         if not index:
             return single
-        for name in found._fields:
-            if name != "iterations":
-                getattr(found, name)[index] = getattr(single, name)
+        for name in _names(found) - {"iterations"}:
+            getattr(found, name)[index] = getattr(single, name)
         found = found._replace(iterations=max(found.iterations, single.iterations))
     return found
 
@@ -158,9 +157,13 @@ def _together(found: list[Result], batch: Index) -> Result:
             return np.array(each)[: prod(batch)].reshape(batch)
         return stacked(each, batch) if hasattr(each[0], "shape") else each[0]
 
-    names = {*first._fields, *(("error_bounds",) if isinstance(first, Bounded) else ())}
-    together: Result = first._replace(**{name: joined(name) for name in names})
+    together: Result = first._replace(**{name: joined(name) for name in _names(first)})
     return together
+
+
+def _names(found: Any) -> set[str]:
+    """The items of a result, and its error bounds that are no item."""
+    return {*found._fields, *(("error_bounds",) if isinstance(found, Bounded) else ())}
 
 
 def stacked(each: list[Any], batch: Index) -> Any:
