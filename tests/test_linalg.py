@@ -532,10 +532,10 @@ CALLS = {
     "solve": (0, lambda a, s, b: linalg.solve(a, b)),
     "inv": (0, lambda a, s, b: linalg.inv(a)),
     "lstsq": (0, lambda a, s, b: linalg.lstsq(a, b)),
-    "cholesky": (1, lambda a, s, b: linalg.cholesky(s)),
+    "cholesky": (0, lambda a, s, b: linalg.cholesky(s)),
     "qr": (2, lambda a, s, b: linalg.qr(a)),
-    "lu_factor": (1, lambda a, s, b: linalg.lu_factor(a)),
-    "eigh": (2, lambda a, s, b: linalg.eigh(s)),
+    "lu_factor": (0, lambda a, s, b: linalg.lu_factor(a)),
+    "eigh": (0, lambda a, s, b: linalg.eigh(s)),
 }
 """How many products of this library a function takes of a well-conditioned matrix, and its call."""
 

@@ -234,11 +234,14 @@ _STACKED = {
     "cond": matrix,
     "matrix_rank": matrix,
 }
-"""Functions that take the matrices of a stack one after the other, and what draws matrices for them."""
+"""Functions that take stacks, and what draws matrices for them."""
+
+_AT_ONCE = ("cholesky", "lu_factor", "eigh", "eigvalsh", "pinv")
+"""Of floats these find all results at once: bits may differ from those of single matrices, and phases of vectors."""
 
 
 @pytest.mark.parametrize("name", _STACKED)
-def test_stacks_that_are_taken_one_by_one(device, rng, name):
+def test_stacks_of_matrices(device, rng, name):
     """Results lie where the stack does, and are those of each matrix there."""
     function = getattr(linalg, name)
     for form in device.some(FORMATS, 1, rng):
@@ -248,11 +251,13 @@ def test_stacks_that_are_taken_one_by_one(device, rng, name):
         assert type(found.error_bound) is np.ndarray and found.error_bound.shape == (2,)
         for i in range(2):
             alone = function(device.asarray(a[i]), **options)
-            assert found.error_bound[i] == alone.error_bound
+            near = 1e-14 * (name in _AT_ONCE and "dtype" not in options)
+            assert abs(found.error_bound[i] - alone.error_bound) <= near * 2.0**-5
             for x, y in zip(found, alone, strict=True):
                 if isinstance(x, MPArray | device.xp.ndarray) and not isinstance(y, int | float):
                     assert type(x) is type(y) or not y.shape, form
-                    assert (back(device, x[i]) == back(device, y)).all(), form
+                    x, y = back(device, x[i]), back(device, y)
+                    assert (abs(abs(x) - abs(y)) <= near if near else x == y).all(), form
 
 
 @pytest.mark.parametrize("name", ["eigvalsh", "svdvals", "pinv", "solve_triangular"])

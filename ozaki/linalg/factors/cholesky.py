@@ -43,12 +43,14 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
+from ozaki.linalg.factors.stacks import cholesky_at_once, in_parts
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.cholesky import nearest_cholesky
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
+from ozaki.linalg.systems.stacks import at_once
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
@@ -145,7 +147,7 @@ def cholesky(
     lower(F), lower(F) with half of the diagonal of F. Of an ill-conditioned a the factor of x a x^H is, x a product of
     inverses of factors (T. Ogita and S. Oishi, "Accurate and robust inverse Cholesky factorization", NOLTA 3, 2012).
     However it was found, the residual a - l l^H of the rounded factor bounds its error, and with the norm of an inverse
-    it proves that a is positive definite (docs/linalg.md, L4; by blocks L14; nearest entries L12).
+    it proves that a is positive definite (docs/linalg.md, L4; in float64 L13; by blocks L14; nearest entries L12).
 
     Examples
     --------
@@ -166,15 +168,21 @@ def cholesky(
     a = mirrored(a, not upper, conjugate=True)
     found_so, system = as_found(asked, a, target), Equations(a, formats)
 
-    def one(each: Any) -> Cholesky:
-        low, bounds, steps = _nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)
-        found = Cholesky.of(
-            adjoint(low).copy() if upper else low, float(bounds.max(initial=0.0)), steps, error_bounds=bounds
-        )
+    def result(low: Any, bounds: Any, steps: int) -> Cholesky:
+        largest = bounds.max(axis=-1, initial=0.0)
+        bound = largest if bounds.ndim > 1 else float(largest)
+        found = Cholesky.of(adjoint(low).copy() if upper else low, bound, steps, error_bounds=bounds)
         found.upper, found.system = upper, system
         return found
 
-    factors = of_each(one, a)
+    def one(each: Any) -> Cholesky:
+        return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))
+
+    if a.size and not nearest and not found_so and at_once(target, a.shape[-1], a):
+        (low,), bounds, met, steps = in_parts(cholesky_at_once, a, target)
+        factors = with_the_rest(result(low, bounds, steps), met, one, a)
+    else:
+        factors = of_each(one, a)
     return reached(factors, a.shape, factors.l, "row-column")
 
 

@@ -25,6 +25,7 @@ from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
 from ozaki.linalg.common.triangles import triangular_inverse
 from ozaki.linalg.common.upper import row_norm
+from ozaki.linalg.determinants.elimination import factors as eliminated
 from ozaki.linalg.factors.blocked import TOLERANCE, by_blocks, lu_by_blocks
 from ozaki.linalg.factors.correcting import (
     Corrected,
@@ -41,13 +42,15 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
+from ozaki.linalg.factors.stacks import in_parts, lu_at_once
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.lu import nearest_lu
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System, equilibrated
+from ozaki.linalg.systems.stacks import at_once, inverse
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -132,8 +135,8 @@ def lu_factor(
     The factors that LAPACK or cuSOLVER finds in float64 are corrected: with F = inv(l) (a[p] - l u) inv(u) they become
     l + l lower(F) and u + upper(F) u. Of an ill-conditioned a those of a[p] s are, s a product of inverses of upper
     factors, as in S. M. Rump, "Inversion of extremely ill-conditioned matrices in floating-point", 2009. However they
-    were found, the residual a[p] - l u of the rounded factors bounds their error (docs/linalg.md, L4; by blocks L14;
-    nearest entries L12).
+    were found, the residual a[p] - l u of the rounded factors bounds their error (docs/linalg.md, L4; in float64 L13;
+    by blocks L14; nearest entries L12).
 
     Examples
     --------
@@ -153,11 +156,19 @@ def lu_factor(
     regular = None if nearest or found_so or not a.size else System(kept, formats)
     equations = Equations(kept, formats, regular)
 
-    def one(each: Any) -> LU:
-        order, low, up, bounds, steps = _nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)
-        return LU.of(order, low, up, float(bounds.max(initial=0.0)), steps, equations, error_bounds=bounds)
+    def result(order: Any, low: Any, up: Any, bounds: Any, steps: int) -> LU:
+        largest = bounds.max(axis=-1, initial=0.0)
+        bound = largest if bounds.ndim > 1 else float(largest)
+        return LU.of(order, low, up, bound, steps, equations, error_bounds=bounds)
 
-    found = of_each(one, a)
+    def one(each: Any) -> LU:
+        return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))
+
+    if regular is not None and at_once(target, a.shape[-1], a):
+        (order, low, up), bounds, met, steps = in_parts(partial(lu_at_once, _factors_of_stack), a, target)
+        found = with_the_rest(result(order, low, up, bounds, steps), met, one, a)
+    else:
+        found = of_each(one, a)
     return reached(found, a.shape, found.u, "row-column")
 
 
@@ -322,6 +333,24 @@ def _native_factors(a: Any) -> tuple[Any, Any, Any]:
     places = xp.arange(n)
     lower[places, places] = 1
     return xp.asarray(p), lower, upper
+
+
+def _factors_of_stack(a: Any) -> tuple[Any, Any, Any]:
+    """As `_native_factors`, of square matrices, shape (..., n, n); on a GPU those of a stack are found together."""
+    xp, shape, n = array_library(a), a.shape, a.shape[-1]
+    if a.ndim == 2:
+        return _native_factors(a)
+    if xp is not np:
+        order, _, inverses, upper = eliminated(a)
+        return order, xp.tril(inverse(inverses)), upper
+    packed, exchanges = map(np.stack, zip(*map(_factors, a.reshape(-1, n, n)), strict=True))
+    every, order = np.arange(len(packed)), np.zeros((len(packed), n), int) + np.arange(n)
+    for i in range(n):
+        rows = exchanges[:, i]
+        order[:, i], order[every, rows] = order[every, rows], order[:, i].copy()
+    lower, places = np.tril(packed, -1), np.arange(n)
+    lower[:, places, places] = 1
+    return order.reshape(shape[:-1]), lower.reshape(shape), np.triu(packed).reshape(shape)
 
 
 def _factors(a: Any) -> tuple[Any, Any]:

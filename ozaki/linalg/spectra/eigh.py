@@ -15,7 +15,7 @@ from ozaki.linalg.common.results import Bounded
 from ozaki.linalg.common.targets import Target, target_of
 from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
-from ozaki.linalg.systems.gathering import completed, of_each
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.solution import empty, formatted
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -132,9 +132,9 @@ def eigh(
     if quick is None:
         found = of_each(one, *([a] if b is None else [a, b]))
     else:
-        (values, bounds, meet), bound = quick.values, quick.values.error_bound
+        (values, bounds, met), bound = quick.values, quick.values.error_bound
         at_once = Eigen.of(values, quick.vectors, bound, quick.vector_bounds, 1, error_bounds=bounds)
-        found = completed(at_once, meet, one, a)
+        found = with_the_rest(at_once, met, one, a)
     return reached(found, a.shape, found.vectors, "eigenvalue")
 
 

@@ -15,7 +15,7 @@ from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.eigenvalues import nearest_eigenvalues
 from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.problem import HermitianProblem, operands, places_of
-from ozaki.linalg.systems.gathering import completed, logged, of_each
+from ozaki.linalg.systems.gathering import logged, of_each, with_the_rest
 from ozaki.linalg.systems.solution import empty
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -111,7 +111,8 @@ def eigvalsh(
     if quick is None:
         found = of_each(one, *given)
     else:
-        found = completed(Eigenvalues(quick.values, quick.error_bound, quick.error_bounds, 0), quick.reached, one, a)
+        values, bounds, met = quick
+        found = with_the_rest(Eigenvalues(values, quick.error_bound, bounds, 0), met, one, a)
     return logged(found, a, found.values, "eigenvalue")
 
 

@@ -22,7 +22,7 @@ from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.spectra.ranks import counted_above, limit
 from ozaki.linalg.spectra.singular import SingularDecomposition
 from ozaki.linalg.spectra.svd import Scaled
-from ozaki.linalg.systems.gathering import completed, of_each
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.inverses import LIMIT, least_squares_inverse
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.linalg.systems.stacks import Inverses, Solved, at_once, least_squares
@@ -114,7 +114,7 @@ def pinv(
     target = factor_target(accuracy, dtype, formats, "of columns it is relative to the largest element")
     one = partial(_of_one, rtol=rtol, target=target)
     quick = _of_stack(a, target) if rtol is None and a.ndim > 2 else None
-    found = of_each(one, a) if quick is None else completed(*quick, one, a)
+    found = of_each(one, a) if quick is None else with_the_rest(*quick, one, a)
     return reached(found, a.shape, found.x, "normwise")
 
 

@@ -18,7 +18,7 @@ from ozaki.linalg.common.upper import LEAST, UP, least_magnitudes
 from ozaki.linalg.spectra import stacks
 from ozaki.linalg.spectra.graded import GradedDecomposition, graded
 from ozaki.linalg.spectra.singular import SingularDecomposition, relative_to_each
-from ozaki.linalg.systems.gathering import completed, logged, of_each
+from ozaki.linalg.systems.gathering import logged, of_each, with_the_rest
 from ozaki.linalg.systems.solution import empty, formatted, missing, too_small
 from ozaki.multiprecision.objects import mparray
 from ozaki.process.environment import default_environment
@@ -127,7 +127,7 @@ def svdvals(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: An
         found = of_each(one, a)
     else:
         values, bounds = quick.values[..., ::-1].copy(), quick.error_bounds[..., ::-1].copy()
-        found = completed(SingularValues(values, quick.error_bound, bounds, 0), quick.reached, one, a)
+        found = with_the_rest(SingularValues(values, quick.error_bound, bounds, 0), quick.reached, one, a)
     return logged(found, a, found.values, _MEASURES[target.measure])
 
 

@@ -102,29 +102,33 @@ def of_each(one: Callable[..., Result], *operands: Any) -> Result:
     return _together(one_by_one(batch, lambda index: one(*(x[place(x, index)] for x in operands))), batch)
 
 
-def completed(found: Result, meet: npt.NDArray[np.bool_], one: Callable[..., Result], a: Any) -> Result:
-    """What was found of all matrices of a stack at once, those that do not `meet` the target in its place from `one`.
+def with_the_rest(found: Result, met: npt.NDArray[np.bool_], one: Callable[[Any], Result], a: Any) -> Result:
+    """What was found at once of a matrix, or of a stack, with what `one` finds of each that does not meet the target.
 
     Parameters
     ----------
-    found : a result of arrays with the leading axes of a, and `iterations`; these are written to
-    meet : of which matrices the target is met, shape of the leading axes
-    one, a : as of `of_each`
+    found : as of `of_each`; arrays may change
+    met : NumPy array of bools, shape (...): which matrices meet the target
+    one, a : as of `of_each`, a function of one operand, and that
 
     Raises
     ------
     numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
-        As `of_each`.
+        From `one`; of a stack the message ends with the index.
     """
-    for index in map(tuple, np.argwhere(~meet).tolist()):
+    step("found at once: %d of %d matrices", np.count_nonzero(met), met.size)
+    iterations = found.iterations if met.any() else 0
+    for index in map(tuple, np.argwhere(~met).tolist()):
         with named_in_stack(index):
             single = one(a[index])
         if not index:
             return single
         for name in _names(found) - {"iterations"}:
-            getattr(found, name)[index] = getattr(single, name)
-        found = found._replace(iterations=max(found.iterations, single.iterations))
-    return found
+            if hasattr(each := getattr(found, name), "shape"):
+                each[index] = getattr(single, name)
+        iterations = max(iterations, single.iterations)
+    completed: Result = found._replace(iterations=iterations)
+    return completed
 
 
 def logged(found: Result, a: Any, x: Any, measure: str) -> Result:
