@@ -43,14 +43,13 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
-from ozaki.linalg.factors.stacks import cholesky_at_once, in_parts
+from ozaki.linalg.factors.stacks import cholesky_at_once, in_parts, takes
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.cholesky import nearest_cholesky
 from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.inverses import MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import empty
-from ozaki.linalg.systems.stacks import at_once
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.checks import check_flag
 from ozaki.process.environment import default_environment
@@ -178,7 +177,7 @@ def cholesky(
     def one(each: Any) -> Cholesky:
         return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))
 
-    if a.size and not nearest and not found_so and at_once(target, a.shape[-1], a):
+    if a.size and not nearest and not found_so and takes(target, a):
         (low,), bounds, met, steps = in_parts(cholesky_at_once, a, target)
         factors = with_the_rest(result(low, bounds, steps), met, one, a)
     else:

@@ -42,7 +42,7 @@ from ozaki.linalg.factors.correcting import (
     uncorrected,
 )
 from ozaki.linalg.factors.equations import Equations
-from ozaki.linalg.factors.stacks import in_parts, lu_at_once
+from ozaki.linalg.factors.stacks import in_parts, lu_at_once, takes
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.lu import nearest_lu
 from ozaki.linalg.systems.gathering import of_each, with_the_rest
@@ -50,7 +50,7 @@ from ozaki.linalg.systems.inverses import LIMIT, MOST_FACTORS, left_inverse
 from ozaki.linalg.systems.refinement import inverse_within
 from ozaki.linalg.systems.solution import Solution, empty
 from ozaki.linalg.systems.solving import System, equilibrated
-from ozaki.linalg.systems.stacks import at_once, inverse
+from ozaki.linalg.systems.stacks import inverse
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
@@ -164,7 +164,7 @@ def lu_factor(
     def one(each: Any) -> LU:
         return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))
 
-    if regular is not None and at_once(target, a.shape[-1], a):
+    if regular is not None and takes(target, a):
         (order, low, up), bounds, met, steps = in_parts(partial(lu_at_once, _factors_of_stack), a, target)
         found = with_the_rest(result(order, low, up, bounds, steps), met, one, a)
     else:

@@ -22,7 +22,7 @@ from ozaki.linalg.common.products import UNIT, native_error, native_product
 from ozaki.linalg.common.slices import count_for, exponents, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.upper import LEAST, UP
-from ozaki.linalg.systems.stacks import inverse
+from ozaki.linalg.systems.stacks import at_once, inverse
 
 
 class Factored(NamedTuple):
@@ -40,6 +40,19 @@ class Factored(NamedTuple):
     error_bounds: Any
     reached: Any
     steps: int
+
+
+def takes(target: Target, a: Any) -> bool:
+    """Whether factors of a are tried here.
+
+    Not those of one large matrix on a GPU, where what takes less time here, Python's steps, takes little of it.
+    """
+    if not at_once(target, a.shape[-1], a):
+        return False
+    return a.ndim > 2 or a.shape[-1] <= _MOST_ROWS or array_library(a) is np
+
+
+_MOST_ROWS = 64
 
 
 def in_parts(find: Callable[[Any, Target], Factored], a: Any, target: Target) -> Factored:
