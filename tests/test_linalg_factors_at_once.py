@@ -74,7 +74,7 @@ def refused(function, a):
 
 
 def one_by_one(monkeypatch, module):
-    monkeypatch.setattr(f"ozaki.linalg.factors.{module}.at_once", lambda *_: False)
+    monkeypatch.setattr(f"ozaki.linalg.factors.{module}.takes", lambda *_: False)
 
 
 # Cholesky ------------------------------------------------------------------------------------------------------------
