@@ -20,6 +20,9 @@ At = tuple[slice, slice]
 LEAVING = 2
 """Blocks on their way to memory of the host, at most, when another one is to follow."""
 
+_Reads = list[tuple[Any, ...]]
+"""Events, each with the arrays that are read until then."""
+
 Events = Sequence[Any]
 """After all of which memory may be read: events of CUDA, or futures of such, of what a thread has yet to begin."""
 
@@ -60,7 +63,8 @@ class Mover:
         self._staging = Staging(device)
         self._leaving: list[list[Future[None]]] = []
         """Of blocks on their way to memory of the host."""
-        self._reads: list[tuple[Any, ...]] = []
+        self._brought: _Reads = []
+        self._sent: _Reads = []
 
     # To the device ----------------------------------------------------------------------------------------------------
 
@@ -100,8 +104,7 @@ class Mover:
         _copy_rows(array, source, self._copies.ptr)
         self.moved += straight.nbytes
         event = _recorded(self._copies.ptr)
-        if packed is not None:
-            self._keep(event, source)
+        self._keep(self._brought, event, source)  # the device that lent it may need memory, and forget it
         return Arriving(array.T if turned else array, [event])
 
     def _packed(self, block: Any, given: Events) -> tuple[Any, Events]:
@@ -155,7 +158,7 @@ class Mover:
                 event = _recorded(stream.ptr)
             kept.append(into)
         self.moved += block.nbytes
-        self._keep(event, *kept)
+        self._keep(self._sent, event, *kept)
 
     def _write(self, left: int) -> None:
         """Wait for the first blocks that are on their way to memory of the host, until so many are left."""
@@ -165,12 +168,20 @@ class Mover:
 
     def finish(self) -> None:
         """Wait until all blocks have come, been computed, and been sent. No block is brought or sent after it."""
+        try:
+            self._wait_for_all()
+        except BaseException:  # interrupted: nothing may write to `out` once the caller knows
+            self._wait_for_all()
+            raise
+        IDLE.give_back(self.device, self._streams)
+
+    def _wait_for_all(self) -> None:
         self._staging.close()
         for stream in self._streams:
             stream.synchronize()
-        self._release(0)
+        self._release(self._brought, 0)
+        self._release(self._sent, 0)
         self._write(0)
-        IDLE.give_back(self.device, self._streams)
 
     # Memory and streams -----------------------------------------------------------------------------------------------
 
@@ -191,16 +202,16 @@ class Mover:
                 self._elsewhere[other] = cp.cuda.Stream(non_blocking=True)
         return self._elsewhere[other]
 
-    def _keep(self, event: Any, *arrays: Any) -> None:
+    def _keep(self, reads: _Reads, event: Any, *arrays: Any) -> None:
         """Keep arrays that copies read until an event, and wait for the copies before the last few."""
-        self._reads.append((event, *arrays))
-        self._release(2)
+        reads.append((event, *arrays))
+        self._release(reads, 2)
 
-    def _release(self, left: int) -> None:
+    def _release(self, reads: _Reads, left: int) -> None:
         """Wait for the first copies until so many are left, and only then free what they read."""
-        while len(self._reads) > left:
-            self._reads[0][0].synchronize()
-            del self._reads[0]
+        while len(reads) > left:
+            reads[0][0].synchronize()
+            del reads[0]
 
 
 def reach(device: int, other: int) -> None:

@@ -21,6 +21,7 @@ import gpus
 import ozaki
 import streams
 from benchmarks import several_devices as timed
+from ozaki.backends.cupy import peers
 from ozaki.backends.cupy.steps.engines import cublas_residues
 from ozaki.devices import blocks, product
 from ozaki.functions import on_devices, products
@@ -222,6 +223,103 @@ def interrupted(rng: np.random.Generator) -> None:
         ozaki.matmul(a, b, out, devices="all", scheme="residues", slices=14)
     assert started and not any(thread.is_alive() for thread in started)
     assert not out[40:].all(), "nothing was left to compute"
+
+
+def interrupted_at_the_end(rng: np.random.Generator) -> None:
+    """A caller who interrupts the wait for the last blocks: they have been sent when he knows."""
+    a, b = matrix(rng, (80, 20), "f8"), matrix(rng, (20, 90), "f8")
+    want = ozaki.matmul(a, b, scheme="residues", slices=14)
+    finish, synchronize = peers.Mover.finish, streams.Stream.synchronize
+    ending = threading.local()
+
+    def finished(mover: Any) -> None:
+        ending.first = threading.current_thread() is threading.main_thread()
+        finish(mover)
+
+    def synchronized(stream: Any) -> None:
+        synchronize(stream)
+        if getattr(ending, "first", False):
+            ending.first = False
+            raise KeyboardInterrupt
+
+    with cp.cuda.Device(1):
+        out = cp.zeros((80, 90))
+    on_host(out)
+    with (
+        of_blocks(32, 32),
+        mock.patch.object(peers.Mover, "finish", finished),
+        mock.patch.object(streams.Stream, "synchronize", synchronized),
+        mock.patch.object(streams, "_others_first"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        ozaki.matmul(on(0, a), on(0, b), out, devices="all", scheme="residues", slices=14)
+    same(want[:40], out.view(np.ndarray)[:40])
+
+
+def forgotten_copies(rng: np.random.Generator) -> None:
+    """Columns that another device still reads, when the one that lent them has no memory left for them."""
+    b = matrix(rng, (20, 12), "f8")
+    cols = range(12)
+    for _ in range(8):
+        copies = product.Copies([b], [[]])
+        with cp.cuda.Device(1):
+            lender = peers.Mover(1)
+            lent = lender.bring(*copies.take(cols, 1))
+        copies.add(cols, lent.array, lent.events, 1)
+        with cp.cuda.Device(0):
+            reader = peers.Mover(0)
+            found = reader.bring(*copies.take(cols, 0))
+        del lent
+        copies.forget(1)
+        with cp.cuda.Device(1):
+            lender.finish()
+        with cp.cuda.Device(0):
+            reader.finish()
+            same(b, on_host(found.ready()))
+
+
+def strides_of_operands(rng: np.random.Generator) -> None:
+    """Operands and results of one device whose rows lie apart, backwards, over one another, or across; on another."""
+    a, b = matrix(rng, (40, 60), "f8"), matrix(rng, (60, 50), "f8")
+    window = np.lib.stride_tricks.sliding_window_view(matrix(rng, (99,), "f8"), 60)
+    views = [
+        a[:, ::-1],
+        a[::-1],
+        a[::-1, ::-1],
+        a[1:2],
+        a[::2, :60],
+        a.T[:40].T,
+        window,
+        np.broadcast_to(a[3], a.shape),
+    ]
+    views += [np.broadcast_to(a[:, 3:4], a.shape), np.broadcast_to(a[:1, :1], (1, 60)), a[:, :1], a[:0]]
+    with of_blocks(16, 32):
+        for number, x in enumerate(views):
+            y = b[: x.shape[1]]
+            want = ozaki.matmul(x, y, scheme="residues", slices=14)
+            device, (m, n) = number % 2, want.shape
+            left, right = viewed(device, x), viewed(device, y[:, ::-1])[:, ::-1]
+            assert left.strides == x.strides
+            for devices in ([1 - device], [0, 1]):
+                same(want, on_host(ozaki.matmul(left, right, devices=devices, scheme="residues", slices=14)))
+            swapped = ozaki.matmul(right.T, left.T, devices=[1 - device], scheme="residues", slices=14)
+            same(ozaki.matmul(y.T, x.T, scheme="residues", slices=14), on_host(swapped))
+            with cp.cuda.Device(device):
+                wider, taller, apart = (cp.zeros(shape) for shape in ((m, n + 9), (n, m), (m, 2 * n)))
+            for out in (wider[:, 4:-5], taller.T, apart[::-1, ::-2]):
+                ozaki.matmul(left, right, out, devices=[1 - device], scheme="residues", slices=14)
+                same(want, on_host(out))
+            assert not on_host(wider)[:, :4].any() and not on_host(wider)[:, -5:].any()
+
+
+def viewed(device: int, x: Any) -> Any:
+    """A view of memory of a device with the strides and the elements of an array."""
+    low, high = np.lib.array_utils.byte_bounds(x) if x.size else (0, 8)
+    whole = np.zeros((high - low) // 8)
+    first = (x.ctypes.data - low) // 8 if x.size else 0
+    np.lib.stride_tricks.as_strided(whole[first:], x.shape, x.strides)[...] = x
+    there = on(device, whole)
+    return np.lib.stride_tricks.as_strided(there[first:], x.shape, x.strides, subok=True)
 
 
 def unfinished_memory(rng: np.random.Generator) -> None:
