@@ -185,6 +185,14 @@ def test_blocks_are_decomposed_relative_to_their_width(rng):
         assert max(abs(mpf(float(x)) - y) for x, y in zip(values, exact, strict=True)) <= bound < 2.0**-90
 
 
+def test_tiny_values_of_a_wide_block_ascend():
+    signs = [[3, 0, 0, 0], [3, 1, 0, 0], [3, -1, -1, 0], [1, -1, 3, -1]]
+    exponents = [[20, 0, 0, 0], [-180, 200, 0, 0], [-140, 100, -40, 0], [-160, -120, -200, -220]]
+    a = np.ldexp(np.array(signs, float), exponents)  # 0 stood between -1 and 3 * 2**20 in the wrong place
+    values = linalg.eigvalsh(a, accuracy=100, dtype="float64").values
+    assert (values[1:] >= values[:-1]).all()
+
+
 @pytest.mark.parametrize("name", MATRICES)
 def test_eigenvectors_and_bounds_of_each_eigenvalue(name):
     for accuracy in ("fp64", RELATIVE):
