@@ -254,7 +254,7 @@ class HermitianDecomposition:
         exact = isinstance(self.values, Sum | Numbers)
         values = exactly(self.values) + exactly(change) if exact else added(self.values, change)
         if _several(blocks):  # whose tiny values may be out of order, by less than the error that all of them have
-            values = taken(values, _order(exactly(values)))
+            values = taken(values, _order(values))
         return values, errors * UP + LEAST
 
     def vector_bounds(self, kept: Any, places: slice) -> Bounds:
@@ -417,7 +417,10 @@ def _several(blocks: list[tuple[int, int]]) -> list[slice]:
 
 def _order(values: Any) -> Any:
     """The places of values in ascending order; most are ascending already."""
-    xp, order = array_library(values), list(range(len(values)))
+    xp = array_library(values)
+    if isinstance(values, Sum):
+        return xp.lexsort(xp.stack([values.low, values.high]))
+    order = list(range(len(values)))
     if bool((values[1:] >= values[:-1]).all()):
         return xp.asarray(order)
     exact = values.to_fractions()

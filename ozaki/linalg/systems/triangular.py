@@ -104,7 +104,8 @@ def solve_triangular(
         return returned(without_elements(shape, target, a, b), a, target, b)
     solved = None
     if a.shape[-1] <= _MOST_ROWS and at_once(target, columns.shape[-1], a, columns):
-        solved = Inverses(a).solve(columns, target)
+        inverses = Inverses(a)
+        solved = inverses.solve(columns, target) if inverses.good.any() else None
 
     def one(index: Index) -> Solution:
         return _of_one(a[place(a, index)], columns[place(columns, index)], formats, target, lower)
