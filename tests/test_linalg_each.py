@@ -61,7 +61,7 @@ FUNCTIONS = {
 """Functions of one operand, and stacks of complex matrices for them, 3 x 2 of them."""
 
 
-AT_ONCE = ("cho_solve of factors", "cholesky", "cholesky, upper", "lu_factor")
+AT_ONCE = ("cho_solve of factors", "cholesky", "cholesky, upper", "lu_factor", "qr", "qr, r alone", "lq")
 """Of floats these find all results of a stack at once, perhaps in other orders of summation: bits may differ. That
 bounds hold is tested elsewhere (test_linalg_stacks.py, test_linalg_factors_at_once.py)."""
 
@@ -97,7 +97,7 @@ def test_a_stack_has_what_each_call_finds(name, kind):
             if item in ("values", "vectors") and name in ("eig", "eigvals") and isinstance(whole, np.ndarray):
                 # Real where all eigenvalues of the stack are.
                 assert same(whole[index], getattr(alone, item).astype(whole.dtype))
-            elif name in AT_ONCE and (not isinstance(whole, MPArray) or "cho_solve" in name):
+            elif whole is not None and name in AT_ONCE and (not isinstance(whole, MPArray) or "cho_solve" in name):
                 single = getattr(alone, item)
                 missed = abs((whole[index] - single).astype("complex128"))
                 assert missed.shape == np.shape(single)

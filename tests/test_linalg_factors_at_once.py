@@ -44,14 +44,14 @@ def definite(rng, n, kind, is_complex):
 KINDS = ["usual", "graded", "subnormal", "conditioned", "diagonal", "integers", "Hilbert", "near-singular"]
 
 
-def holds(a, found, factors):
+def holds(a, found, factors, by_columns=False):
     """Whether the bound of each column of the product of factors of matrices holds."""
     for index in np.ndindex(a.shape[:-2]):
         bounds = found.error_bounds[index]
         assert found.error_bound[index] == bounds.max()
         wanted, x, y = (mparray(each.astype(complex)) for each in factors(index))
-        for j in range(a.shape[-1]):
-            assert complex_product_error(wanted[:, j : j + 1], x, y[:, j : j + 1]) <= bounds[j]
+        for j in range(y.shape[-1]):
+            assert complex_product_error(wanted[:, j : j + 1], x, y[:, j : j + 1], by_columns) <= bounds[j]
     return True
 
 
@@ -178,6 +178,18 @@ def test_matrices_that_are_not_definite_are_named(name):
     assert str(caught.value) == message
 
 
+def test_singular_matrices_that_have_factors_in_float64():
+    """Their residuals are as small as those of definite ones: only inverses of factors show that nothing is proven."""
+    ones = np.arange(2.0, 60)[:, None, None] * np.ones((2, 2))
+    for a in ones:
+        for accuracy in (12, "fp64"):
+            with pytest.raises(NONE, match=r"^a: not positive definite"):
+                linalg.cholesky(a, accuracy=accuracy)
+    for a in (ones, ones[::-1]):
+        with pytest.raises(NONE, match=r"^a: not positive definite.*\(matrix \[0\] of the stack\)$"):
+            linalg.cholesky(a, accuracy=12)
+
+
 def test_a_format_that_is_too_narrow_for_one():
     a = np.stack([np.eye(2), np.eye(2) * 1e300, np.eye(2) * 1e-300])
     with pytest.raises(OverflowError, match=r"^dtype: .* too large .*\(matrix \[1\] of the stack\)$"):
@@ -276,3 +288,66 @@ def test_no_matrix_that_lu_refuses_is_hidden_in_a_stack(rng):
     a = np.stack([np.eye(3), np.ones((3, 3)), rng.standard_normal((3, 3))])
     assert refused(linalg.lu_factor, a)
     assert refused(lambda a: linalg.lu_factor(a, dtype="float32"), np.stack([np.eye(2), np.eye(2) * 1e-300]))
+
+
+# QR ------------------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    m=st.integers(1, 4),
+    n=st.integers(1, 4),
+    kinds=st.lists(st.sampled_from(["usual", "conditioned", "columns", "rows", "integers"]), min_size=1, max_size=2),
+    is_complex=st.booleans(),
+    single=st.booleans(),
+    accuracy=st.sampled_from([None, "fp64", 12, 50, 80]),
+)
+def test_each_bound_of_qr_and_lq_holds(seed, m, n, kinds, is_complex, single, accuracy):
+    rng, k = np.random.default_rng(seed), min(m, n)
+    a = np.stack([regular(rng, max(m, n), kind, is_complex)[:m, :n] for kind in kinds])
+    dtype = ("complex64" if is_complex else "float32") if single else None
+
+    def find(a):
+        return linalg.qr(a, accuracy=accuracy, dtype=dtype)
+
+    adjoints = np.ascontiguousarray(a.conj().swapaxes(-1, -2))
+    if refused(find, a):
+        refused(lambda a: linalg.lq(a, accuracy=accuracy, dtype=dtype), adjoints)
+        return
+    found, other = find(a), linalg.lq(adjoints, accuracy=accuracy, dtype=dtype)
+    assert found.q.shape[1:] == (m, k) and found.r.shape[1:] == (k, n) and (np.tril(found.r, -1) == 0).all()
+    eyes = np.broadcast_to(np.eye(k), (len(a), k, k))
+    assert holds(a, found, lambda i: (a[i], found.q[i], found.r[i]), by_columns=True)
+    assert holds(eyes, found, lambda i: (eyes[i], found.q[i].conj().T, found.q[i]))
+    for i in np.ndindex(other.error_bound.shape):
+        assert (abs(other.q[i].conj().T - found.q[i]) <= 1e-6).all() or "conditioned" in kinds
+    assert holds(a, other, lambda i: (a[i], other.q[i].conj().T, other.l[i].conj().T), by_columns=True)
+    if not single:
+        assert found.error_bound.max() <= (2.0**-11 if accuracy == 12 else 2.0**-48)
+
+
+@pytest.mark.parametrize("shape", [(11, 11), (11, 9), (9, 11)])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_how_many_orthonormal_factors_are_found_at_once(shape, is_complex, caplog, monkeypatch):
+    kinds, rng = ["usual", "Hilbert", "columns", "Hilbert", "usual", "usual"], np.random.default_rng(7)
+    a = np.stack([regular(rng, 11, kind, is_complex)[: shape[0], : shape[1]] for kind in kinds])
+    with caplog.at_level(logging.DEBUG, "ozaki"):
+        found = linalg.qr(a, accuracy=75)
+    assert "qr: found at once: 4 of 6 matrices" in caplog.messages
+    assert holds(a[:2], found, lambda i: (a[i], found.q[i], found.r[i]), by_columns=True)
+    alone = linalg.qr(a, "r", accuracy=75)
+    assert alone.q is None and (alone.r == found.r).all()
+    one_by_one(monkeypatch, "qr")
+    expected = linalg.qr(a, accuracy=75)
+    assert found.q.dtype == found.r.dtype == expected.r.dtype and found.iterations == expected.iterations
+    for i in (0, 5):
+        assert abs(found.q[i] - expected.q[i]).max() <= 2.0**-48
+
+
+def test_dependent_columns_and_rows_in_a_stack(rng):
+    a = np.stack([np.eye(3), rng.standard_normal((3, 3)), np.ones((3, 3))])
+    for function in (linalg.qr, linalg.lq, lambda a: linalg.qr(a, "complete")):
+        assert refused(function, a)
+    with pytest.raises(NONE, match=r"^a: rows are dependent.*\(matrix \[2\] of the stack\)$"):
+        linalg.lq(a)

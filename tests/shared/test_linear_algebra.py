@@ -236,7 +236,7 @@ _STACKED = {
 }
 """Functions that take stacks, and what draws matrices for them."""
 
-_AT_ONCE = ("cholesky", "lu_factor", "eigh", "eigvalsh", "pinv")
+_AT_ONCE = ("cholesky", "lu_factor", "qr", "lq", "eigh", "eigvalsh", "pinv")
 """Of floats these find all results at once: bits may differ from those of single matrices, and phases of vectors."""
 
 

@@ -177,7 +177,7 @@ def cholesky(
     def one(each: Any) -> Cholesky:
         return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))
 
-    if a.size and not nearest and not found_so and takes(target, a):
+    if not nearest and not found_so and takes(target, a):
         (low,), bounds, met, steps = in_parts(cholesky_at_once, a, target)
         factors = with_the_rest(result(low, bounds, steps), met, one, a)
     else:

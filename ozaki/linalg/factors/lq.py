@@ -14,7 +14,8 @@ from ozaki.linalg.common.products import Bounds
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.factors.qr import orthonormal
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.factors.stacks import in_parts, qr_at_once, takes
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.process.environment import default_environment
 from ozaki.records.accuracy import Accuracy
 
@@ -92,7 +93,16 @@ def lq(
     (a,), formats = matrices(a=a)
     check_matrix("a", a)
     target = factor_target(accuracy, dtype, formats)
-    found = of_each(lambda each: _of_one(each, mode, target), a)
+
+    def one(each: Any) -> LQ:
+        return _of_one(each, mode, target)
+
+    wide = mode == "complete" and a.shape[-2] < a.shape[-1]
+    if not wide and takes(target, a):
+        (q, r), bounds, met, steps = in_parts(qr_at_once, adjoint(a), target)
+        found = with_the_rest(_found(q, r, bounds, steps), met, one, a)
+    else:
+        found = of_each(one, a)
     return reached(found, found.l.shape, found.q, "rowwise")
 
 
@@ -102,4 +112,11 @@ def _of_one(a: Any, mode: Literal["reduced", "complete"], target: Target) -> LQ:
         q, r, bounds, steps = orthonormal(adjoint(a), target, complete=mode == "complete")
     except np.linalg.LinAlgError as error:  # whose message speaks of the columns of the adjoint
         raise np.linalg.LinAlgError(str(error).replace("column", "row")) from None
-    return LQ(adjoint(r).copy(), adjoint(q).copy(), float(bounds.max(initial=0.0)), bounds, steps)
+    return _found(q, r, bounds, steps)
+
+
+def _found(q: Any, r: Any, bounds: Any, steps: int) -> LQ:
+    """The factors of one matrix, or of a stack, from those of its adjoint."""
+    largest = bounds.max(axis=-1, initial=0.0)
+    bound = largest if bounds.ndim > 1 else float(largest)
+    return LQ(adjoint(r).copy(), adjoint(q).copy(), bound, bounds, steps)

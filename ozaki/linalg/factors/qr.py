@@ -34,9 +34,10 @@ from ozaki.linalg.factors.correcting import (
     transformed,
     triangle,
 )
+from ozaki.linalg.factors.stacks import in_parts, qr_at_once, takes
 from ozaki.linalg.nearest.asking import check_format, to_nearest
 from ozaki.linalg.nearest.qr import nearest_qr
-from ozaki.linalg.systems.gathering import of_each
+from ozaki.linalg.systems.gathering import of_each, with_the_rest
 from ozaki.linalg.systems.inverses import least_squares_inverse
 from ozaki.linalg.systems.solution import empty, in_format
 from ozaki.multiprecision.numbers import Numbers
@@ -166,7 +167,8 @@ def qr(
     The array library's factors, in float64, are corrected: with E = (a - q r) inv(r) and K = q^H E they become q + E -
     q Y and r + Y r, Y upper triangular with Y + Y^H = K + K^H - (I - q^H q). Of an ill-conditioned a those of a s are,
     with the triangular s of `lstsq`. However they were found, the residuals a - q r and I - q^H q of the rounded
-    factors bound their errors (docs/linalg.md, L4; wide and complete ones L8; nearest entries L12).
+    factors bound their errors (docs/linalg.md, L4; in float64 L13; wide and complete ones L8;
+    nearest entries L12).
 
     Examples
     --------
@@ -198,16 +200,27 @@ def qr(
             return _pivoted(each, mode, target)
         return _nearest_of_one(each, mode, target) if nearest else _of_one(each, mode, target)
 
-    found: QR | PivotedQR = of_each(one, a)
+    found: QR | PivotedQR
+    simple = not (pivoting or nearest or (mode == "complete" and a.shape[-2] > a.shape[-1]))
+    if simple and takes(target, a):
+        (q, r), bounds, met, steps = in_parts(qr_at_once, a, target)
+        found = with_the_rest(_found(mode, q, r, bounds, steps), met, lambda each: _of_one(each, mode, target), a)
+    else:
+        found = of_each(one, a)
     m, k = a.shape[-2], found.r.shape[-2]
     return reached(found, (*a.shape[:-2], m, k), found.r, "columnwise")
 
 
 def _of_one(a: Any, mode: Mode, target: Target) -> QR:
     """The factors of one matrix."""
-    q, r, bounds, steps = orthonormal(a, target, complete=mode == "complete")
-    q = None if mode == "r" else q
-    return QR.of(q, r, float(bounds.max(initial=0.0)), steps, error_bounds=bounds)
+    return _found(mode, *orthonormal(a, target, complete=mode == "complete"))
+
+
+def _found(mode: Mode, q: Any, r: Any, bounds: Any, steps: int) -> QR:
+    """The factors of one matrix, or of a stack that were found at once."""
+    largest = bounds.max(axis=-1, initial=0.0)
+    bound = largest if bounds.ndim > 1 else float(largest)
+    return QR.of(None if mode == "r" else q, r, bound, steps, error_bounds=bounds)
 
 
 def _nearest_of_one(a: Any, mode: Mode, target: Target) -> QR:
@@ -215,7 +228,7 @@ def _nearest_of_one(a: Any, mode: Mode, target: Target) -> QR:
     if not a.size:
         return _of_one(a, mode, target)
     q, r, bounds, steps = nearest_qr(a, target.dtype, lambda bits: qr(a, accuracy=bits, dtype="mp"))
-    return QR.of(None if mode == "r" else q, r, float(bounds.max()), steps, error_bounds=bounds)
+    return _found(mode, q, r, bounds, steps)
 
 
 def _pivoted(a: Any, mode: Mode, target: Target) -> PivotedQR:

@@ -30,7 +30,7 @@ class Factored(NamedTuple):
 
     Attributes
     ----------
-    factors : arrays, shape (..., n, n); of LU the orders of rows first, shape (..., n)
+    factors : arrays; of LU the orders of rows first
     error_bounds : NumPy array of float64, shape (..., n): errors of columns of their product
     reached : NumPy array of bools, shape (...)
     steps : corrections
@@ -47,9 +47,10 @@ def takes(target: Target, a: Any) -> bool:
 
     Not those of one large matrix on a GPU, where what takes less time here, Python's steps, takes little of it.
     """
-    if not at_once(target, a.shape[-1], a):
+    columns = min(a.shape[-2:])
+    if not (a.size and at_once(target, columns, a)):
         return False
-    return a.ndim > 2 or a.shape[-1] <= _MOST_ROWS or array_library(a) is np
+    return a.ndim > 2 or columns <= _MOST_ROWS or array_library(a) is np
 
 
 _MOST_ROWS = 64
@@ -91,7 +92,7 @@ def cholesky_at_once(a: Any, target: Target) -> Factored:
     low = _lower_factors(a.reshape(-1, n, n)).reshape(a.shape)
     near = _Near(a, low, adjoint(low), target.tolerance)
     x = xp.tril(inverse(low))
-    definite = _are_definite(low, x, near)
+    definite = near.norm() * UP < _least_singular_value(low, x) ** 2
     f = native_product(native_product(x, near.rest), adjoint(x)) * (xp.tri(n) - xp.eye(n) / 2)
     if holds_complex(f):  # the diagonal stays real
         f.imag = f.imag * (1 - xp.eye(n))
@@ -132,16 +133,44 @@ def lu_at_once(factors: Callable[[Any], tuple[Any, Any, Any]], a: Any, target: T
     return found._replace(factors=(order, *found.factors))
 
 
-def _are_definite(low: Any, x: Any, near: _Near) -> Any:
-    """Whether matrices are proven to be positive definite, by lower factors, inverses x of these, and residuals.
+def qr_at_once(a: Any, target: Target) -> Factored:
+    """Factors q and r of matrices, shape (..., m, n), m and n > 0.
 
-    If abs(I - x low) is at most e < 1, Euclidean norm, no singular value of low is below (1 - e) / norm(x). So no
-    eigenvalue of the matrix is below the square of that less the norm of the residual.
+    Of matrices that reach the target the first columns are proven to be independent.
     """
-    norm_x, norm_low = _norm(x), _norm(low)
-    e = _norm(array_library(x).eye(x.shape[-1]) - native_product(x, low)) * (1 + UNIT)
-    e = (e + (native_error(x, low) + UNIT) * norm_x * norm_low + LEAST) * UP
-    return (e < 1) & (near.norm() * norm_x**2 * UP < (1 - e) ** 2)
+    xp, k = array_library(a), min(a.shape[-2:])
+    columns = tops(a, -2)[..., None, :]
+    a = a * power(-columns)
+    q, r = xp.linalg.qr(a)
+    of_a = _Near(a, q, r, target.tolerance, by_columns=True)
+    of_eye = _Near(xp.eye(k), adjoint(q), q, target.tolerance)
+    square, wide = r[..., :k], r[..., k:]
+    s = xp.triu(inverse(square))
+    gap, missed = _least_singular_value(square, s), of_eye.norm()
+    independent = (missed < 0.5) & (of_a.norm() * UP < (1 - missed) * gap)
+    change = native_product(of_a.rest[..., :k], s)
+    turned = native_product(adjoint(q), change)
+    y = (turned + adjoint(turned) - of_eye.rest) * (xp.tri(k).T - xp.eye(k) / 2)
+    beyond = native_product(adjoint(q), of_a.rest[..., k:]) + native_product(y - turned, wide)
+    changes = change - native_product(q, y), xp.concatenate([native_product(y, square), beyond], axis=-1)
+
+    def ratios(q: Any, r: Any, *by: Any) -> Any:
+        errors = of_a.ratios(q, r, *by)
+        others = of_eye.ratios(adjoint(q), q, *((adjoint(by[0]), by[0]) if by else ()))
+        return xp.concatenate([xp.maximum(errors[..., :k], others), errors[..., k:]], axis=-1)
+
+    return _rounded((q, r), changes, ratios, (xp.zeros(1, int), columns), independent, target)
+
+
+def _least_singular_value(x: Any, inverse: Any) -> Any:
+    """Lower bounds of the least singular values of matrices, by inverses in float64; NaN where these tell nothing.
+
+    If the Euclidean norm of I - inverse x is at most e < 1, that is (1 - e) / norm(inverse).
+    """
+    xp, norm = array_library(x), _norm(inverse)
+    e = _norm(xp.eye(x.shape[-1]) - native_product(inverse, x)) * (1 + UNIT)
+    e = (e + (native_error(inverse, x) + UNIT) * norm * _norm(x) + LEAST) * UP
+    return xp.where(e < 0.5, (1 - e) / norm * (2 - UP), np.nan)
 
 
 class _Near:
@@ -149,33 +178,35 @@ class _Near:
 
     Parameters
     ----------
-    wanted, x, y : C, X and Y, shape (..., n, n), scaled so that rows of X and columns of Y have norms of about 1
+    wanted, x, y : C, X and Y, stacks of matrices, scaled so that rows of X and columns of Y have norms of about 1
     tolerance : which errors of the product, relative to these norms, are to be told
+    by_columns : whether errors are relative to the norms of columns of Y alone
 
     Attributes
     ----------
     rest : the residual in float64, but for errors of at most UNIT times it, `missed` of each column, and `LEAST`
     """
 
-    def __init__(self, wanted: Any, x: Any, y: Any, tolerance: float) -> None:
+    def __init__(self, wanted: Any, x: Any, y: Any, tolerance: float, by_columns: bool = False) -> None:
         count = count_for(min(tolerance, UNIT) / 256, x, y)
         (high, low), self._missed = residual_by_slices(wanted, x, y, count, x_tops=tops(x, -1))
         self.rest = high + low
-        self._x, self._rows = x, _norms(x, -1)
+        self._x, self._rows, self._by_columns = x, _norms(x, -1), by_columns
         # Beside products of changes this holds roundings of these, and of their sums: at most 2**-49 of the products.
         self._off = native_error(x, y) + 2.0**-49
 
     def norm(self) -> Any:
         """Upper bounds of the Euclidean norms of the residuals."""
-        n = self.rest.shape[-1]
+        n = max(self.rest.shape[-2:])
         return (_norm(self.rest) * (1 + 2 * UNIT) + n * (self._missed.max(axis=-1) + LEAST)) * UP
 
     def ratios(self, x: Any, y: Any, dx: Any = None, dy: Any = None) -> Any:
         """Upper bounds of the errors of columns of (X + dx) (Y + dy), which round to x and y; Inf or NaN if unknown.
 
-        They are relative to norms of rows of x and columns of y. Without dx and dy those of X Y.
+        They are relative to norms of rows of x, and of columns of y. Without dx and dy those of X Y.
         """
-        rest, weights, off = self.rest, 1 / _norms_below(x, -1), 0.0
+        rest, off = self.rest, 0.0
+        weights = array_library(x).ones(x.shape[:-1]) if self._by_columns else 1 / _norms_below(x, -1)
         if dx is not None:
             rest = rest - (native_product(self._x, dy) + native_product(dx, y))
             of_x, of_dx = ((each * weights).max(axis=-1)[..., None] for each in (self._rows, _norms(dx, -1)))
@@ -217,9 +248,7 @@ def _rounded(
         step("1 corrections: error of the factors up to %s", errors)
     found, kept = zip(*(_formatted(x, by, target.dtype) for x, by in zip(corrected, powers, strict=True)), strict=True)
     bounds = ratios(*kept, *(x - y for x, y in zip(kept, first, strict=True)))
-    finite = xp.isfinite(bounds).all(axis=-1)
-    for x in found:
-        finite = finite & xp.isfinite(x).all(axis=(-2, -1))
+    finite = xp.isfinite(bounds).all(axis=-1)  # then factors are, too
     return Factored(found, on_host(bounds), on_host(good & enough & finite), steps)
 
 
