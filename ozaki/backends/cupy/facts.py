@@ -102,15 +102,18 @@ def facts_program(inputs: Inputs, device: Device, asked: Asked, made: Made) -> t
 
 
 def engine_for(
-    device: Device, plan: Plan, inputs: Inputs, combined: bool = False, with_addend: bool = False
+    device: Device, plan: Plan, inputs: Inputs, combined: bool = False, with_addend: bool = False,
+    every_bit: bool = False,
 ) -> Engine:  # fmt: skip
     """The engine that multiplies the operands by a plan of slices or words.
 
-    `combined`: it rounds alpha A B + beta C once; `with_addend`: where beta is not zero.
+    `combined`: it rounds alpha A B + beta C once; `with_addend`: where beta is not zero. `every_bit`: the product is
+    written to multiprecision numbers, whatever format the plan rounds to afterwards.
     """
     views = inputs.views
     symmetry: Symmetry | None = "hermitian" if views.adjoint else "symmetric" if views.itself else None
-    return engine_of(device, plan, inputs.multiprecision, combined, None if with_addend else symmetry)
+    multiprecision = inputs.multiprecision or every_bit
+    return engine_of(device, plan, multiprecision, combined, None if with_addend else symmetry)
 
 
 class _Finding:

@@ -118,7 +118,8 @@ def _multiply_slices(
     once = expression is not None and expression.once
     left: product.Given
     right: product.Given
-    engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None)
+    every_bit = isinstance(result, NumbersArray)
+    engine = engine_for(device, plan, inputs, once, once and inputs.addend is not None, every_bit)
     if made.early is not None and _serves(made.early, plan, engine):
         _, _, left, right = made.early
     else:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product
 from ozaki.linalg.common.slices import count_for, exponents, parts, power, residual_by_slices, tops
@@ -239,6 +240,7 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> _Refined:
     apart = (away >= 6 * size[..., None]) & (2 * coupled <= away) & (gram <= 0.25)[..., None]
     second = 2 * coupled * (coupled / xp.where(apart, away, 1.0))
     errors = xp.where(apart, (second + missed[..., None]) * UP, np.inf)
+    step("values in float64, corrected, of matrices with elements of about 1: errors up to %s", errors.max(axis=-1))
     distances = values[..., None, :] - values[..., :, None]
     turns = coupling / xp.where(distances == 0, np.inf, distances)
     turns[diagonal] = orthogonal[diagonal] / 2

@@ -12,6 +12,7 @@ import numpy as np
 import ozaki
 from ozaki.backends.cupy.steps import stacks
 from ozaki.backends.cupy.steps.engines import thin_residues
+from ozaki.multiprecision.numbers import moved
 from runs.device import seen
 from runs.operands import same
 
@@ -92,6 +93,8 @@ def thin_otherwise(rng: np.random.Generator) -> None:
         same(expected, ozaki.matmul(given[0], prepared, plan=plan))
         combined = ozaki.gemm(0.3, given[0], prepared, -1.5, given[2], plan=plan)
         same(ozaki.gemm(0.3, a, b, -1.5, c, **options), combined)
+        addend = ozaki.mparray(c) + 2.0**-80  # so every bit is added to it
+        same(ozaki.gemm(-1, a, b, 1, addend, dtype="f8", **options), on_device(addend, *given[:2], **options))
         limit = 2 * (96 + 64) * (128 + 64) * slices
         got, report = ozaki.matmul(*given[:2], workspace_limit=limit, return_report=True, **options)
         same(expected, got)
@@ -102,6 +105,11 @@ def thin_otherwise(rng: np.random.Generator) -> None:
     plan = ozaki.plan(cp.asarray(a), cp.asarray(b), scheme="residues", slices=17)
     apart = dataclasses.replace(plan, undecided_apart=True)
     same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), plan=apart))
+
+
+def on_device(addend: Any, a: Any, b: Any, **options: Any) -> Any:
+    """The addend, multiprecision numbers of NumPy, less a b on the device, in float64."""
+    return ozaki.gemm(-1, a, b, 1, moved(addend, cp), dtype="f8", **options)
 
 
 def thin_to_an_accuracy(rng: np.random.Generator) -> None:
