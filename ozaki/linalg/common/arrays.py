@@ -34,6 +34,16 @@ def added(x: Any, y: Any) -> Sum:
     return Sum(high, (x - (high - of_y)) + (y - of_y))
 
 
+def times_powers(x: Any, exponents: Any) -> Any:
+    """Floats times powers of two, which may overflow; rounded once where they underflow, parts by 2**-1074 at most."""
+    xp = array_library(x)
+    if x.dtype.kind != "c":
+        return xp.ldexp(x, exponents)
+    found = xp.empty(np.broadcast_shapes(x.shape, exponents.shape), x.dtype)
+    found.real, found.imag = xp.ldexp(x.real, exponents), xp.ldexp(x.imag, exponents)
+    return found
+
+
 def taken(x: Any, index: Any) -> Any:
     """The elements of an array, a sum of two, or multiprecision numbers at an index."""
     return Sum(x.high[index], x.low[index]) if isinstance(x, Sum) else x[index]

@@ -10,6 +10,12 @@ import numpy.typing as npt
 _Of = TypeVar("_Of", bound="Bounded")
 
 
+def largest_of_each(bounds: npt.NDArray[np.float64]) -> Any:
+    """The largest bound of the last axis: of a stack an array, of one matrix a float; 0 where there is none."""
+    found = bounds.max(axis=-1, initial=0.0)
+    return found if bounds.ndim > 1 else float(found)
+
+
 class Bounded:
     """A result with error bounds of its parts: a class beside the named tuple of a result, whose items stay as many.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.linalg.common.arrays import Sum, array_library, on_host, times_signs
+from ozaki.linalg.common.arrays import Sum, array_library, on_host, times_powers, times_signs
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
@@ -135,12 +135,7 @@ def float_scaled(x: Any, powers: Powers) -> Any:
         rows, columns = (None if each is None else xp.asarray(np.ldexp(1.0, each)) for each in powers)
         x = x if rows is None else x * rows[:, None]
         return x if columns is None else x * columns
-    if x.dtype.kind != "c":
-        return bounds_scaled(x, powers)
-    by = _exponents(powers, xp)
-    found = xp.empty(np.broadcast_shapes(by.shape, x.shape), x.dtype)
-    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
-    return found
+    return times_powers(x, _exponents(powers, xp)) if x.dtype.kind == "c" else bounds_scaled(x, powers)
 
 
 def bounds_scaled(x: Any, powers: Powers) -> Any:

@@ -78,11 +78,30 @@ def norms_on_host(x: Any, axis: int) -> npt.NDArray[np.float64]:
     return norm_bounds(x, axis)[1]
 
 
+def stacked_norms(x: Any, axis: int | tuple[int, int] = (-2, -1)) -> Any:
+    """Upper bounds of Euclidean norms of the matrices of a stack of floats, or of its rows (axis -1) or columns (-2).
+
+    What underflows, squares of numbers below 2**-537, makes up less than 2**-500.
+    """
+    return _squares(x).sum(axis=axis) ** 0.5 * (1 + 2.0**-30) + 2.0**-500
+
+
+def stacked_norms_below(x: Any, axis: int) -> Any:
+    """Lower bounds of Euclidean norms along an axis of a stack; NaN where squares may under- or overflow."""
+    found = _squares(x).sum(axis=axis) ** 0.5
+    return array_library(x).where(found > 2.0**-400, found - found * 2.0**-30, np.nan)
+
+
+def _squares(x: Any) -> Any:
+    """The squares of the moduli of floats."""
+    return x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+
+
 def _sums_of_squares(x: Any, axis: int) -> Any:
     """Sums of squares up to a 2**-31st along an axis of floats, in NumPy; None where one would over- or underflow."""
     if isinstance(x, Numbers | Sum) or not x.size or x.dtype.name not in ("float64", "complex128"):
         return None
-    found = on_host((x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag).sum(axis=axis))
+    found = on_host(_squares(x).sum(axis=axis))
     small = found < 2.0**-900
     if not (found < 2.0**900).all() or (small.any() and (small & on_host((x != 0).any(axis=axis))).any()):
         return None

@@ -22,7 +22,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
-from ozaki.linalg.common.results import Bounded
+from ozaki.linalg.common.results import Bounded, largest_of_each
 from ozaki.linalg.common.scaling import Powers, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, Target
 from ozaki.linalg.common.triangles import mirrored, read, triangular_inverse
@@ -168,9 +168,7 @@ def cholesky(
     found_so, system = as_found(asked, a, target), Equations(a, formats)
 
     def result(low: Any, bounds: Any, steps: int) -> Cholesky:
-        largest = bounds.max(axis=-1, initial=0.0)
-        bound = largest if bounds.ndim > 1 else float(largest)
-        found = Cholesky.of(adjoint(low).copy() if upper else low, bound, steps, error_bounds=bounds)
+        found = Cholesky.of(adjoint(low).copy() if upper else low, largest_of_each(bounds), steps, error_bounds=bounds)
         found.upper, found.system = upper, system
         return found
 

@@ -11,6 +11,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds
+from ozaki.linalg.common.results import largest_of_each
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.factors.correcting import factor_target
 from ozaki.linalg.factors.qr import orthonormal
@@ -117,6 +118,4 @@ def _of_one(a: Any, mode: Literal["reduced", "complete"], target: Target) -> LQ:
 
 def _found(q: Any, r: Any, bounds: Any, steps: int) -> LQ:
     """The factors of one matrix, or of a stack, from those of its adjoint."""
-    largest = bounds.max(axis=-1, initial=0.0)
-    bound = largest if bounds.ndim > 1 else float(largest)
-    return LQ(adjoint(r).copy(), adjoint(q).copy(), bound, bounds, steps)
+    return LQ(adjoint(r).copy(), adjoint(q).copy(), largest_of_each(bounds), bounds, steps)

@@ -19,7 +19,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import array_library, exactly, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_of_inverses, product_within
-from ozaki.linalg.common.results import Bounded
+from ozaki.linalg.common.results import Bounded, largest_of_each
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, float_scaled, scaled, tops_or_zero, where_far, without_tiny
 from ozaki.linalg.common.targets import OF_DTYPE, Target, target_of
 from ozaki.linalg.common.transposition import Transposition, transposition
@@ -157,9 +157,7 @@ def lu_factor(
     equations = Equations(kept, formats, regular)
 
     def result(order: Any, low: Any, up: Any, bounds: Any, steps: int) -> LU:
-        largest = bounds.max(axis=-1, initial=0.0)
-        bound = largest if bounds.ndim > 1 else float(largest)
-        return LU.of(order, low, up, bound, steps, equations, error_bounds=bounds)
+        return LU.of(order, low, up, largest_of_each(bounds), steps, equations, error_bounds=bounds)
 
     def one(each: Any) -> LU:
         return result(*(_nearest_of_one(each, target) if nearest else _of_one(each, target, found_so)))

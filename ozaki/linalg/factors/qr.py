@@ -19,7 +19,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg.common.arrays import adjoint, array_library, exactly, on_host, rounded
 from ozaki.linalg.common.matrices import check_matrix, matrices
 from ozaki.linalg.common.products import Bounds, product_within
-from ozaki.linalg.common.results import Bounded
+from ozaki.linalg.common.results import Bounded, largest_of_each
 from ozaki.linalg.common.scaling import NO_POWERS, Powers, nonzero_tops, scaled, tops_or_zero, without_tiny
 from ozaki.linalg.common.targets import Target
 from ozaki.linalg.common.triangles import triangular_inverse
@@ -218,9 +218,7 @@ def _of_one(a: Any, mode: Mode, target: Target) -> QR:
 
 def _found(mode: Mode, q: Any, r: Any, bounds: Any, steps: int) -> QR:
     """The factors of one matrix, or of a stack that were found at once."""
-    largest = bounds.max(axis=-1, initial=0.0)
-    bound = largest if bounds.ndim > 1 else float(largest)
-    return QR.of(None if mode == "r" else q, r, bound, steps, error_bounds=bounds)
+    return QR.of(None if mode == "r" else q, r, largest_of_each(bounds), steps, error_bounds=bounds)
 
 
 def _nearest_of_one(a: Any, mode: Mode, target: Target) -> QR:

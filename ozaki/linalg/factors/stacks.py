@@ -17,11 +17,11 @@ import numpy as np
 
 from ozaki.call.operands import holds_complex
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import adjoint, array_library, on_host
+from ozaki.linalg.common.arrays import adjoint, array_library, on_host, times_powers
 from ozaki.linalg.common.products import UNIT, native_error, native_product
 from ozaki.linalg.common.slices import count_for, exponents, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import LEAST, UP
+from ozaki.linalg.common.upper import LEAST, UP, stacked_norms, stacked_norms_below
 from ozaki.linalg.systems.stacks import at_once, inverse
 
 
@@ -88,7 +88,7 @@ def cholesky_at_once(a: Any, target: Target) -> Factored:
     """
     xp, n = array_library(a), a.shape[-1]
     scales = -(exponents(abs(xp.diagonal(a, axis1=-2, axis2=-1).real)) // 2)  # diagonals become about 1
-    a = _scaled(a, scales[..., :, None] + scales[..., None, :])
+    a = times_powers(a, scales[..., :, None] + scales[..., None, :])
     low = _lower_factors(a.reshape(-1, n, n)).reshape(a.shape)
     near = _Near(a, low, adjoint(low), target.tolerance)
     x = xp.tril(inverse(low))
@@ -167,9 +167,9 @@ def _least_singular_value(x: Any, inverse: Any) -> Any:
 
     If the Euclidean norm of I - inverse x is at most e < 1, that is (1 - e) / norm(inverse).
     """
-    xp, norm = array_library(x), _norm(inverse)
-    e = _norm(xp.eye(x.shape[-1]) - native_product(inverse, x)) * (1 + UNIT)
-    e = (e + (native_error(inverse, x) + UNIT) * norm * _norm(x) + LEAST) * UP
+    xp, norm = array_library(x), stacked_norms(inverse)
+    e = stacked_norms(xp.eye(x.shape[-1]) - native_product(inverse, x)) * (1 + UNIT)
+    e = (e + (native_error(inverse, x) + UNIT) * norm * stacked_norms(x) + LEAST) * UP
     return xp.where(e < 0.5, (1 - e) / norm * (2 - UP), np.nan)
 
 
@@ -191,14 +191,14 @@ class _Near:
         count = count_for(min(tolerance, UNIT) / 256, x, y)
         (high, low), self._missed = residual_by_slices(wanted, x, y, count, x_tops=tops(x, -1))
         self.rest = high + low
-        self._x, self._rows, self._by_columns = x, _norms(x, -1), by_columns
+        self._x, self._rows, self._by_columns = x, stacked_norms(x, -1), by_columns
         # Beside products of changes this holds roundings of these, and of their sums: at most 2**-49 of the products.
         self._off = native_error(x, y) + 2.0**-49
 
     def norm(self) -> Any:
         """Upper bounds of the Euclidean norms of the residuals."""
         n = max(self.rest.shape[-2:])
-        return (_norm(self.rest) * (1 + 2 * UNIT) + n * (self._missed.max(axis=-1) + LEAST)) * UP
+        return (stacked_norms(self.rest) * (1 + 2 * UNIT) + n * (self._missed.max(axis=-1) + LEAST)) * UP
 
     def ratios(self, x: Any, y: Any, dx: Any = None, dy: Any = None) -> Any:
         """Upper bounds of the errors of columns of (X + dx) (Y + dy), which round to x and y; Inf or NaN if unknown.
@@ -206,13 +206,13 @@ class _Near:
         They are relative to norms of rows of x, and of columns of y. Without dx and dy those of X Y.
         """
         rest, off = self.rest, 0.0
-        weights = array_library(x).ones(x.shape[:-1]) if self._by_columns else 1 / _norms_below(x, -1)
+        weights = array_library(x).ones(x.shape[:-1]) if self._by_columns else 1 / stacked_norms_below(x, -1)
         if dx is not None:
             rest = rest - (native_product(self._x, dy) + native_product(dx, y))
-            of_x, of_dx = ((each * weights).max(axis=-1)[..., None] for each in (self._rows, _norms(dx, -1)))
-            off = self._off * (of_x * _norms(dy, -2) + of_dx * _norms(y, -2))
+            of_x, of_dx = ((each * weights).max(axis=-1)[..., None] for each in (self._rows, stacked_norms(dx, -1)))
+            off = self._off * (of_x * stacked_norms(dy, -2) + of_dx * stacked_norms(y, -2))
         worst = (abs(rest) * weights[..., None]).max(axis=-2) * (1 + 4 * UNIT) + off
-        return (worst + (self._missed + LEAST) * weights.max(axis=-1)[..., None]) / _norms_below(y, -2) * UP
+        return (worst + (self._missed + LEAST) * weights.max(axis=-1)[..., None]) / stacked_norms_below(y, -2) * UP
 
 
 def _rounded(
@@ -256,33 +256,3 @@ def _formatted(x: Any, by: Any, dtype: str) -> tuple[Any, Any]:
     """Numbers times powers of two, rounded to a format; and the rounded ones without these powers, in float64."""
     found = (x * power(by)).astype(dtype, copy=False)
     return found, found.astype(np.result_type(found.dtype, np.float64), copy=False) * power(-by)
-
-
-def _scaled(x: Any, by: Any) -> Any:
-    """Numbers times powers of two, rounded once where that underflows: off by less than 2**-1074."""
-    xp = array_library(x)
-    if x.dtype.kind != "c":
-        return xp.ldexp(x, by)
-    found = xp.empty(x.shape, x.dtype)
-    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
-    return found
-
-
-def _sums_of_squares(x: Any, axis: int) -> Any:
-    return (x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag).sum(axis=axis)
-
-
-def _norms(x: Any, axis: int) -> Any:
-    """Upper bounds of Euclidean norms along an axis; 2**-500 is more than what underflows makes up."""
-    return _sums_of_squares(x, axis) ** 0.5 * (1 + 2.0**-30) + 2.0**-500
-
-
-def _norms_below(x: Any, axis: int) -> Any:
-    """Lower bounds of Euclidean norms along an axis; NaN where squares may under- or overflow."""
-    norms = _sums_of_squares(x, axis) ** 0.5
-    return array_library(x).where(norms > 2.0**-400, norms - norms * 2.0**-30, np.nan)
-
-
-def _norm(x: Any) -> Any:
-    """Upper bounds of the Euclidean norms of matrices."""
-    return _norms(x.reshape(*x.shape[:-2], -1), -1)

@@ -16,9 +16,10 @@ import numpy as np
 from ozaki.driver.watching import step
 from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
 from ozaki.linalg.common.products import UNIT, Bounds, native_error, native_product
+from ozaki.linalg.common.results import largest_of_each
 from ozaki.linalg.common.slices import count_for, exponents, parts, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
-from ozaki.linalg.common.upper import UP
+from ozaki.linalg.common.upper import UP, stacked_norms
 from ozaki.linalg.systems.stacks import at_once
 from ozaki.records.formats import part_of
 
@@ -56,8 +57,7 @@ class Values(NamedTuple):
     @property
     def error_bound(self) -> Any:
         """The largest bound of each matrix; a float of one matrix."""
-        found = self.error_bounds.max(axis=-1)
-        return found if found.ndim else float(found)
+        return largest_of_each(self.error_bounds)
 
 
 class Vectors(NamedTuple):
@@ -107,9 +107,9 @@ def eigenvectors(a: Any, target: Target, places: slice) -> Vectors | None:
     turned = native_product(x, found.turns)
     rest = found.rest + (native_product(unit, turned) - turned * values[..., None, :])
     rest = rest - (x + turned) * found.change[..., None, :]
-    norm_turned, largest = _frobenius(turned), abs(values).max(axis=-1) * UP
-    terms = (_frobenius(unit) + largest) * norm_turned + _frobenius(found.rest)
-    terms = terms + (_frobenius(x) + norm_turned) * abs(found.change).max(axis=-1)
+    norm_turned, largest = stacked_norms(turned), abs(values).max(axis=-1) * UP
+    terms = (stacked_norms(unit) + largest) * norm_turned + stacked_norms(found.rest)
+    terms = terms + (stacked_norms(x) + norm_turned) * abs(found.change).max(axis=-1)
     error = (found.of_rest + (native_error(unit, turned) + 8 * UNIT) * terms) * UP + _TINY
     # Lower bounds of the distances of each value to the exact ones of its neighbours.
     high, errors = found.values.high, found.errors + 2 * UNIT * largest[..., None]
@@ -117,12 +117,12 @@ def eigenvectors(a: Any, target: Target, places: slice) -> Vectors | None:
     none = xp.full((*between.shape[:-1], 1), np.inf)
     above = xp.concatenate([between - errors[..., 1:], none], axis=-1)
     gaps = xp.minimum(above, xp.concatenate([none, between - errors[..., :-1]], axis=-1))
-    sines = xp.where(gaps > 0, (_euclidean(rest) + error[..., None]) / xp.where(gaps > 0, gaps, 1.0), np.inf)
+    sines = xp.where(gaps > 0, (stacked_norms(rest, -2) + error[..., None]) / xp.where(gaps > 0, gaps, 1.0), np.inf)
     vector, lost = added(x, turned)
     kept = vector[..., places].astype(target.dtype)
     missed = abs(vector[..., places] - kept) + abs(lost[..., places])
     length = 1 - found.gram - norm_turned  # of columns of Y, at least
-    bounds = (sines[..., places] + _euclidean(missed)) / length[..., None] * UP
+    bounds = (sines[..., places] + stacked_norms(missed, -2)) / length[..., None] * UP
     reached = of_values.reached & on_host((norm_turned <= _MOST_TURNED) & xp.isfinite(kept).all(axis=(-2, -1)))
     return Vectors(of_values._replace(reached=reached), kept, on_host(bounds))
 
@@ -219,14 +219,14 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> _Refined:
     rest = -(high + low)
     of_rest = n * (missed + UNIT * abs(rest).max(axis=-2)).max(axis=-1) * UP
     # Frobenius norms from here on.
-    adjoint_x, norm_x, norm_rest = adjoint(x), _frobenius(x), _frobenius(rest)
+    adjoint_x, norm_x, norm_rest = adjoint(x), stacked_norms(x), stacked_norms(rest)
     of_product = native_error(adjoint_x, x) + 4 * UNIT
     orthogonal = xp.eye(n) - native_product(adjoint_x, x)
-    gram = (_frobenius(orthogonal) + of_product * (norm_x**2 + 1)) * UP
+    gram = (stacked_norms(orthogonal) + of_product * (norm_x**2 + 1)) * UP
     coupling = native_product(adjoint_x, rest)
     missed = (of_product * norm_x * norm_rest + (1 + gram) * of_rest) * UP + _TINY
     half = (coupling + adjoint(coupling)) / 2
-    size = (_frobenius(half) + missed) * UP
+    size = (stacked_norms(half) + missed) * UP
     largest = abs(values).max(axis=-1) * UP
     missed = (missed + 2 * UNIT * size + 5 * gram**2 * largest + 2 * gram * size) * UP
     change = half[diagonal].real.copy()
@@ -236,7 +236,7 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> _Refined:
     none = xp.full((*between.shape[:-1], 1), np.inf)
     away = xp.minimum(xp.concatenate([between, none], axis=-1), xp.concatenate([none, between], axis=-1))
     away = away - 2 * size[..., None]
-    coupled = _euclidean(half)
+    coupled = stacked_norms(half, -2)
     apart = (away >= 6 * size[..., None]) & (2 * coupled <= away) & (gram <= 0.25)[..., None]
     second = 2 * coupled * (coupled / xp.where(apart, away, 1.0))
     errors = xp.where(apart, (second + missed[..., None]) * UP, np.inf)
@@ -245,20 +245,6 @@ def _refined(a: Any, values: Any, x: Any, tolerance: float) -> _Refined:
     turns = coupling / xp.where(distances == 0, np.inf, distances)
     turns[diagonal] = orthogonal[diagonal] / 2
     return _Refined(added(values, change), errors, change, rest, of_rest, gram, turns)
-
-
-def _frobenius(x: Any) -> Any:
-    """Upper bounds of the Frobenius norms of matrices."""
-    return _squares(x).sum(axis=(-2, -1)) ** 0.5 * UP + _TINY
-
-
-def _euclidean(x: Any) -> Any:
-    """Upper bounds of the Euclidean norms of the columns of matrices."""
-    return _squares(x).sum(axis=-2) ** 0.5 * UP + _TINY
-
-
-def _squares(x: Any) -> Any:
-    return x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
 
 
 def _rounded(x: Sum, errors: Any, by: Any, target: Target, places: slice) -> Values:

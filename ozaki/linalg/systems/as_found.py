@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.driver.watching import reached
-from ozaki.linalg.common.arrays import Floats, array_library, on_host
+from ozaki.linalg.common.arrays import Floats, array_library, on_host, times_powers
 from ozaki.linalg.common.products import UNIT, native_error, native_product, residual
 from ozaki.linalg.common.slices import exponents, parts, power, residual_by_slices
 from ozaki.linalg.common.targets import Target
@@ -88,12 +88,12 @@ def _found(a: Any, b: Any, batch: Index, target: Target) -> tuple[Any, Floats]:
     sizes, unit = right_sides(b, xp.zeros(a.shape[-2], np.int32))
     by = powers[..., :, None] + sizes[..., None, :]
     unscaled = _solved(scaled, unit, batch)
-    x = _times(unscaled, by).astype(target.dtype)
+    x = times_powers(unscaled, by).astype(target.dtype)
     if bool(((unscaled != 0).any(axis=-2) > (x != 0).any(axis=-2)).any()):
         too_small(target.dtype)
     if not bool(xp.isfinite(x).all()):
         raise OverflowError(f"dtype: an element of the result is too large for {target.dtype}; ask for dtype='mp'")
-    errors, certain = _backward_errors(scaled, _times(widened(x), -by), unit, by_slices)
+    errors, certain = _backward_errors(scaled, times_powers(widened(x), -by), unit, by_slices)
     if not certain.all():
         # No backward error is above 1, and of a row in which all that is added up is zero it is 0.
         zero = native_product(*((each != 0).astype(np.float64) for each in (a, x))) + (b != 0) == 0
@@ -119,16 +119,6 @@ def _solved(a: Any, b: Any, batch: Index) -> Any:
     return stacked(one_by_one(batch, lambda index: _solved(a[place(a, index)], b[place(b, index)], ())), batch)
 
 
-def _times(x: Any, powers: Any) -> Any:
-    """Elements times powers of two, which may over- or underflow."""
-    xp = array_library(x)
-    if x.dtype.kind != "c":
-        return xp.ldexp(x, powers)
-    found = xp.empty(np.broadcast_shapes(x.shape, powers.shape), x.dtype)
-    found.real, found.imag = xp.ldexp(x.real, powers), xp.ldexp(x.imag, powers)
-    return found
-
-
 def _backward_errors(a: Any, x: Any, b: Any, by_slices: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Upper bounds of the backward errors of rows and columns of x, and which of these are known to be such.
 
@@ -140,7 +130,7 @@ def _backward_errors(a: Any, x: Any, b: Any, by_slices: bool) -> tuple[Floats, n
         # Errors of the residual are relative to the largest x of a column, unless columns of a are scaled by these.
         tops = parts(x).max(axis=-1)
         by = exponents(tops).clip(-1000, 1000) - 2000 * (tops == 0)
-        a, x = _times(a, by[..., None, :]), _times(x, -by[..., :, None])
+        a, x = times_powers(a, by[..., None, :]), times_powers(x, -by[..., :, None])
         found, certain, _ = _bounds(a, x, b, size, _SLICES, by_slices)
     return found, certain
 

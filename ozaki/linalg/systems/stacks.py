@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ozaki.backends import backend_of
 from ozaki.driver.watching import step
-from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host
+from ozaki.linalg.common.arrays import Sum, added, adjoint, array_library, on_host, times_powers
 from ozaki.linalg.common.products import UNIT, native_error, native_product
 from ozaki.linalg.common.slices import MOST, count_for, exponents, parts, power, residual_by_slices, tops
 from ozaki.linalg.common.targets import Target
@@ -215,11 +215,7 @@ def right_sides(b: Any, rows: Any) -> tuple[Any, Any]:
     top = xp.where(b != 0, exponents(parts(b)) + rows[..., None], _LEAST_TOP).max(axis=-2)
     top = xp.where(top == _LEAST_TOP, 0, top)
     by = rows[..., None] - top[..., None, :]
-    if b.dtype.kind != "c":
-        return top, xp.ldexp(b, by)
-    found = xp.empty(np.broadcast_shapes(by.shape, b.shape), b.dtype)
-    found.real, found.imag = xp.ldexp(b.real, by), xp.ldexp(b.imag, by)
-    return top, found
+    return top, times_powers(b, by)
 
 
 _LEAST_TOP = -(2**20)
