@@ -77,30 +77,18 @@ class Vectors(NamedTuple):
 
 def eigenvalues(a: Any, target: Target, places: slice) -> Values | None:
     """The eigenvalues of Hermitian matrices, shape (..., n, n), at some places; None if these are not taken here."""
-    if not _takes(target, a.shape[-1], a):
+    if (decomposed := _decomposed(a, target, places)) is None:
         return None
-    unit, by = _about_one(a)
-    try:
-        values, vectors = array_library(a).linalg.eigh(unit)
-    except np.linalg.LinAlgError:  # which names no matrix
-        return None
-    if _are_close(values, places):
-        return None
-    found = _refined(unit, values, vectors, target.tolerance)
+    unit, by, values, x = decomposed
+    found = _refined(unit, values, x, target.tolerance)
     return _rounded(found.values, found.errors, by, target, places)
 
 
 def eigenvectors(a: Any, target: Target, places: slice) -> Vectors | None:
     """As `eigenvalues`, with eigenvectors that are corrected once."""
-    if not _takes(target, a.shape[-1], a):
+    if (decomposed := _decomposed(a, target, places)) is None:
         return None
-    xp, (unit, by) = array_library(a), _about_one(a)
-    try:
-        values, x = xp.linalg.eigh(unit)
-    except np.linalg.LinAlgError:
-        return None
-    if _are_close(values, places):
-        return None
+    xp, (unit, by, values, x) = array_library(a), decomposed
     found = _refined(unit, values, x, _FINER * target.tolerance)
     of_values = _rounded(found.values, found.errors, by, target, places)
     # The residual of Y = X + X C and D + diag(change) is P + A X C - X C D - Y diag(change).
@@ -153,6 +141,21 @@ def singular_values(a: Any, target: Target) -> Values | None:
     vectors[..., :m, m:], vectors[..., m:, m:] = left[..., ::-1], right[..., ::-1]
     found = _refined(whole, values, vectors, target.tolerance)
     return _rounded(found.values, found.errors, by, target, slice(m, m + n))
+
+
+def _decomposed(a: Any, target: Target, places: slice) -> tuple[Any, Any, Any, Any] | None:
+    """Hermitian matrices and exponents as of `_about_one`, and the library's own eigenvalues and eigenvectors of these.
+
+    None if they are not taken here, or not worth being corrected.
+    """
+    if not _takes(target, a.shape[-1], a):
+        return None
+    unit, by = _about_one(a)
+    try:
+        values, vectors = array_library(a).linalg.eigh(unit)
+    except np.linalg.LinAlgError:  # which names no matrix
+        return None
+    return None if _are_close(values, places) else (unit, by, values, vectors)
 
 
 def _takes(target: Target, rows: int, a: Any) -> bool:
